@@ -1,0 +1,46 @@
+// Strong address types: a guest-linear, a guest-physical and a host address must not mix.
+#ifndef ALIBI_BASE_TYPES_H_
+#define ALIBI_BASE_TYPES_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+
+namespace alibi {
+
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+using i8 = std::int8_t;
+using i16 = std::int16_t;
+using i32 = std::int32_t;
+using i64 = std::int64_t;
+
+// An address in one of the machine's address spaces; Tag only keeps them apart.
+template <class Tag>
+struct Address {
+  u64 value = 0;
+
+  constexpr Address() = default;
+  constexpr explicit Address(u64 v) : value(v) {}
+  constexpr auto operator<=>(const Address&) const = default;
+  constexpr Address operator+(u64 n) const { return Address(value + n); }
+  constexpr Address operator-(u64 n) const { return Address(value - n); }
+  constexpr u64 operator-(Address other) const { return value - other.value; }
+  constexpr Address PageBase() const { return Address(value & ~u64{0xfff}); }
+  constexpr u64 PageOffset() const { return value & 0xfff; }
+  constexpr u64 PageNumber() const { return value >> 12; }
+};
+
+// Guest-linear: after segmentation, before paging. In long mode this is what CR2 shows.
+using LinearAddr = Address<struct LinearTag>;
+// Guest-physical: after paging; an offset into the machine's physical memory map.
+using PhysAddr = Address<struct PhysTag>;
+
+inline constexpr u64 kPageSize = 4096;
+inline constexpr u64 kPageMask = kPageSize - 1;
+
+}  // namespace alibi
+
+#endif  // ALIBI_BASE_TYPES_H_
