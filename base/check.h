@@ -14,7 +14,8 @@ namespace alibi {
 
 }  // namespace alibi
 
-#define ALIBI_CHECK(condition, invariant) \
-  (__builtin_expect(!(condition), 0) ? ::alibi::CheckFailed(__FILE__, __LINE__, invariant) : (void)0)
+#define ALIBI_CHECK(condition, invariant)                                                  \
+  (__builtin_expect(!(condition), 0) ? ::alibi::CheckFailed(__FILE__, __LINE__, invariant) \
+                                     : (void)0)
 
 #endif  // ALIBI_BASE_CHECK_H_

@@ -1,0 +1,62 @@
+// The contract of emitted code: what every translation, stub and callout may rely on.
+//
+//            low addresses                                                  high addresses
+//   +---------------+------------------+-------------+---------------------------------------+
+//   | look-up slots | jump table       | VCPU block  | shadow table: 2^36 entries of 8 bytes  |
+//   | (this view)   | (this view)      | (shared by  | entry[page]: host = linear + entry     |
+//   |               |                  |  all views) | (this view)                            |
+//   +---------------+------------------+-------------+---------------------------------------+
+//   ^ kSlotsOffset  ^ kJumpTableOffset ^ kVcpuOffset ^ %gs base
+//
+// A *view* is one shadow of one guest address space as one privilege class sees it; everything
+// derived from its mappings lies in front of its table, so that switching views is one WRGSBASE.
+//
+// Registers in translated code:
+//   r10, r11   scratch; their guest values are in VcpuState::gpr (static counts over libc, bash,
+//              git and cc1 show them as the least used: 0.8-1.7 % of instructions name them)
+//   rsp        the guest's rsp: never a valid VMM stack; signals use the alternate stack
+//   the rest   guest values, including arithmetic flags and all vector state
+//   %gs        the view; %fs stays the C library's
+//   DF         always clear (the guest's DF is VcpuState::df_flag)
+//
+// Memory access (every kind): the op itself is the last instruction that can fault, and only
+// scratch registers are written before it, so a site can be restarted from its first instruction.
+#ifndef ALIBI_VCPU_CONTRACT_H_
+#define ALIBI_VCPU_CONTRACT_H_
+
+#include "base/types.h"
+#include "vcpu/state.h"
+
+namespace alibi {
+
+inline constexpr u64 kShadowEntries = u64{1} << 36;
+inline constexpr u64 kShadowTableBytes = kShadowEntries * 8;
+
+inline constexpr i32 kVcpuBlockBytes = 8192;
+inline constexpr i32 kJumpTableEntries = 1 << 15;
+inline constexpr i32 kJumpTableBytes = kJumpTableEntries * 8;
+inline constexpr i32 kSlotCount = 128;  // per access kind
+
+// One cached translation of a page: hit when linear + neg_page <= 4096 - size (unsigned); then
+// host = linear + displacement. The empty slot caches page 0 as poison, so it needs no valid bit.
+struct LookupSlot {
+  u64 neg_page;
+  u64 displacement;
+};
+inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(LookupSlot));
+
+// %gs-relative displacements.
+inline constexpr i32 kVcpuOffset = -kVcpuBlockBytes;
+inline constexpr i32 kJumpTableOffset = kVcpuOffset - kJumpTableBytes;
+inline constexpr i32 kSlotsOffset = kJumpTableOffset - kSlotsBytes;  // loads first, then stores
+inline constexpr i32 kViewHeaderBytes = -kSlotsOffset;
+
+static_assert(sizeof(vcpu::VcpuState) <= kVcpuBlockBytes);
+static_assert(kViewHeaderBytes % 4096 == 0);
+
+// Linear PC -> jump table index (the emitted form is PEXT with jump_index_mask).
+constexpr u64 JumpIndex(u64 pc) { return pc & (kJumpTableEntries - 1); }
+
+}  // namespace alibi
+
+#endif  // ALIBI_VCPU_CONTRACT_H_
