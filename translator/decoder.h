@@ -1,0 +1,31 @@
+// The decoder: guest bytes -> IR. The only user of the decoding library.
+#ifndef ALIBI_TRANSLATOR_DECODER_H_
+#define ALIBI_TRANSLATOR_DECODER_H_
+
+#include <string>
+
+#include "base/types.h"
+#include "translator/ir.h"
+
+namespace alibi::translator {
+
+enum class DecodeStatus : u8 {
+  kOk,
+  kNeedMoreBytes,  // the instruction goes on past the given bytes
+  kTooLong,        // more than 15 bytes: #GP(0)
+  kUndefined,      // #UD; `length` is what was understood, treatment is kUndefined
+};
+
+// Decodes one instruction at `pc` (linear; branch targets are computed as cs_base-relative only
+// when cs_base is 0) in `code_bits` mode.
+DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_bits, Instr* out);
+
+// Intel syntax, absolute branch targets, upper-case mnemonics. For dumps and messages.
+std::string Disassemble(const Instr& instr);
+const char* MnemonicName(u16 mnemonic);
+const char* OpName(Op op);
+const char* TreatmentName(Treatment treatment);
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_DECODER_H_

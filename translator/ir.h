@@ -1,0 +1,109 @@
+// IR: one object per guest instruction, as the decoder produces it. It says what the emitter, the
+// simulator, the dumper and the fuzzer need to know, and nothing about how it will be translated
+// beyond its Treatment.
+#ifndef ALIBI_TRANSLATOR_IR_H_
+#define ALIBI_TRANSLATOR_IR_H_
+
+#include <array>
+
+#include "base/types.h"
+
+namespace alibi::translator {
+
+// How an instruction is translated. The row of an instruction in ops.inc names it.
+enum class Treatment : u8 {
+  kIdent,       // same bytes; memory operand (if any) rewritten, stolen registers substituted
+  kStack,       // PUSH/POP/LEAVE/...: an explicit access off rsp plus an rsp update
+  kControl,     // ends the TU; direct, indirect, call, return
+  kInTc,        // privileged or virtualized, with an in-TC sequence
+  kSimulate,    // always a callout to the simulator; the TU goes on afterwards
+  kTerminator,  // a callout to the simulator that ends the TU (mode, PC or mapping may change)
+  kUndefined,   // #UD (undefined, or not shown by CPUID)
+};
+
+// What the non-IDENT parts of the pipeline need to tell apart. kNone: plain IDENT instruction.
+enum class Op : u16 {
+  kNone = 0,
+#define ALIBI_OP_NAME(name) name,
+#include "translator/op_names.inc"
+#undef ALIBI_OP_NAME
+  kCount
+};
+
+inline constexpr u8 kNoReg = 0xff;
+
+// The one explicit or implicit-but-addressable memory operand of an instruction.
+struct MemOperand {
+  bool present = false;
+  bool read = false;
+  bool written = false;
+  bool rip_relative = false;   // disp is then relative to the next instruction's PC
+  bool vsib = false;           // index is a vector register: gathers and scatters
+  bool stack_segment = false;  // faults are #SS instead of #GP (base rsp/rbp, or SS override)
+  u8 segment = 0;              // vcpu::SegmentIndex after overrides
+  u8 base = kNoReg;            // guest GPR number
+  u8 index = kNoReg;
+  u8 scale = 1;
+  u8 address_bits = 64;  // 16, 32 or 64
+  u16 size = 0;          // bytes; 0: no access (LEA, NOP, prefetch)
+  i64 disp = 0;
+};
+
+// Where a GPR is encoded, so that it can be replaced by another.
+enum class RegSlot : u8 { kModRmReg, kModRmRm, kVvvv, kOpcode };
+
+struct GprUse {
+  RegSlot slot = RegSlot::kModRmReg;
+  u8 reg = 0;
+  u8 bits = 0;
+  bool high_byte = false;  // AH, CH, DH, BH (reg is then 0-3)
+  bool read = false;
+  bool written = false;
+};
+
+enum class Encoding : u8 { kLegacy, kVex, kEvex, kXop };
+
+// Byte positions inside the instruction; 0xff: absent.
+struct Layout {
+  u8 rex = 0xff;
+  u8 vector_prefix = 0xff;  // first byte of VEX/EVEX/XOP
+  u8 opcode = 0xff;         // last opcode byte
+  u8 modrm = 0xff;
+  u8 sib = 0xff;
+  u8 disp = 0xff, disp_size = 0;  // size in bytes
+  u8 imm = 0xff, imm_size = 0;    // all immediates together
+};
+
+struct Instr {
+  u64 pc = 0;  // linear
+  u8 length = 0;
+  std::array<u8, 15> bytes{};
+  u16 mnemonic = 0;  // the decoder library's number; MnemonicName() prints it
+  Op op = Op::kNone;
+  Treatment treatment = Treatment::kIdent;
+  Encoding encoding = Encoding::kLegacy;
+  u8 code_bits = 64;     // 16, 32, 64: mode it was decoded in
+  u8 operand_bits = 64;  // effective operand size
+  u8 address_bits = 64;
+  u8 condition = 0;  // low nibble of Jcc/SETcc/CMOVcc
+  bool lock = false, rep = false, repne = false;
+  u8 segment_override = 0xff;  // vcpu::SegmentIndex or 0xff
+  Layout layout;
+  MemOperand mem;
+  u8 gpr_count = 0;
+  std::array<GprUse, 4> gprs{};  // explicit GPR operands that are encoded (not address parts)
+  u16 implicit_gprs_read = 0;    // bit per guest GPR, hidden operands only
+  u16 implicit_gprs_written = 0;
+  u32 flags_read = 0;                // subset of vcpu::kArithmeticFlags
+  u32 flags_written = 0;             // certainly written, undefined results included
+  bool flags_written_maybe = false;  // conditional writers (shifts by CL, REP): never kill liveness
+  u64 immediate = 0;      // first immediate, sign-extended to the operand size where it is signed
+  u64 immediate2 = 0;     // second one (ENTER, far pointers' selector)
+  u64 branch_target = 0;  // direct branches: linear target
+
+  u64 next_pc() const { return pc + length; }
+};
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_IR_H_

@@ -1,0 +1,41 @@
+// Translation units: at most 12 instructions or up to a terminator, never past the guest page
+// (except a single instruction that itself crosses into the next page).
+#ifndef ALIBI_TRANSLATOR_TRANSLATION_UNIT_H_
+#define ALIBI_TRANSLATOR_TRANSLATION_UNIT_H_
+
+#include <array>
+
+#include "translator/decoder.h"
+#include "translator/ir.h"
+
+namespace alibi::translator {
+
+inline constexpr unsigned kMaxTuInstructions = 12;
+
+struct TranslationUnit {
+  u64 pc = 0;
+  unsigned count = 0;
+  unsigned byte_length = 0;
+  bool ends_with_control = false;  // the last instruction is kControl/kTerminator/kUndefined
+  bool crosses_page = false;
+  std::array<Instr, kMaxTuInstructions> instrs;
+  // Arithmetic flags that must survive *during* instruction i: live-in flags of instruction i,
+  // i.e. an inserted sequence in front of its operation must preserve these ...
+  std::array<u32, kMaxTuInstructions> flags_live_before{};
+  // ... and those that are live after it (sequences placed behind its operation).
+  std::array<u32, kMaxTuInstructions> flags_live_after{};
+};
+
+// `page_bytes` are the code bytes from pc to the end of its page; `next_page_bytes` (may be null)
+// the following page's, used only when the first instruction crosses. max_instructions limits the
+// TU (1 for single-step, SIMULATE variants). Liveness at exits looks ahead, inside the same page,
+// a few instructions past direct exits and the fall-through; unknown means all live.
+// Returns kNeedMoreBytes when the first instruction crosses and next_page_bytes is null.
+DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
+                                  const u8* next_page_bytes, unsigned next_available, u64 pc,
+                                  unsigned code_bits, unsigned max_instructions,
+                                  TranslationUnit* out);
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_TRANSLATION_UNIT_H_
