@@ -6,16 +6,15 @@
 // a name, and the cases before it still count.
 
 #define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace {
 

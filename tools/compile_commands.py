@@ -7,6 +7,9 @@ import json
 import os
 import sys
 
+# What gcc knows and the clang tools do not.
+GCC_ONLY = {"-fno-canonical-system-headers"}
+
 
 def main():
     root = sys.argv[1]
@@ -15,6 +18,7 @@ def main():
         arguments = action.get("arguments", [])
         if "-c" not in arguments:
             continue
+        arguments = [argument for argument in arguments if argument not in GCC_ONLY]
         source = arguments[arguments.index("-c") + 1]
         # The first command of a file wins: the same file may be built for several configurations.
         if os.path.exists(os.path.join(root, source)):
