@@ -1,0 +1,72 @@
+// The CPUID policy: what the guest is told it runs on, made from the host's CPUID by one table.
+//
+// Instructions that run unchanged on the host are passed through when the host has them; system
+// features are shown exactly when we implement them, whatever the host has.
+#ifndef ALIBI_VCPU_CPUID_H_
+#define ALIBI_VCPU_CPUID_H_
+
+#include <vector>
+
+#include "base/types.h"
+#include "vcpu/state.h"
+
+namespace alibi::vcpu {
+
+enum class Vendor : u8 { kIntel, kAmd };  // AMD-like rules also for Hygon; Intel's for the rest
+
+struct CpuidRegisters {
+  u32 eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr bool operator==(const CpuidRegisters&) const = default;
+};
+
+inline constexpr unsigned kPhysicalAddressBits = 40;
+inline constexpr unsigned kLinearAddressBits = 48;
+
+// XCR0 bits we can pass through.
+inline constexpr u64 kXcr0X87 = 1u << 0, kXcr0Sse = 1u << 1, kXcr0Avx = 1u << 2,
+                     kXcr0Avx512 = 7u << 5;
+
+class CpuidPolicy {
+ public:
+  // How the raw leaves are read; tests give their own.
+  using RawCpuid = CpuidRegisters (*)(u32 leaf, u32 subleaf);
+
+  // The policy on this host. Slow (tens of CPUID exits): make one per process.
+  static CpuidPolicy ForHost();
+  // host_xcr0: what the host's system has enabled.
+  static CpuidPolicy Make(RawCpuid raw, u64 host_xcr0);
+
+  // CPUID as the guest sees it, dynamic bits (OSXSAVE, APIC, XSAVE size) taken from state.
+  CpuidRegisters Query(const VcpuState& state, u32 leaf, u32 subleaf) const;
+
+  Vendor vendor() const { return vendor_; }
+  u64 cr4_valid() const { return cr4_valid_; }
+  u64 efer_valid() const { return efer_valid_; }
+  u64 xcr0_valid() const { return xcr0_valid_; }
+  bool has_xgetbv1() const { return has_xgetbv1_; }
+  // CPUID.1:EAX, which RDX holds after reset.
+  u32 signature() const { return signature_; }
+
+ private:
+  struct Entry {
+    u32 leaf;
+    u32 subleaf;
+    bool any_subleaf;
+    CpuidRegisters registers;
+  };
+  const Entry* Find(u32 leaf, u32 subleaf) const;
+
+  std::vector<Entry> entries_;
+  u32 max_basic_ = 0, max_extended_ = 0;
+  Vendor vendor_ = Vendor::kIntel;
+  u64 cr4_valid_ = 0, efer_valid_ = 0, xcr0_valid_ = 0;
+  u32 signature_ = 0;
+  bool has_xgetbv1_ = false;
+};
+
+// The CPUID instruction: EAX, ECX -> EAX, EBX, ECX, EDX (upper halves cleared).
+void ExecuteCpuid(VcpuState& state, const CpuidPolicy& policy);
+
+}  // namespace alibi::vcpu
+
+#endif  // ALIBI_VCPU_CPUID_H_

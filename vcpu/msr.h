@@ -1,0 +1,42 @@
+// Model-specific registers: one table, see msr.cc.
+#ifndef ALIBI_VCPU_MSR_H_
+#define ALIBI_VCPU_MSR_H_
+
+#include "base/types.h"
+#include "vcpu/cpuid.h"
+#include "vcpu/memory.h"
+#include "vcpu/outcome.h"
+#include "vcpu/platform.h"
+#include "vcpu/state.h"
+
+namespace alibi::vcpu {
+
+inline constexpr u32 kMsrTsc = 0x10, kMsrApicBase = 0x1b, kMsrMtrrCap = 0xfe,
+                     kMsrSysenterCs = 0x174, kMsrSysenterEsp = 0x175, kMsrSysenterEip = 0x176,
+                     kMsrMiscEnable = 0x1a0, kMsrPat = 0x277, kMsrMtrrDefType = 0x2ff,
+                     kMsrEfer = 0xc0000080, kMsrStar = 0xc0000081, kMsrLstar = 0xc0000082,
+                     kMsrCstar = 0xc0000083, kMsrSfmask = 0xc0000084, kMsrFsBase = 0xc0000100,
+                     kMsrGsBase = 0xc0000101, kMsrKernelGsBase = 0xc0000102,
+                     kMsrTscAux = 0xc0000103;
+
+// RDMSR/WRMSR after the CPL check; an unknown index or a reserved bit is #GP(0).
+Outcome ReadMsr(const VcpuState& state, const CpuidPolicy& policy, u32 index, u64* value);
+Outcome WriteMsr(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy,
+                 Platform& platform, u32 index, u64 value);
+
+// The instructions: CPL check, ECX, EDX:EAX.
+Outcome ExecuteRdmsr(VcpuState& state, const CpuidPolicy& policy);
+Outcome ExecuteWrmsr(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy,
+                     Platform& platform);
+
+// The guest's time-stamp counter now.
+u64 ReadTsc(const VcpuState& state);
+Outcome ExecuteRdtsc(VcpuState& state);  // #GP(0) when CR4.TSD and CPL > 0
+Outcome ExecuteRdtscp(VcpuState& state);
+
+// The name a person knows it by, for traces; "?" when unknown.
+const char* MsrName(u32 index);
+
+}  // namespace alibi::vcpu
+
+#endif  // ALIBI_VCPU_MSR_H_

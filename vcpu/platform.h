@@ -1,0 +1,21 @@
+// What the VCPU needs of the machine around it: reactions to writes of registers whose effect
+// lies outside the CPU core. Declared here, implemented by the VMM.
+#ifndef ALIBI_VCPU_PLATFORM_H_
+#define ALIBI_VCPU_PLATFORM_H_
+
+#include "base/types.h"
+
+namespace alibi::vcpu {
+
+class Platform {
+ public:
+  virtual ~Platform() = default;
+
+  // Told after VcpuState changed.
+  virtual void ApicBaseWritten() = 0;      // apic_base (MSR 1Bh)
+  virtual void TaskPriorityWritten() = 0;  // cr8: a pending interrupt may now be deliverable
+};
+
+}  // namespace alibi::vcpu
+
+#endif  // ALIBI_VCPU_PLATFORM_H_

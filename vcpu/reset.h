@@ -1,0 +1,22 @@
+// The states a VCPU starts in. Both set everything except the VMM's own fields (masks, windows,
+// spill, host_rsp): those belong to whoever runs the VCPU.
+#ifndef ALIBI_VCPU_RESET_H_
+#define ALIBI_VCPU_RESET_H_
+
+#include "base/types.h"
+#include "vcpu/cpuid.h"
+#include "vcpu/state.h"
+
+namespace alibi::vcpu {
+
+// Power-up (SDM vol. 3, table 9-1): real mode at f000:fff0 with a CS base of ffff0000h.
+void ResetToPowerUp(VcpuState& state, const CpuidPolicy& policy);
+
+// What a multiboot loader leaves: 32-bit flat protected mode, paging and interrupts off, EAX and
+// EBX as given; GDTR is empty, so the guest must load its own before any segment register.
+void ResetToMultiboot(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 magic,
+                      u32 info_address);
+
+}  // namespace alibi::vcpu
+
+#endif  // ALIBI_VCPU_RESET_H_
