@@ -1,0 +1,180 @@
+#include "devices/bus.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/check.h"
+
+namespace alibi::devices {
+namespace {
+
+constexpr u64 SizeMask(unsigned size) { return size >= 8 ? ~u64{0} : (u64{1} << (size * 8)) - 1; }
+
+std::string Hex(u64 value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+Error Overlap(const char* space, const std::string& name, u64 first, u64 last,
+              const std::string& other, u64 other_first, u64 other_last) {
+  return Error{std::string(space) + " " + Hex(first) + "-" + Hex(last) + " of device '" + name +
+               "' overlaps " + Hex(other_first) + "-" + Hex(other_last) + " of device '" + other +
+               "'"};
+}
+
+bool IsAccessSize(unsigned size, unsigned widest) {
+  return (size == 1 || size == 2 || size == 4 || size == 8) && size <= widest;
+}
+
+}  // namespace
+
+Status PortBus::Add(u16 first, u32 count, Device& device, std::string name, u64 first_offset) {
+  if (count == 0) return Error{"device '" + name + "' asks for an empty port range"};
+  const u32 last = first + (count - 1);
+  if (count > index_.size() || last >= index_.size()) {
+    return Error{"ports " + Hex(first) + "+" + Hex(count) + " of device '" + name +
+                 "' leave the 64 K port space"};
+  }
+  if (ranges_.size() == 255) {
+    return Error{"no room for device '" + name + "': the port bus already has 255 ranges"};
+  }
+  for (u32 port = first; port <= last; ++port) {
+    if (const Range* other = Find(port)) {
+      return Overlap("ports", name, first, last, other->name, other->first,
+                     other->first + other->count - 1);
+    }
+  }
+  ranges_.push_back(Range{first, count, first_offset, &device, std::move(name)});
+  std::fill_n(index_.begin() + first, count, static_cast<u8>(ranges_.size()));
+  return Ok{};
+}
+
+const PortBus::Range* PortBus::Find(u32 port) const {
+  if (port >= index_.size()) return nullptr;
+  const u8 index = index_[port];
+  return index == kUnassigned ? nullptr : &ranges_[index - 1];
+}
+
+u32 PortBus::Read(u16 port, unsigned size) {
+  ALIBI_CHECK(IsAccessSize(size, 4), "a port access is 1, 2 or 4 bytes");
+  const Range* range = Find(port);
+  const u32 end = u32{port} + size;
+  if (range != nullptr && size <= range->device->MaxAccessSize() &&
+      end <= range->first + range->count) {
+    const u64 offset = range->first_offset + (port - range->first);
+    return static_cast<u32>(range->device->Read(offset, size) & SizeMask(size));
+  }
+  if (size == 1) return 0xff;
+  const unsigned half = size / 2;
+  const u32 low = Read(port, half);
+  const u32 next = u32{port} + half;
+  const u32 high =
+      next < index_.size() ? Read(static_cast<u16>(next), half) : static_cast<u32>(SizeMask(half));
+  return low | high << (half * 8);
+}
+
+void PortBus::Write(u16 port, unsigned size, u32 value) {
+  ALIBI_CHECK(IsAccessSize(size, 4), "a port access is 1, 2 or 4 bytes");
+  value &= static_cast<u32>(SizeMask(size));
+  const Range* range = Find(port);
+  const u32 end = u32{port} + size;
+  if (range != nullptr && size <= range->device->MaxAccessSize() &&
+      end <= range->first + range->count) {
+    range->device->Write(range->first_offset + (port - range->first), size, value);
+    return;
+  }
+  if (size == 1) return;
+  const unsigned half = size / 2;
+  Write(port, half, value);
+  const u32 next = u32{port} + half;
+  if (next < index_.size()) Write(static_cast<u16>(next), half, value >> (half * 8));
+}
+
+const u8* PortBus::Latch(u16 port) const {
+  const Range* range = Find(port);
+  return range == nullptr ? nullptr
+                          : range->device->Latch(range->first_offset + (port - range->first));
+}
+
+const char* PortBus::NameOf(u16 port) const {
+  const Range* range = Find(port);
+  return range == nullptr ? nullptr : range->name.c_str();
+}
+
+Status MmioBus::Add(PhysAddr base, u64 size, Device& device, std::string name) {
+  if (size == 0) return Error{"device '" + name + "' asks for an empty memory range"};
+  const u64 last = base.value + (size - 1);
+  if (last < base.value) {
+    return Error{"memory range " + Hex(base.value) + "+" + Hex(size) + " of device '" + name +
+                 "' wraps around the address space"};
+  }
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), base,
+                       [](PhysAddr addr, const Range& range) { return addr < range.base; });
+  const Range* clash = nullptr;
+  if (after != ranges_.begin() && std::prev(after)->last() >= base.value)
+    clash = &*std::prev(after);
+  if (after != ranges_.end() && after->base.value <= last) clash = &*after;
+  if (clash != nullptr) {
+    return Overlap("memory range", name, base.value, last, clash->name, clash->base.value,
+                   clash->last());
+  }
+  ranges_.insert(after, Range{base, size, &device, std::move(name)});
+  return Ok{};
+}
+
+const MmioBus::Range* MmioBus::Find(PhysAddr addr) const {
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), addr,
+                       [](PhysAddr a, const Range& range) { return a < range.base; });
+  if (after == ranges_.begin()) return nullptr;
+  const Range& range = *std::prev(after);
+  return addr.value <= range.last() ? &range : nullptr;
+}
+
+bool MmioBus::Claims(PhysAddr addr, u64 size) const {
+  if (size == 0) return false;
+  u64 last = addr.value + (size - 1);
+  if (last < addr.value) last = ~u64{0};
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), PhysAddr(last),
+                       [](PhysAddr a, const Range& range) { return a < range.base; });
+  return after != ranges_.begin() && std::prev(after)->last() >= addr.value;
+}
+
+u64 MmioBus::Read(PhysAddr addr, unsigned size) {
+  ALIBI_CHECK(IsAccessSize(size, 8), "a memory-mapped access is 1, 2, 4 or 8 bytes");
+  const Range* range = Find(addr);
+  if (range != nullptr && size <= range->device->MaxAccessSize() &&
+      size - 1 <= range->last() - addr.value) {
+    return range->device->Read(addr - range->base, size) & SizeMask(size);
+  }
+  if (size == 1) return 0xff;
+  const unsigned half = size / 2;
+  const u64 low = Read(addr, half);
+  return low | Read(addr + half, half) << (half * 8);
+}
+
+void MmioBus::Write(PhysAddr addr, unsigned size, u64 value) {
+  ALIBI_CHECK(IsAccessSize(size, 8), "a memory-mapped access is 1, 2, 4 or 8 bytes");
+  value &= SizeMask(size);
+  const Range* range = Find(addr);
+  if (range != nullptr && size <= range->device->MaxAccessSize() &&
+      size - 1 <= range->last() - addr.value) {
+    range->device->Write(addr - range->base, size, value);
+    return;
+  }
+  if (size == 1) return;
+  const unsigned half = size / 2;
+  Write(addr, half, value);
+  Write(addr + half, half, value >> (half * 8));
+}
+
+const char* MmioBus::NameOf(PhysAddr addr) const {
+  const Range* range = Find(addr);
+  return range == nullptr ? nullptr : range->name.c_str();
+}
+
+}  // namespace alibi::devices

@@ -1,0 +1,80 @@
+// The two address spaces devices live in: 64 K ports, and memory-mapped ranges.
+#ifndef ALIBI_DEVICES_BUS_H_
+#define ALIBI_DEVICES_BUS_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "devices/device.h"
+
+namespace alibi::devices {
+
+// Ports. An unassigned port reads as all ones and swallows writes (the ISA bus floats high).
+class PortBus {
+ public:
+  // [first, first + count) becomes `device`'s; offset 0 is `first` (or `first_offset`). The device
+  // must outlive the bus. Fails if the range is empty, leaves the port space, overlaps another
+  // range, or 255 ranges exist.
+  Status Add(u16 first, u32 count, Device& device, std::string name, u64 first_offset = 0);
+
+  // `size` is 1, 2 or 4. Bytes beyond port 0xffff belong to nobody: they do not wrap to port 0.
+  u32 Read(u16 port, unsigned size);
+  void Write(u16 port, unsigned size, u32 value);
+
+  // See Device::Latch. The answer for a port changes only by Add().
+  const u8* Latch(u16 port) const;
+
+  // The name given to Add(), or nullptr: for traces and messages.
+  const char* NameOf(u16 port) const;
+
+ private:
+  struct Range {
+    u16 first;
+    u32 count;
+    u64 first_offset;
+    Device* device;
+    std::string name;
+  };
+  static constexpr u8 kUnassigned = 0;
+
+  const Range* Find(u32 port) const;
+
+  std::vector<Range> ranges_;
+  std::array<u8, 65536> index_{};  // 1 + position in ranges_; a whole port look-up is one load.
+};
+
+// Memory-mapped devices, by guest-physical address.
+class MmioBus {
+ public:
+  // Fails if the range is empty, wraps, or overlaps another range. The device must outlive the bus.
+  Status Add(PhysAddr base, u64 size, Device& device, std::string name);
+
+  // Whether any byte of [addr, addr + size) belongs to a device.
+  bool Claims(PhysAddr addr, u64 size) const;
+
+  // `size` is 1, 2, 4 or 8. Bytes that belong to no device read as all ones.
+  u64 Read(PhysAddr addr, unsigned size);
+  void Write(PhysAddr addr, unsigned size, u64 value);
+
+  const char* NameOf(PhysAddr addr) const;
+
+ private:
+  struct Range {
+    PhysAddr base;
+    u64 size;
+    Device* device;
+    std::string name;
+    u64 last() const { return base.value + (size - 1); }
+  };
+
+  const Range* Find(PhysAddr addr) const;
+
+  std::vector<Range> ranges_;  // sorted by base
+};
+
+}  // namespace alibi::devices
+
+#endif  // ALIBI_DEVICES_BUS_H_

@@ -1,0 +1,37 @@
+// What a bus sees of a device. A device knows offsets into its own range only, never where it sits.
+//
+// Threads: all devices of a machine, their buses and their timer queue belong to one thread at a
+// time (the one that runs the VCPU loop). Input from elsewhere is handed over by that owner.
+#ifndef ALIBI_DEVICES_DEVICE_H_
+#define ALIBI_DEVICES_DEVICE_H_
+
+#include "base/types.h"
+
+namespace alibi::devices {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // `size` is 1, 2, 4 or 8, never more than MaxAccessSize(), and the access lies inside the range
+  // the device was registered with. It need not be aligned. Bits of the result above `size` bytes
+  // are ignored by the bus; bits of `value` above `size` bytes are zero.
+  virtual u64 Read(u64 offset, unsigned size) = 0;
+  virtual void Write(u64 offset, unsigned size, u64 value) = 0;
+
+  // The widest access the device's bus interface takes at once; the bus splits wider ones into
+  // halves, low address first, as the PC's bridges do. Most PC devices are 8 bits wide.
+  virtual unsigned MaxAccessSize() const { return 1; }
+
+  // Non-null if a read of one byte at `offset` has no effect and always yields the byte pointed
+  // to, which then stays there as long as the device lives: translated code may load it directly.
+  // Writes always come through Write().
+  virtual const u8* Latch(u64 offset) const {
+    static_cast<void>(offset);
+    return nullptr;
+  }
+};
+
+}  // namespace alibi::devices
+
+#endif  // ALIBI_DEVICES_DEVICE_H_
