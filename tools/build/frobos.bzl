@@ -6,6 +6,9 @@ copt and no sanitizer reaches a kernel, and none is needed for `--config=asan`.
     frobos_library(name = "lib", srcs = [...], hdrs = [...], copts = [...])
     frobos_kernel(name = "hello", srcs = ["hello.cc"], deps = [":lib"], linker_script = "link.ld")
 
+An object's path keeps its source's path (`_guest/lib/frobos/compute/sort.c.o`), so a linker
+script can place whole folders: `*/compute/*.o(.text .text.*)`.
+
 `:hello` then has two outputs: `hello.elf`, a 32-bit multiboot1 image for our loader and for
 `qemu-system-x86_64 -kernel`, and `hello.elf64`, the same code with symbols and line numbers for a
 debugger. `//frobos:hello.elf` names the image alone.
@@ -36,8 +39,6 @@ _COMMON_FLAGS = [
     "-fcf-protection=none",
     # The kernel has no red zone: an interrupt would write over it.
     "-mno-red-zone",
-    # Nothing saves vector registers across an exception.
-    "-mgeneral-regs-only",
     "-fno-omit-frame-pointer",
     "-fno-common",
 ]
@@ -73,6 +74,10 @@ _SOURCE_ATTRS = {
     ),
     "deps": attr.label_list(providers = [FrobosInfo]),
     "copts": attr.string_list(doc = "Added after the common flags, so they win."),
+    "simd": attr.bool(
+        doc = "Let the compiler use x87, SSE and AVX registers: for user programs and vector " +
+              "tests only, because nothing saves these registers across an exception.",
+    ),
     "defines": attr.string_list(doc = "NAME or NAME=VALUE."),
     "mcmodel": attr.string(
         default = "small",
@@ -89,6 +94,8 @@ def _compile(ctx, cc, headers):
         arguments = ctx.actions.args()
         arguments.add_all(_COMMON_FLAGS)
         arguments.add("-mcmodel=" + ctx.attr.mcmodel)
+        if not ctx.attr.simd:
+            arguments.add("-mgeneral-regs-only")
         arguments.add_all(_LANGUAGE_FLAGS[source.extension])
         arguments.add_all(["-iquote", ".", "-I", ".", "-I", ctx.bin_dir.path])
         arguments.add_all(ctx.attr.defines, format_each = "-D%s")
