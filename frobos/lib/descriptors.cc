@@ -1,0 +1,74 @@
+#include "frobos/lib/descriptors.h"
+
+#include "frobos/lib/cpu.h"
+
+namespace alibi::frobos {
+namespace {
+
+constexpr unsigned kIstStackSize = 4096;
+constexpr unsigned kTrapStackSize = 16384;
+alignas(16) u8 ist_stacks[7][kIstStackSize];
+alignas(16) u8 trap_stack[kTrapStackSize];
+
+}  // namespace
+
+extern "C" {
+alignas(16) u64 gdt[kSpareSelector / 8 + kSpareCount];
+}
+alignas(16) Gate idt[256];
+alignas(16) Tss tss;
+
+void SetGdtEntry(u16 selector, u64 descriptor) { gdt[selector / 8] = descriptor; }
+
+u64 IstTop(unsigned ist) { return reinterpret_cast<u64>(ist_stacks[ist - 1] + kIstStackSize); }
+u64 TrapStackTop() { return reinterpret_cast<u64>(trap_stack + kTrapStackSize); }
+
+void SetGate(u8 vector, const void* entry, unsigned dpl, unsigned ist, GateType type,
+             u16 selector) {
+  const u64 address = reinterpret_cast<u64>(entry);
+  idt[vector].low = (address & 0xffff) | u64{selector} << 16 | u64{ist} << 32 | u64{type} << 40 |
+                    u64{dpl} << 45 | 1ull << 47 | (address >> 16 & 0xffff) << 48;
+  idt[vector].high = address >> 32;
+}
+
+const Gate& GetGate(u8 vector) { return idt[vector]; }
+void RestoreGate(u8 vector, const Gate& gate) { idt[vector] = gate; }
+void SetIst(u8 vector, unsigned ist) {
+  idt[vector].low = (idt[vector].low & ~(7ull << 32)) | u64{ist} << 32;
+}
+
+void InitDescriptors() {
+  SetGdtEntry(kKernelCode, SegmentDescriptor(0xb, 0, true));
+  SetGdtEntry(kKernelData, SegmentDescriptor(0x3, 0));
+  SetGdtEntry(kUserCode32, SegmentDescriptor(0xb, 3));
+  SetGdtEntry(kUserData, SegmentDescriptor(0x3, 3));
+  SetGdtEntry(kUserCode, SegmentDescriptor(0xb, 3, true));
+
+  const u64 base = reinterpret_cast<u64>(&tss);
+  gdt[kTssSelector / 8] =
+      kTssLimitNoIoMap | (base & 0xffffff) << 16 | 0x89ull << 40 | (base >> 24 & 0xff) << 56;
+  gdt[kTssSelector / 8 + 1] = base >> 32;
+  tss.rsp[0] = TrapStackTop();
+  for (unsigned i = 1; i <= 7; i++) tss.ist[i - 1] = IstTop(i);
+  tss.io_map_base = sizeof(Tss);
+
+  const TablePointer gdt_pointer = {sizeof(gdt) - 1, reinterpret_cast<u64>(gdt)};
+  const TablePointer idt_pointer = {sizeof(idt) - 1, reinterpret_cast<u64>(idt)};
+  asm volatile(
+      "lgdt %0\n"
+      "lidt %1\n"
+      "pushq %2\n"
+      "lea 1f(%%rip), %%rax\n"
+      "push %%rax\n"
+      "lretq\n"
+      "1: mov %3, %%ss\n"
+      "mov %3, %%ds\n"
+      "mov %3, %%es\n"
+      "ltr %4\n"
+      :
+      : "m"(gdt_pointer), "m"(idt_pointer), "i"(kKernelCode), "r"(u32{kKernelData}),
+        "r"(kTssSelector)
+      : "rax", "memory");
+}
+
+}  // namespace alibi::frobos
