@@ -101,7 +101,9 @@ struct alignas(64) VcpuState {
   u64 spill[8];         // scratch of emitted sequences and stubs; dead at instruction boundaries
   u64 host_rsp;         // the VMM's stack while translated code runs
   u64 callout_argument;  // what a stub tells its callout
-  u64 resume_host_pc;    // where translated code goes on after a callout
+  u32 irq_pending;       // an interrupt waits for IF, the shadow or the TPR to let it in
+  u32 reserved;
+  u64 resume_host_pc;  // where translated code goes on after a callout
 
   // --- Masks and constants that emitted code loads (PEXT masks must come from memory) ---
   u64 page_index_mask;  // linear bits 47:12
