@@ -1,0 +1,185 @@
+// The memory of one VCPU: guest-linear accesses, the shadow views, and their coherence.
+//
+// Invariants (docs/safety.md argues from them; mmu_test.cc checks them):
+//  1. A shadow entry is poison, or leads to the page its guest page tables name *now*, with no more
+//     rights than they give the view's privilege class; so TLB flushes have nothing to do.
+//  2. It leads to the read-write alias only if the guest entry is writable and dirty, and nothing
+//     traces the page.
+//  3. Every guest page table that an entry was derived from is under kPageTableTrace.
+//  4. Look-up slots and jump-table entries of a view never outlive the mapping they came from.
+//
+// Nothing here touches vector registers or allocates after Create (fast callouts and the host
+// fault handler call it while guest vector state is live).
+#ifndef ALIBI_MMU_MMU_H_
+#define ALIBI_MMU_MMU_H_
+
+#include <memory>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "mmu/counters.h"
+#include "mmu/guest_memory.h"
+#include "mmu/page_walker.h"
+#include "mmu/reverse_map.h"
+#include "mmu/view.h"
+#include "mmu/view_pool.h"
+#include "vcpu/fault.h"
+#include "vcpu/memory.h"
+#include "vcpu/state.h"
+
+namespace alibi::mmu {
+
+struct MmuOptions {
+  vcpu::VcpuState* state = nullptr;  // the caller's own mapping of the VCPU block
+  GuestMemory* memory = nullptr;     // outlives the Mmu
+  int vcpu_fd = -1;                  // kVcpuBlockBytes at vcpu_offset; shared in front of each view
+  u64 vcpu_offset = 0;
+  const void* default_jump_target = nullptr;  // host address of the look-up stub
+  TraceListener* listener = nullptr;
+  unsigned max_views = ViewPool::kMaxViews;
+};
+
+enum class Resolution : u8 {
+  kFilled,      // the shadow knows the page now: restart the site
+  kGuestFault,  // *fault is the guest's
+  kSimulate     // no direct access can do it: device, traced store, ROM store, page-crossing, or
+                // an address that no page table can map (the caller knows the vector)
+};
+
+class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
+ public:
+  // Also fills ram_window[] and ram_window_size[] of the state and makes a view for its mode.
+  static Result<std::unique_ptr<Mmu>> Create(const MmuOptions& options);
+  ~Mmu() override;
+
+  void set_listener(TraceListener* listener) { listener_ = listener; }
+  void set_default_jump_target(const void* target);  // before any code ran
+
+  // --- The running view ---
+  // Changes at: Create, PagingModeChanged, AddressSpaceLoaded, PrivilegeChanged. Load it into %gs.
+  u64 gs_base() const { return current_->gs_base(); }
+  View& current_view() { return *current_; }
+
+  // After a host fault, or from a CHECKED callout: size 1..64 (larger is simulated).
+  Resolution ResolveAccess(LinearAddr address, unsigned size, bool write, vcpu::GuestFault* fault);
+  // Caches the page for a look-up slot of the current view; false if the shadow has no (writable)
+  // mapping of it yet, then ResolveAccess first.
+  bool FillSlot(bool store, unsigned slot, LinearAddr address);
+
+  // --- vcpu::LinearMemory ---
+  bool Read(LinearAddr address, void* out, unsigned size, vcpu::Privilege who,
+            vcpu::GuestFault* fault) override;
+  bool Write(LinearAddr address, const void* data, unsigned size, vcpu::Privilege who,
+             vcpu::GuestFault* fault) override;
+  bool ProbeWrite(LinearAddr address, unsigned size, vcpu::Privilege who,
+                  vcpu::GuestFault* fault) override;
+  void PagingModeChanged() override;
+  void AddressSpaceLoaded(bool keep_global) override;
+  void InvalidatePage(LinearAddr) override {}  // invariant 1
+  // CPL, EFLAGS.AC under SMAP, or the code segment's size.
+  void PrivilegeChanged() override {
+    const ViewKey key = CurrentKey();
+    if (key != current_->key()) SwitchTo(key);
+  }
+
+  // --- Execution ---
+  // Translates for fetching code; remembers that the view executes the page. Not RAM: *pa says so
+  // (GuestMemory::Info(*pa) is null), nothing is remembered.
+  bool Fetch(LinearAddr pc, PhysAddr* pa, vcpu::GuestFault* fault);
+  void SetJumpEntry(u64 pc, const void* host) { current_->SetJump(pc, host); }
+  void ResetJumpEntry(u64 pc) { current_->ResetJump(pc); }
+  void ResetJumpEntry(View& view, u64 pc) { view.ResetJump(pc); }
+  void ResetAllJumpTables();
+  // In every view that executed the page.
+  void ResetJumpEntriesForPhysPage(PhysAddr page);
+
+  // --- Code traces: stores to the page reach TraceListener::CodeWritten ---
+  void TraceCode(PhysAddr page);
+  void UntraceCode(PhysAddr page);
+
+  // --- Without side effects (debuggers, dumps) ---
+  // How many of the bytes could be read; device memory is not touched.
+  unsigned DebugRead(LinearAddr address, void* out, unsigned size) const;
+  // Is the address mapped, and where?
+  bool DebugTranslate(LinearAddr address, PhysAddr* pa) const;
+
+  // --- MemoryObserver ---
+  void WriteTraced(PhysAddr address, const void* data, u64 size) override;
+  void SlotRemoved() override;
+
+  const Counters& counters() const { return counters_; }
+  GuestMemory& memory() { return *memory_; }
+  ViewPool& views() { return pool_; }
+  void FlushAllViews();
+
+ private:
+  struct Piece;  // part of an access inside one page, translated
+
+  explicit Mmu(const MmuOptions& options);
+  ViewKey CurrentKey() const {
+    u64 packed = paging_key_;
+    if (state_->cpl == 3) {
+      packed = user_key_;
+    } else if ((packed & ViewKey::kSmap) && (state_->system_flags & vcpu::kAc)) {
+      packed |= ViewKey::kSmapOpen;
+    }
+    const vcpu::Segment& code = state_->segment[vcpu::kCs];
+    const u64 bits = code.Long() && (state_->efer & vcpu::kEferLma) ? 2 : code.Big() ? 1 : 0;
+    return ViewKey{packed | bits << ViewKey::kCodeBitsShift};
+  }
+  void RecomputePagingKey();
+  void SwitchTo(ViewKey key);
+  View* ViewFor(vcpu::Privilege who);
+  Access AccessOf(vcpu::Privilege who, bool write) const;
+  LinearAddr Wrap(LinearAddr address) const { return LinearAddr(address.value & linear_mask_); }
+
+  // mmu.cc: translation of the VMM's own accesses.
+  bool Translate(LinearAddr address, unsigned size, vcpu::Privilege who, bool write,
+                 Piece pieces[2], vcpu::GuestFault* fault);
+  bool TranslatePiece(LinearAddr address, const Access& access, View* view, Piece* piece,
+                      vcpu::GuestFault* fault);
+  void Commit(Piece& piece, bool write, View* view);
+  void StorePiece(PhysAddr phys, const void* data, u64 size);
+
+  // shadow_fill.cc: from guest tables to shadow entries.
+  u64 DesiredEntry(const View& view, u64 index, u64 entry, u8 upper_rights, bool* writable);
+  void FillEntry(View& view, u64 index, u64 entry, u8 upper_rights);
+  void FillLeafTable(View& view, u64 base, PhysAddr table, u8 upper_rights);
+  void FillLargePage(View& view, u64 index, unsigned level, u64 entry, u8 upper_rights);
+  u64 EntryForPage(View& view, u64 index, PhysAddr page, bool may_write);
+  bool RegisterTables(View& view, LinearAddr linear, const WalkResult& walk, bool* fresh_leaf);
+  bool ReserveNodes(u32 count);
+  bool MakeChunk(View& view, u64 index);
+  Resolution ResolveIdentity(View& view, LinearAddr address, bool write);
+  Resolution Verdict(View& view, u64 index, bool write);
+
+  // shadow_trace.cc: from stores and traces to shadow entries.
+  void FollowEntryStore(u64 arena_offset, PhysAddr address, u64 old_value, u64 new_value);
+  void ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u8 upper_rights);
+  bool ApplyUpperChange(View& view, Use use, unsigned slot, u64 old_entry, u64 new_entry);
+  bool RemoveTable(View& view, unsigned level, PhysAddr table, u64 base);
+  void DropTable(u64 arena_offset);
+  void DropUse(View& view, Use use, u64 arena_offset);
+  void SetTrace(u64 arena_offset, u8 flag);
+  void AddWritable(PageInfo& info, View& view, u64 index);
+  void PruneWritable(PageInfo& info, u64 arena_offset);
+  void FlushView(View& view, bool release);
+
+  View* current_ = nullptr;
+  vcpu::VcpuState* state_;
+  u64 paging_key_ = 0;  // of supervisor code with SMAP closed, without code bits
+  u64 user_key_ = 0;
+  u64 linear_mask_ = ~u64{0};
+  GuestMemory* memory_;
+  TraceListener* listener_;
+  Counters counters_;
+  ReverseMap uses_;
+  ViewPool pool_;
+  PagingContext context_;
+  MmuOptions options_;
+  void* node_memory_ = nullptr;
+};
+
+}  // namespace alibi::mmu
+
+#endif  // ALIBI_MMU_MMU_H_

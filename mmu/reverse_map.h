@@ -1,0 +1,81 @@
+// Nodes that lead from a physical page back to its uses in views: one bounded pool for all chains.
+#ifndef ALIBI_MMU_REVERSE_MAP_H_
+#define ALIBI_MMU_REVERSE_MAP_H_
+
+#include "base/check.h"
+#include "base/types.h"
+
+namespace alibi::mmu {
+
+// Which entry of which view, packed. `level` and `rights` matter to page-table uses only: the level
+// of the table (1 = leaf) and what the levels above it allow.
+struct Use {
+  u64 packed = 0;
+
+  static constexpr Use Make(u64 index, unsigned view, unsigned level = 0, unsigned rights = 0) {
+    return {index | u64{view} << 36 | u64{level} << 44 | u64{rights} << 48};
+  }
+  constexpr u64 index() const { return packed & ((u64{1} << 36) - 1); }
+  constexpr unsigned view() const { return (packed >> 36) & 0xff; }
+  constexpr unsigned level() const { return (packed >> 44) & 0xf; }
+  constexpr unsigned rights() const { return (packed >> 48) & 0xf; }
+  // The same table at the same place, whatever its rights.
+  constexpr bool SamePlace(Use other) const { return ((packed ^ other.packed) << 16) == 0; }
+  constexpr bool operator==(const Use&) const = default;
+};
+
+class ReverseMap {
+ public:
+  struct Node {
+    Use use;
+    u32 next;
+    u32 unused;
+  };
+  static constexpr u32 kMaxNodes = 1u << 22;  // 64 MB, used as far as it is needed
+
+  // `nodes` has room for kMaxNodes.
+  void Init(Node* nodes) {
+    nodes_ = nodes;
+    Reset();
+  }
+  // Every node is free again; the chains' heads are the caller's to clear.
+  void Reset() {
+    free_ = 0;
+    fresh_ = 1;
+    used_ = 0;
+  }
+  u32 available() const { return kMaxNodes - 1 - used_; }
+  Node& operator[](u32 node) { return nodes_[node]; }
+
+  void Push(u32* head, Use use) {
+    u32 node = free_;
+    if (node != 0) {
+      free_ = nodes_[node].next;
+    } else {
+      ALIBI_CHECK(fresh_ < kMaxNodes, "reverse-map nodes were reserved before use");
+      node = fresh_++;
+    }
+    ++used_;
+    nodes_[node].use = use;
+    nodes_[node].next = *head;
+    *head = node;
+  }
+  // *link is the head or a node's next; it then holds the node after the removed one.
+  void Remove(u32* link) {
+    const u32 node = *link;
+    *link = nodes_[node].next;
+    nodes_[node].next = free_;
+    free_ = node;
+    --used_;
+  }
+
+ private:
+  Node* nodes_ = nullptr;
+  u32 free_ = 0;
+  u32 fresh_ = 1;
+  u32 used_ = 0;
+};
+
+}  // namespace alibi::mmu
+
+#endif  // ALIBI_MMU_REVERSE_MAP_H_

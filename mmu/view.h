@@ -1,0 +1,221 @@
+// One shadow view: look-up slots, jump table, VCPU block and shadow table in one reservation.
+//
+// vcpu/contract.h has the layout. Only memory lives here, and the rules that keep what is derived
+// from an entry (slots, jump-table entries, cached store targets) no older than the entry. What an
+// entry should be is the Mmu's knowledge.
+#ifndef ALIBI_MMU_VIEW_H_
+#define ALIBI_MMU_VIEW_H_
+
+#include "base/result.h"
+#include "base/types.h"
+#include "mmu/counters.h"
+#include "mmu/page_walker.h"
+#include "mmu/raw_copy.h"
+#include "vcpu/contract.h"
+
+namespace alibi::mmu {
+
+// Everything that selects a view, in one word: the root below bit 48, then mode bits.
+struct ViewKey {
+  u64 packed = 0;
+
+  static constexpr u64 kRootMask = (u64{1} << 48) - 1;
+  static constexpr unsigned kModeShift = 48;  // PagingMode, 2 bits
+  static constexpr u64 kWp = u64{1} << 50, kPse = u64{1} << 51, kSmep = u64{1} << 52,
+                       kSmap = u64{1} << 53, kNxe = u64{1} << 54, kUser = u64{1} << 55,
+                       kSmapOpen = u64{1} << 56;
+  static constexpr unsigned kCodeBitsShift = 57;  // 0: 16, 1: 32, 2: 64
+
+  constexpr PagingMode mode() const { return static_cast<PagingMode>((packed >> kModeShift) & 3); }
+  constexpr bool user() const { return packed & kUser; }
+  constexpr u64 root() const { return packed & kRootMask; }
+  constexpr bool operator==(const ViewKey&) const = default;
+};
+
+// Index of a linear page in the shadow table, and the canonical page of an index.
+constexpr u64 EntryIndex(LinearAddr linear) { return (linear.value >> 12) & (kShadowEntries - 1); }
+constexpr u64 PageOfIndex(u64 index) {
+  return static_cast<u64>(static_cast<i64>(index << 28) >> 16);
+}
+
+class View {
+ public:
+  // A chunk is the unit in which the table becomes accessible: 32 KB, 4,096 entries, 16 MB of
+  // linear addresses. Small, because sparse address spaces pay for whole chunks.
+  static constexpr unsigned kChunkShift = 12;
+  static constexpr u64 kChunkEntries = u64{1} << kChunkShift;
+  static constexpr u32 kMaxChunks = 8192;
+  static constexpr u32 kExecuteSlots = 8192;
+  static constexpr u32 kMaxTables = 1u << 16;
+  static constexpr unsigned kWriteTargets = 16;
+  static constexpr unsigned kLeafCaches = 64;
+
+  // A page the VMM stores to on the guest's behalf (SIMULATE on a page table, mostly).
+  struct WriteTarget {
+    u64 page = kNoPage;  // linear page address
+    PageInfo* info = nullptr;
+    u8* host = nullptr;  // read-write alias of the page
+    PhysAddr phys;
+  };
+  static constexpr u64 kNoPage = ~u64{0};
+
+  // A leaf table this view shadows: walks that find it here need only the last level.
+  struct LeafCache {
+    u64 base = kNoPage;  // index of the table's first entry
+    PhysAddr table;
+    u8* host = nullptr;
+    u8 rights = 0;
+  };
+
+  View() = default;
+  ~View();
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+
+  // Reserves the view; `vcpu_fd` holds the VCPU block at `vcpu_offset`.
+  Status Reserve(unsigned id, u64 guard, const void* default_jump_target, int vcpu_fd,
+                 u64 vcpu_offset, Counters* counters);
+  bool reserved() const { return table_ != nullptr; }
+  void Retarget(ViewKey key, const PagingContext& context);
+
+  // --- Identity ---
+  unsigned id() const { return id_; }
+  ViewKey key() const { return key_; }
+  const PagingContext& context() const { return context_; }
+  bool user() const { return key_.user(); }
+  // Supervisor view that must not see user pages?
+  bool smap_closed() const { return smap_closed_; }
+  u64 gs_base() const { return reinterpret_cast<u64>(table_); }
+
+  // --- Entries ---
+  u64 Poison(u64 index) const { return guard_ - PageOfIndex(index); }
+  bool ChunkReady(u64 index) const {
+    const u64 chunk = index >> kChunkShift;
+    return (chunk_map_[chunk >> 6] >> (chunk & 63)) & 1;
+  }
+  // The entry, or poison where the table is not accessible.
+  u64 Entry(u64 index) const { return ChunkReady(index) ? table_[index] : Poison(index); }
+  // Makes the entry's chunk accessible. False: a bound was reached (or the host refused).
+  bool EnsureChunk(u64 index) { return ChunkReady(index) || InitChunk(index); }
+  // Precondition: ChunkReady(index).
+  bool SetEntry(u64 index, u64 entry) {
+    const u64 old = table_[index];
+    if (old == entry) return false;
+    table_[index] = entry;
+    if (old != Poison(index)) DropCached(index);
+    return true;
+  }
+  void PoisonRange(u64 first, u64 count);
+  u32 chunk_count() const { return chunk_count_; }
+
+  // --- Look-up slots ---
+  // kind 0: loads, 1: stores. Filled only here, so that nothing is searched where nothing is.
+  void FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement);
+  void ClearSlots();
+
+  // --- Jump table ---
+  void SetJump(u64 pc, const void* host) {
+    const u64 slot = JumpIndex(pc);
+    jump_table_[slot] = reinterpret_cast<u64>(host);
+    jump_dirty_ |= 1u << (slot >> 12);
+  }
+  void ResetJump(u64 pc) { jump_table_[JumpIndex(pc)] = default_jump_; }
+  // Entries of the page, and of the 15 bytes before it: instructions there may reach into it.
+  void ResetJumpPage(u64 index);
+  void ResetAllJumps();
+
+  // --- Pages that code was fetched from ---
+  // Physical page an executed linear page was fetched from, or kNoPage.
+  u64 ExecutedAs(u64 index) const {
+    for (u32 at = ExecuteHash(index);; at = (at + 1) & (kExecuteSlots - 1)) {
+      if (execute_[at].index_plus_1 == 0) return kNoPage;
+      if (execute_[at].index_plus_1 == index + 1) return execute_[at].phys_page;
+    }
+  }
+  void RecordExecuted(u64 index, PhysAddr page);
+  // The mapping changed: the page is not known as executed any more.
+  void DropExecuted(u64 index) {
+    if (execute_count_ != 0) DropExecutedSlow(index);
+  }
+  void DropExecutedRange(u64 first, u64 count);
+
+  // --- Caches for the VMM's own accesses ---
+  WriteTarget& WriteTargetOf(u64 page) { return targets_[(page >> 12) % kWriteTargets]; }
+  LeafCache& LeafCacheOf(u64 index) {
+    return leaves_[(index >> context_.format->level[1].index_bits) % kLeafCaches];
+  }
+  void DropWriteTarget(u64 index) {
+    WriteTarget& target = WriteTargetOf(index << 12);
+    if (target.page == PageOfIndex(index)) target.page = kNoPage;
+  }
+  void DropWriteTargets() {
+    for (WriteTarget& target : targets_) target.page = kNoPage;
+  }
+  void DropLeafCaches() {
+    for (LeafCache& leaf : leaves_) leaf.base = kNoPage;
+  }
+
+  // --- Page tables this view shadows (arena pages; may name one twice or after its removal) ---
+  bool AddTable(u32 arena_page) {
+    if (table_count_ == kMaxTables) return false;
+    tables_[table_count_++] = arena_page;
+    return true;
+  }
+  const u32* tables() const { return tables_; }
+  u32 table_count() const { return table_count_; }
+
+  // Back to all poison, nothing cached, nothing known as executed. The caller has taken the view's
+  // page-table uses out of the reverse map. `release` gives the memory back to the host as well.
+  void Clear(bool release);
+
+  u64 last_used = 0;  // the pool's
+
+ private:
+  struct Executed {
+    u64 index_plus_1;
+    u64 phys_page;
+  };
+
+  static u32 ExecuteHash(u64 index) {
+    return static_cast<u32>((index * 0x9e3779b97f4a7c15u) >> 32) & (kExecuteSlots - 1);
+  }
+  bool InitChunk(u64 index);
+  void PoisonEntries(u64 first, u64 count);
+  void DropCached(u64 index) {
+    if (slot_pages_ & SlotBit(index)) ClearSlotsOf(index);
+  }
+  static u64 SlotBit(u64 index) { return u64{1} << (index & 63); }
+  void ClearSlotsOf(u64 index);
+  void DropExecutedSlow(u64 index);
+  void EraseExecuted(u32 at);
+
+  // Hot first.
+  u64* table_ = nullptr;
+  u64* chunk_map_ = nullptr;  // 2^24 bits
+  u64 guard_ = 0;
+  u64 slot_pages_ = 0;  // a bit per page number modulo 64 that some slot may cache
+  u32 execute_count_ = 0;
+  u32 chunk_count_ = 0;
+  Executed* execute_ = nullptr;
+  ViewKey key_;
+  PagingContext context_;
+  bool smap_closed_ = false;
+  u8 jump_dirty_ = 0;  // a bit per 4,096 entries
+  unsigned id_ = 0;
+  WriteTarget targets_[kWriteTargets];
+  LeafCache leaves_[kLeafCaches];
+  u64 slot_filled_[2 * kSlotCount / 64] = {};
+  LookupSlot* slots_ = nullptr;
+  u64* jump_table_ = nullptr;
+  u64 default_jump_ = 0;
+  u32* chunks_ = nullptr;  // kMaxChunks
+  u32* tables_ = nullptr;  // kMaxTables
+  u32 table_count_ = 0;
+  Counters* counters_ = nullptr;
+  u8* reservation_ = nullptr;
+  u8* side_ = nullptr;
+};
+
+}  // namespace alibi::mmu
+
+#endif  // ALIBI_MMU_VIEW_H_

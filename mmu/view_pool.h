@@ -1,0 +1,65 @@
+// The recently used views: a switch of address space, privilege or mode is a look-up here.
+#ifndef ALIBI_MMU_VIEW_POOL_H_
+#define ALIBI_MMU_VIEW_POOL_H_
+
+#include "base/types.h"
+#include "mmu/view.h"
+
+namespace alibi::mmu {
+
+class ViewPool {
+ public:
+  static constexpr unsigned kMaxViews = 32;
+  // Over all views: 512 MB of tables, and at most 2 * 16,384 + 5 * 32 of the host's 65,530 VMAs.
+  static constexpr u32 kMaxChunks = 16384;
+
+  struct Setup {
+    u64 guard = 0;
+    const void* default_jump_target = nullptr;
+    int vcpu_fd = -1;
+    u64 vcpu_offset = 0;
+    unsigned max_views = kMaxViews;
+  };
+
+  void Init(const Setup& setup, Counters* counters) {
+    setup_ = setup;
+    counters_ = counters;
+  }
+
+  // Null if there is none.
+  View* Find(ViewKey key) {
+    View* hint = hints_[Hash(key)];
+    if (hint != nullptr && hint->key() == key && hint->reserved()) return hint;
+    return FindSlow(key);
+  }
+  // A view without an owner: never used, or else the one unused for longest, which the caller must
+  // clear before it calls Adopt. Fails only if not even one view can be reserved.
+  Result<View*> Obtain();
+  // The view now answers to the key.
+  void Adopt(View* view, ViewKey key, const PagingContext& context);
+  void Touch(View* view) { view->last_used = ++clock_; }
+
+  View& operator[](unsigned id) { return views_[id]; }
+  unsigned count() const { return count_; }
+  u32 TotalChunks() const;
+  // The largest view but `except`, or null.
+  View* Largest(const View* except);
+
+ private:
+  static constexpr unsigned kHints = 64;
+  static unsigned Hash(ViewKey key) {
+    return static_cast<unsigned>((key.packed * 0x9e3779b97f4a7c15u) >> 58);
+  }
+  View* FindSlow(ViewKey key);
+
+  View views_[kMaxViews];
+  View* hints_[kHints] = {};
+  unsigned count_ = 0;
+  u64 clock_ = 0;
+  Setup setup_;
+  Counters* counters_ = nullptr;
+};
+
+}  // namespace alibi::mmu
+
+#endif  // ALIBI_MMU_VIEW_POOL_H_
