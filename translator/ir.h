@@ -88,6 +88,7 @@ struct Instr {
   u8 condition = 0;  // low nibble of Jcc/SETcc/CMOVcc
   bool lock = false, rep = false, repne = false;
   u8 segment_override = 0xff;  // vcpu::SegmentIndex or 0xff
+  u8 system_reg = kNoReg;      // number of the segment, control or debug register operand
   Layout layout;
   MemOperand mem;
   u8 gpr_count = 0;

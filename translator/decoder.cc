@@ -1,0 +1,526 @@
+#include "translator/decoder.h"
+
+#include <Zydis/Zydis.h>
+#include <cpuid.h>
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <vector>
+
+#include "base/check.h"
+#include "vcpu/state.h"
+
+namespace alibi::translator {
+namespace {
+
+using Operand = ZydisDecodedOperand;
+
+constexpr unsigned kMaxInstructionLength = 15;
+
+// What the predicates of ops.inc look at.
+struct Facts {
+  const ZydisDecodedInstruction& zydis;
+  const Operand* operands;
+};
+
+bool InRange(ZydisRegister reg, ZydisRegister first, ZydisRegister last) {
+  return reg >= first && reg <= last;
+}
+bool IsSreg(ZydisRegister reg) { return InRange(reg, ZYDIS_REGISTER_ES, ZYDIS_REGISTER_GS); }
+bool IsCr(ZydisRegister reg) { return InRange(reg, ZYDIS_REGISTER_CR0, ZYDIS_REGISTER_CR15); }
+bool IsDr(ZydisRegister reg) { return InRange(reg, ZYDIS_REGISTER_DR0, ZYDIS_REGISTER_DR15); }
+bool IsSystem(ZydisRegister reg) { return InRange(reg, ZYDIS_REGISTER_ES, ZYDIS_REGISTER_DR15); }
+
+ZydisRegister RegOf(const Operand& operand) {
+  return operand.type == ZYDIS_OPERAND_TYPE_REGISTER ? operand.reg.value : ZYDIS_REGISTER_NONE;
+}
+
+// The operand shapes that rows of ops.inc name.
+namespace shape {
+bool Any(const Facts&) { return true; }
+bool NoSystemRegister(const Facts& f) {
+  return !IsSystem(RegOf(f.operands[0])) &&
+         (f.zydis.operand_count_visible < 2 || !IsSystem(RegOf(f.operands[1])));
+}
+bool ToSreg(const Facts& f) { return IsSreg(RegOf(f.operands[0])); }
+bool ToSs(const Facts& f) { return RegOf(f.operands[0]) == ZYDIS_REGISTER_SS; }
+bool ToSregIn64(const Facts& f) {
+  return ToSreg(f) && f.zydis.machine_mode == ZYDIS_MACHINE_MODE_LONG_64;
+}
+bool FromSreg(const Facts& f) { return IsSreg(RegOf(f.operands[1])); }
+bool FromSregToRegister(const Facts& f) {
+  return FromSreg(f) && f.operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER;
+}
+bool ToCr(const Facts& f) { return IsCr(RegOf(f.operands[0])); }
+bool ToCr2(const Facts& f) { return RegOf(f.operands[0]) == ZYDIS_REGISTER_CR2; }
+bool FromCr(const Facts& f) { return IsCr(RegOf(f.operands[1])); }
+bool Cr8(const Facts& f) {
+  return RegOf(f.operands[0]) == ZYDIS_REGISTER_CR8 || RegOf(f.operands[1]) == ZYDIS_REGISTER_CR8;
+}
+bool ToDr(const Facts& f) { return IsDr(RegOf(f.operands[0])); }
+bool FromDr(const Facts& f) { return IsDr(RegOf(f.operands[1])); }
+bool Near(const Facts& f) { return f.zydis.meta.branch_type != ZYDIS_BRANCH_TYPE_FAR; }
+bool NearDirect(const Facts& f) {
+  return Near(f) && f.operands[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
+}
+bool NearIndirect(const Facts& f) { return Near(f) && !NearDirect(f); }
+bool LegacyString(const Facts& f) { return f.zydis.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT; }
+bool BitInMemory(const Facts& f) {
+  return f.operands[0].type == ZYDIS_OPERAND_TYPE_MEMORY &&
+         f.operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER;
+}
+}  // namespace shape
+
+struct Row {
+  ZydisMnemonic mnemonic;
+  bool (*fits)(const Facts&);
+  Op op;
+  Treatment treatment;
+};
+
+constexpr Row kRows[] = {
+#define ALIBI_ROW(mnemonic, shape_name, op, treatment) \
+  {ZYDIS_MNEMONIC_##mnemonic, shape::shape_name, Op::op, Treatment::treatment},
+#include "translator/ops.inc"
+};
+constexpr std::size_t kRowCount = std::size(kRows);
+
+// Mnemonic -> first row (kNoRow: plain IDENT). Rows of one mnemonic are adjacent.
+constexpr u8 kNoRow = 0xff;
+static_assert(kRowCount < kNoRow);
+constexpr auto kFirstRow = [] {
+  std::array<u8, ZYDIS_MNEMONIC_MAX_VALUE + 1> first{};
+  for (u8& f : first) f = kNoRow;
+  for (std::size_t i = kRowCount; i-- > 0;) first[kRows[i].mnemonic] = static_cast<u8>(i);
+  return first;
+}();
+
+constexpr auto kUndefinedExt = [] {
+  std::array<bool, ZYDIS_ISA_EXT_MAX_VALUE + 1> undefined{};
+#define ALIBI_UNDEFINED_EXT(name) undefined[ZYDIS_ISA_EXT_##name] = true;
+#include "translator/ops.inc"
+  return undefined;
+}();
+
+constexpr auto kUndefinedSet = [] {
+  std::array<bool, ZYDIS_ISA_SET_MAX_VALUE + 1> undefined{};
+#define ALIBI_UNDEFINED_SET(name) undefined[ZYDIS_ISA_SET_##name] = true;
+#include "translator/ops.inc"
+  return undefined;
+}();
+
+// Sizes that ops.inc states itself; kLibrarySize: as the library says.
+constexpr u16 kLibrarySize = 0xffff, kWholeXsaveArea = 0xfffe;
+constexpr auto kMemSize = [] {
+  std::array<u16, ZYDIS_MNEMONIC_MAX_VALUE + 1> size{};
+  for (u16& s : size) s = kLibrarySize;
+#define ALIBI_MEM_SIZE(mnemonic, bytes) size[ZYDIS_MNEMONIC_##mnemonic] = bytes;
+#include "translator/ops.inc"
+  return size;
+}();
+
+// What the host's XSAVE may touch with the features its kernel has enabled.
+u16 HostXsaveAreaSize() {
+  static const u16 size = [] {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (!__get_cpuid_count(0xd, 0, &eax, &ebx, &ecx, &edx) || ebx == 0) return u16{576};
+    return static_cast<u16>(std::min(ebx, unsigned{vcpu::kXsaveAreaSize}));
+  }();
+  return size;
+}
+
+const ZydisDecoder& DecoderFor(unsigned code_bits) {
+  static const std::array<ZydisDecoder, 3> decoders = [] {
+    std::array<ZydisDecoder, 3> d;
+    ZydisDecoderInit(&d[0], ZYDIS_MACHINE_MODE_LEGACY_16, ZYDIS_STACK_WIDTH_16);
+    ZydisDecoderInit(&d[1], ZYDIS_MACHINE_MODE_LEGACY_32, ZYDIS_STACK_WIDTH_32);
+    ZydisDecoderInit(&d[2], ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+    // A CPU without MPX runs its opcodes as NOPs.
+    for (ZydisDecoder& decoder : d) {
+      ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_MPX, ZYAN_FALSE);
+    }
+    return d;
+  }();
+  return decoders[code_bits >> 5];
+}
+
+// A general-purpose register of any width.
+struct GprName {
+  u8 reg = kNoReg;
+  u8 bits = 0;
+  bool high_byte = false;
+};
+
+constexpr auto kGprNames = [] {
+  std::array<GprName, ZYDIS_REGISTER_R15 + 1> names{};
+  for (u8 i = 0; i < 4; ++i) {
+    names[ZYDIS_REGISTER_AL + i] = {i, 8, false};
+    names[ZYDIS_REGISTER_AH + i] = {i, 8, true};
+    names[ZYDIS_REGISTER_SPL + i] = {static_cast<u8>(4 + i), 8, false};
+  }
+  for (u8 i = 0; i < 8; ++i) names[ZYDIS_REGISTER_R8B + i] = {static_cast<u8>(8 + i), 8, false};
+  for (u8 i = 0; i < 16; ++i) {
+    names[ZYDIS_REGISTER_AX + i] = {i, 16, false};
+    names[ZYDIS_REGISTER_EAX + i] = {i, 32, false};
+    names[ZYDIS_REGISTER_RAX + i] = {i, 64, false};
+  }
+  return names;
+}();
+
+GprName NameOf(ZydisRegister reg) { return reg <= ZYDIS_REGISTER_R15 ? kGprNames[reg] : GprName{}; }
+
+u16 BitOf(ZydisRegister reg) {
+  GprName name = NameOf(reg);
+  return name.reg == kNoReg ? 0 : static_cast<u16>(1u << name.reg);
+}
+
+u8 SegmentOfPrefix(u8 prefix) {
+  switch (prefix) {
+    case 0x26:
+      return vcpu::kEs;
+    case 0x2e:
+      return vcpu::kCs;
+    case 0x36:
+      return vcpu::kSs;
+    case 0x3e:
+      return vcpu::kDs;
+    case 0x64:
+      return vcpu::kFs;
+    case 0x65:
+      return vcpu::kGs;
+    default:
+      return 0xff;
+  }
+}
+
+void ReadPrefixes(const ZydisDecodedInstruction& z, Instr* out) {
+  for (unsigned i = 0; i < z.raw.prefix_count; ++i) {
+    u8 prefix = z.raw.prefixes[i].value;
+    if (prefix == 0xf0) out->lock = true;
+    // Of several the last counts.
+    if (prefix == 0xf2 || prefix == 0xf3) {
+      out->repne = prefix == 0xf2;
+      out->rep = prefix == 0xf3;
+    }
+    u8 segment = SegmentOfPrefix(prefix);
+    // 64-bit mode ignores the other four, even behind an FS or GS prefix.
+    if (segment != 0xff && (out->code_bits != 64 || segment >= vcpu::kFs)) {
+      out->segment_override = segment;
+    }
+  }
+}
+
+void ReadLayout(const ZydisDecodedInstruction& z, Instr* out) {
+  Layout& layout = out->layout;
+  switch (z.encoding) {
+    case ZYDIS_INSTRUCTION_ENCODING_XOP:
+      out->encoding = Encoding::kXop;
+      layout.vector_prefix = z.raw.xop.offset;
+      break;
+    case ZYDIS_INSTRUCTION_ENCODING_VEX:
+      out->encoding = Encoding::kVex;
+      layout.vector_prefix = z.raw.vex.offset;
+      break;
+    case ZYDIS_INSTRUCTION_ENCODING_EVEX:
+      out->encoding = Encoding::kEvex;
+      layout.vector_prefix = z.raw.evex.offset;
+      break;
+    default:
+      out->encoding = Encoding::kLegacy;
+      if (z.attributes & ZYDIS_ATTRIB_HAS_REX) layout.rex = z.raw.rex.offset;
+  }
+  if (z.raw.disp.size != 0) {
+    layout.disp = z.raw.disp.offset;
+    layout.disp_size = z.raw.disp.size / 8;
+  }
+  if (z.raw.imm[0].size != 0) {
+    layout.imm = z.raw.imm[0].offset;
+    layout.imm_size = static_cast<u8>((z.raw.imm[0].size + z.raw.imm[1].size) / 8);
+  }
+  if (z.attributes & ZYDIS_ATTRIB_HAS_MODRM) {
+    layout.modrm = z.raw.modrm.offset;
+    layout.opcode = static_cast<u8>(layout.modrm - 1);
+    if (z.attributes & ZYDIS_ATTRIB_HAS_SIB) layout.sib = z.raw.sib.offset;
+  } else {
+    // The opcode ends where the first other part begins.
+    unsigned end = z.length;
+    if (layout.disp_size != 0) end = std::min<unsigned>(end, layout.disp);
+    if (layout.imm_size != 0) end = std::min<unsigned>(end, layout.imm);
+    layout.opcode = static_cast<u8>(end - 1);
+  }
+}
+
+u64 LowBits(u64 value, unsigned bits) {
+  return bits >= 64 ? value : value & ((u64{1} << bits) - 1);
+}
+
+void ReadImmediates(const ZydisDecodedInstruction& z, Instr* out) {
+  const auto& imm = z.raw.imm[0];
+  if (imm.size == 0) return;
+  out->immediate = imm.value.u;
+  out->immediate2 = z.raw.imm[1].size != 0 ? z.raw.imm[1].value.u : 0;
+  if (imm.is_relative) {
+    unsigned ip_bits = out->code_bits == 64 ? 64 : z.operand_width == 16 ? 16 : 32;
+    out->branch_target = LowBits(out->next_pc() + imm.value.u, ip_bits);
+  } else if (imm.is_signed) {
+    out->immediate = LowBits(imm.value.u, z.operand_width);
+  }
+}
+
+void ReadFlags(const ZydisDecodedInstruction& z, Instr* out) {
+  if (z.cpu_flags == nullptr) return;
+  const ZydisAccessedFlags& flags = *z.cpu_flags;
+  out->flags_read = flags.tested & vcpu::kArithmeticFlags;
+  out->flags_written = (flags.modified | flags.set_0 | flags.set_1 | flags.undefined) &
+                       static_cast<u32>(vcpu::kArithmeticFlags);
+}
+
+void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr* out) {
+  MemOperand& mem = out->mem;
+  mem.present = true;
+  mem.address_bits = z.address_width;
+  mem.vsib = operand.mem.type == ZYDIS_MEMOP_TYPE_VSIB;
+  mem.disp = operand.mem.disp.value;
+  mem.scale = operand.mem.scale == 0 ? 1 : operand.mem.scale;
+  if (operand.mem.base == ZYDIS_REGISTER_RIP || operand.mem.base == ZYDIS_REGISTER_EIP) {
+    mem.rip_relative = true;
+  } else {
+    mem.base = NameOf(operand.mem.base).reg;
+  }
+  if (mem.vsib) {
+    mem.index = static_cast<u8>(ZydisRegisterGetId(operand.mem.index));
+  } else {
+    mem.index = NameOf(operand.mem.index).reg;
+  }
+  if (out->segment_override != 0xff) {
+    mem.segment = out->segment_override;
+  } else {
+    bool stack = mem.base == vcpu::kRsp || mem.base == vcpu::kRbp;
+    mem.segment = stack ? vcpu::kSs : vcpu::kDs;
+  }
+  mem.stack_segment = mem.segment == vcpu::kSs;
+  u16 stated = kMemSize[z.mnemonic];
+  mem.size = stated == kLibrarySize      ? static_cast<u16>(operand.size / 8)
+             : stated == kWholeXsaveArea ? HostXsaveAreaSize()
+                                         : stated;
+  mem.read = mem.size != 0 && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_READ);
+  mem.written = mem.size != 0 && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE);
+}
+
+void ReadRegister(const Operand& operand, Instr* out) {
+  GprName name = NameOf(operand.reg.value);
+  if (name.reg == kNoReg) {
+    if (IsSystem(operand.reg.value) && out->system_reg == kNoReg) {
+      ZydisRegister first = IsSreg(operand.reg.value) ? ZYDIS_REGISTER_ES
+                            : IsCr(operand.reg.value) ? ZYDIS_REGISTER_CR0
+                                                      : ZYDIS_REGISTER_DR0;
+      if (operand.reg.value >= first) {
+        out->system_reg = static_cast<u8>(operand.reg.value - first);
+      }
+    }
+    return;
+  }
+  bool written = operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE;
+  // What a conditional or partial write leaves alone was an input.
+  bool read = (operand.actions & ZYDIS_OPERAND_ACTION_MASK_READ) ||
+              (operand.actions & ZYDIS_OPERAND_ACTION_CONDWRITE) || (written && name.bits < 32);
+  RegSlot slot;
+  switch (operand.encoding) {
+    case ZYDIS_OPERAND_ENCODING_MODRM_REG:
+      slot = RegSlot::kModRmReg;
+      break;
+    case ZYDIS_OPERAND_ENCODING_MODRM_RM:
+      slot = RegSlot::kModRmRm;
+      break;
+    case ZYDIS_OPERAND_ENCODING_NDSNDD:
+      slot = RegSlot::kVvvv;
+      break;
+    case ZYDIS_OPERAND_ENCODING_OPCODE:
+      slot = RegSlot::kOpcode;
+      break;
+    default:
+      if (read) out->implicit_gprs_read |= 1u << name.reg;
+      if (written) out->implicit_gprs_written |= 1u << name.reg;
+      return;
+  }
+  ALIBI_CHECK(out->gpr_count < out->gprs.size(), "an instruction names at most four GPRs");
+  out->gprs[out->gpr_count++] = {slot, name.reg, name.bits, name.high_byte, read, written};
+}
+
+void ReadOperands(const ZydisDecodedInstruction& z, const Operand* operands, Instr* out) {
+  for (unsigned i = 0; i < z.operand_count; ++i) {
+    const Operand& operand = operands[i];
+    if (operand.type == ZYDIS_OPERAND_TYPE_REGISTER) {
+      ReadRegister(operand, out);
+    } else if (operand.type == ZYDIS_OPERAND_TYPE_MEMORY) {
+      if (operand.visibility == ZYDIS_OPERAND_VISIBILITY_HIDDEN) {
+        out->implicit_gprs_read |= BitOf(operand.mem.base) | BitOf(operand.mem.index);
+      } else {
+        ReadMemory(z, operand, out);
+      }
+    }
+  }
+}
+
+// Shift and rotate counts of zero leave the flags alone.
+bool IsShift(ZydisMnemonic mnemonic) {
+  switch (mnemonic) {
+    case ZYDIS_MNEMONIC_ROL:
+    case ZYDIS_MNEMONIC_ROR:
+    case ZYDIS_MNEMONIC_RCL:
+    case ZYDIS_MNEMONIC_RCR:
+    case ZYDIS_MNEMONIC_SHL:
+    case ZYDIS_MNEMONIC_SHR:
+    case ZYDIS_MNEMONIC_SAR:
+    case ZYDIS_MNEMONIC_SHLD:
+    case ZYDIS_MNEMONIC_SHRD:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void RefineFlags(const ZydisDecodedInstruction& z, Instr* out) {
+  if (IsShift(z.mnemonic) && z.encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY) {
+    bool shift_by_one = z.opcode == 0xd0 || z.opcode == 0xd1;
+    if (out->layout.imm_size != 0) {
+      unsigned mask = out->operand_bits == 64 ? 63 : 31;
+      if ((out->immediate & mask) == 0) out->flags_written = 0;
+    } else if (!shift_by_one) {
+      out->flags_written_maybe = true;  // by CL
+    }
+  } else if ((out->op == Op::kCmps || out->op == Op::kScas) && (out->rep || out->repne)) {
+    out->flags_written_maybe = true;  // RCX may be zero
+  }
+}
+
+void Classify(const ZydisDecodedInstruction& z, const Operand* operands, Instr* out) {
+  u8 row = kFirstRow[z.mnemonic];
+  if (row != kNoRow) {
+    Facts facts{z, operands};
+    for (; row < kRowCount && kRows[row].mnemonic == z.mnemonic; ++row) {
+      if (kRows[row].fits(facts)) {
+        out->op = kRows[row].op;
+        out->treatment = kRows[row].treatment;
+        return;
+      }
+    }
+  }
+  if (kUndefinedExt[z.meta.isa_ext] || kUndefinedSet[z.meta.isa_set]) {
+    out->op = Op::kUd;
+    out->treatment = Treatment::kUndefined;
+  }
+}
+
+DecodeStatus Undefined(unsigned length, Instr* out) {
+  out->length = static_cast<u8>(std::max(length, 1u));
+  out->op = Op::kUd;
+  out->treatment = Treatment::kUndefined;
+  return DecodeStatus::kUndefined;
+}
+
+}  // namespace
+
+DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_bits, Instr* out) {
+  ALIBI_CHECK(code_bits == 16 || code_bits == 32 || code_bits == 64, "code is 16, 32 or 64 bits");
+  *out = Instr{};
+  out->pc = pc;
+  out->code_bits = static_cast<u8>(code_bits);
+  if (available == 0) return DecodeStatus::kNeedMoreBytes;
+  available = std::min(available, kMaxInstructionLength);
+
+  const ZydisDecoder& decoder = DecoderFor(code_bits);
+  ZydisDecoderContext context;
+  ZydisDecodedInstruction z;
+  z.length = 0;
+  ZyanStatus status = ZydisDecoderDecodeInstruction(&decoder, &context, bytes, available, &z);
+  std::copy_n(bytes, available, out->bytes.begin());
+  if (!ZYAN_SUCCESS(status)) {
+    if (status == ZYDIS_STATUS_NO_MORE_DATA || status == ZYDIS_STATUS_INSTRUCTION_TOO_LONG) {
+      out->length = static_cast<u8>(available);
+      return available < kMaxInstructionLength ? DecodeStatus::kNeedMoreBytes
+                                               : DecodeStatus::kTooLong;
+    }
+    return Undefined(std::min<unsigned>(z.length, available), out);
+  }
+  std::array<Operand, ZYDIS_MAX_OPERAND_COUNT> operands;
+  status = ZydisDecoderDecodeOperands(&decoder, &context, &z, operands.data(), z.operand_count);
+  if (!ZYAN_SUCCESS(status)) return Undefined(z.length, out);
+
+  out->length = z.length;
+  std::fill(out->bytes.begin() + z.length, out->bytes.end(), u8{0});
+  out->mnemonic = static_cast<u16>(z.mnemonic);
+  out->operand_bits = z.operand_width;
+  out->address_bits = z.address_width;
+  out->condition = z.opcode & 0xf;
+  ReadPrefixes(z, out);
+  ReadLayout(z, out);
+  ReadImmediates(z, out);
+  ReadFlags(z, out);
+  Classify(z, operands.data(), out);
+  // NOP names operands and uses none.
+  if (z.mnemonic != ZYDIS_MNEMONIC_NOP) ReadOperands(z, operands.data(), out);
+  RefineFlags(z, out);
+  return out->treatment == Treatment::kUndefined ? DecodeStatus::kUndefined : DecodeStatus::kOk;
+}
+
+std::string Disassemble(const Instr& instr) {
+  static const ZydisFormatter formatter = [] {
+    ZydisFormatter f;
+    ZydisFormatterInit(&f, ZYDIS_FORMATTER_STYLE_INTEL);
+    ZydisFormatterSetProperty(&f, ZYDIS_FORMATTER_PROP_UPPERCASE_MNEMONIC, ZYAN_TRUE);
+    ZydisFormatterSetProperty(&f, ZYDIS_FORMATTER_PROP_FORCE_SIZE, ZYAN_TRUE);
+    ZydisFormatterSetProperty(&f, ZYDIS_FORMATTER_PROP_ADDR_PADDING_ABSOLUTE,
+                              ZYDIS_PADDING_DISABLED);
+    ZydisFormatterSetProperty(&f, ZYDIS_FORMATTER_PROP_DISP_PADDING, ZYDIS_PADDING_DISABLED);
+    ZydisFormatterSetProperty(&f, ZYDIS_FORMATTER_PROP_IMM_PADDING, ZYDIS_PADDING_DISABLED);
+    return f;
+  }();
+  ZydisDecodedInstruction z;
+  std::array<Operand, ZYDIS_MAX_OPERAND_COUNT> operands;
+  if (instr.length == 0 ||
+      !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&DecoderFor(instr.code_bits), instr.bytes.data(),
+                                           instr.length, &z, operands.data()))) {
+    return "(undefined)";
+  }
+  char text[256];
+  if (!ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&formatter, &z, operands.data(),
+                                                    z.operand_count_visible, text, sizeof text,
+                                                    instr.pc, nullptr))) {
+    return "(unprintable)";
+  }
+  return text;
+}
+
+const char* MnemonicName(u16 mnemonic) {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all(ZYDIS_MNEMONIC_MAX_VALUE + 1);
+    for (unsigned i = 0; i < all.size(); ++i) {
+      all[i] = ZydisMnemonicGetString(static_cast<ZydisMnemonic>(i));
+      for (char& c : all[i]) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+    return all;
+  }();
+  return mnemonic < names.size() ? names[mnemonic].c_str() : "?";
+}
+
+const char* OpName(Op op) {
+  static constexpr const char* kNames[] = {
+      "none",
+#define ALIBI_OP_NAME(name) (#name) + 1,
+#include "translator/op_names.inc"
+#undef ALIBI_OP_NAME
+  };
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Op::kCount));
+  return op < Op::kCount ? kNames[static_cast<std::size_t>(op)] : "?";
+}
+
+const char* TreatmentName(Treatment treatment) {
+  static constexpr const char* kNames[] = {"IDENT",    "STACK",      "CONTROL",  "IN-TC",
+                                           "SIMULATE", "TERMINATOR", "UNDEFINED"};
+  auto index = static_cast<std::size_t>(treatment);
+  return index < std::size(kNames) ? kNames[index] : "?";
+}
+
+}  // namespace alibi::translator
