@@ -1,0 +1,187 @@
+// Compiled code fragments: what the emitter is asked for and what it produces.
+//
+// A CCF has a hot part (the translation) and a cold part (exit stubs, look-up misses), which lie in
+// different regions of the TC, and descriptors in the TC's data region, which emitted code
+// addresses RIP-relative.
+#ifndef ALIBI_TRANSLATOR_CCF_H_
+#define ALIBI_TRANSLATOR_CCF_H_
+
+#include <memory>
+#include <vector>
+
+#include "base/types.h"
+#include "translator/ir.h"
+#include "translator/translation_unit.h"
+
+namespace alibi::translator {
+
+struct Ccf;
+
+// The small set of mode bits that a translation depends on, besides PC and physical page.
+struct CodeMode {
+  u8 code_bits = 64;      // 16, 32, 64
+  bool user = false;      // CPL 3
+  bool flat = true;       // CS DS ES SS have base 0 and no effective limit
+  bool single = false;    // one instruction per TU, exits not chained (single-step, shadows)
+  bool simulate = false;  // the TU's first memory site is translated SIMULATE (page crossings)
+
+  constexpr u32 Bits() const {
+    return code_bits | (u32{user} << 8) | (u32{flat} << 9) | (u32{single} << 10) |
+           (u32{simulate} << 11);
+  }
+  constexpr bool operator==(const CodeMode&) const = default;
+};
+
+// How one guest instruction's memory operand is translated: from optimistic to general.
+enum class SiteKind : u8 {
+  kDirect,    // look-up, then the op; what it must not touch traps on the host
+  kChecked,   // the look-up tests the entry and calls out instead of trapping
+  kSimulate,  // always calls out; the op runs on a bounce operand
+};
+
+// Where a look-up gets its displacement from.
+enum class LookupKind : u8 {
+  kSlot,   // cached (page, displacement) pair behind a predicted branch
+  kTable,  // the flat shadow table: no compare, but a load in the address's dependency chain
+};
+
+struct SitePlan {
+  SiteKind kind = SiteKind::kDirect;
+  LookupKind lookup = LookupKind::kSlot;
+  bool alone = false;  // must not share another access's look-up (its group crossed pages)
+};
+
+// Which access of its instruction a site makes.
+enum class AccessShape : u8 {
+  kOperand,  // the explicit memory operand
+  kPush,     // the stack slot below rsp
+  kPop,      // the stack slot at rsp
+  kFrame,    // LEAVE: the stack slot at rbp
+};
+
+// A site's descriptor in the TC data region. Stubs (see runtime/stubs) read the first fields.
+struct SiteDesc {
+  u64 resume = 0;        // host PC behind the look-up, or behind the callout; 0: dispatch
+  u32 span_minus_1 = 0;  // bytes the look-up must cover, less one
+  i32 slot = 0;          // %gs displacement of the look-up slot; 0: none
+  u32 window = 0;        // 0: loads, 1: stores (index into VcpuState::ram_window)
+  u32 checked = 0;       // 1: an unusable entry is a callout
+  u32 misses = 0;        // counted by the miss stub
+  u16 size = 0;          // bytes of this one access
+  AccessShape shape = AccessShape::kOperand;
+  u8 instr_index = 0;
+  Ccf* ccf = nullptr;
+  const Instr* instr = nullptr;
+  u64 restart = 0;  // host PC of the instruction's first byte
+  u64 vector = 0;   // raise: the exception vector
+};
+
+// Where a CCF is left.
+enum class ExitKind : u8 {
+  kDirect,     // same page, chained by patching the rel32
+  kCrossPage,  // constant target in another page: through the view's jump table
+  kIndirect,   // computed target in r11, through the view's jump table
+};
+
+struct ExitDesc {
+  u64 target = 0;  // linear PC (kIndirect: 0)
+  u64 patch = 0;   // host address of the jump to patch: its first byte
+  u64 stub = 0;    // host address of the exit's stub
+  Ccf* ccf = nullptr;
+  Ccf* linked = nullptr;  // chained successor
+  ExitKind kind = ExitKind::kDirect;
+  u8 patch_length = 0;  // 5: jmp rel32, 6: jcc rel32, 9/10: jmp through the table
+  bool elided = false;  // falls through into `linked`, there is no jump
+};
+
+// Host PC -> guest PC: instruction `instr_index` begins at hot offset `host_offset`. `ident` marks
+// bytes copied from the guest.
+struct CodeMapEntry {
+  u32 host_offset = 0;
+  u8 instr_index = 0;
+  bool ident = false;
+};
+
+// A host instruction that may fault on behalf of the guest, by hot offset.
+struct FaultPoint {
+  u32 host_offset = 0;
+  SiteDesc* site = nullptr;
+  // The displacement in r10 was looked up by an earlier access: after a refill r10 must be
+  // recomputed, because this access has no look-up of its own to restart.
+  bool follower = false;
+};
+
+// Cold code, by the site it belongs to.
+struct ColdMapEntry {
+  u32 cold_offset = 0;
+  u8 instr_index = 0;
+};
+
+struct Ccf {
+  u64 pc = 0;                // linear
+  u64 phys_page = 0;         // physical page number of pc
+  u64 phys_page2 = ~u64{0};  // of the next page, for an instruction that crosses
+  CodeMode mode;
+  bool valid = true;
+  bool lookahead = false;
+  u32 guest_bytes = 0;
+  u64 hot_start = 0, hot_end = 0;  // host addresses, executable alias
+  u64 cold_start = 0, cold_end = 0;
+  u64 entry = 0;           // direct entry
+  u64 indirect_entry = 0;  // checks that r11 is pc; 0: not made
+  std::vector<Instr> instrs;
+  std::vector<SitePlan> plans;
+  std::vector<CodeMapEntry> map;
+  std::vector<FaultPoint> faults;
+  std::vector<ColdMapEntry> cold_map;
+  std::vector<ExitDesc*> exits;
+  std::vector<SiteDesc*> sites;
+  std::vector<ExitDesc*> incoming;  // chained predecessors
+  std::vector<std::unique_ptr<std::array<u8, 16>>> saved_bytes;
+};
+
+// Host addresses of the runtime's stubs (one per row of runtime/callouts.inc plus the look-up
+// miss).
+struct StubTable {
+  u64 miss = 0;           // r11 = linear, r10 = SiteDesc*: returns to desc->resume with r10 = entry
+  u64 lookup = 0;         // r11 = target PC: jump table miss
+  u64 exit = 0;           // r10 = ExitDesc*
+  u64 stop = 0;           // r11 = target PC: leave translated code
+  u64 simulate = 0;       // r10 = SiteDesc*: one whole instruction in software
+  u64 bounce_begin = 0;   // r10 = SiteDesc*, r11 = linear: operand -> bounce buffer
+  u64 bounce_end = 0;     // r10 = SiteDesc*: bounce buffer -> operand
+  u64 store = 0;          // r10 = SiteDesc*, r11 = linear, spill[6] = value: one simulated store
+  u64 undefined = 0;      // r10 = SiteDesc*: #UD
+  u64 bounce_buffer = 0;  // host address, 64-byte aligned
+};
+
+// Where the emitted bytes will run; the emitter writes through the writable aliases.
+struct EmitTarget {
+  u64 hot = 0;  // executable alias
+  u64 cold = 0;
+  u8* hot_writable = nullptr;
+  u8* cold_writable = nullptr;
+  u32 hot_room = 0;
+  u32 cold_room = 0;
+  u8* data = nullptr;  // descriptors; same address for reading and writing
+  u32 data_room = 0;
+};
+
+struct EmitRequest {
+  const TranslationUnit* tu = nullptr;
+  CodeMode mode;
+  std::array<SitePlan, kMaxTuInstructions> plans{};
+  bool indirect_entry = false;  // reached through the jump table: put the PC check in the hot path
+  u32 slot_seed = 0;            // first look-up slot to hand out
+  EmitTarget target;
+};
+
+struct EmitResult {
+  bool fits = true;
+  u32 hot_size = 0, cold_size = 0, data_size = 0;
+  u32 slots_used = 0;
+};
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_CCF_H_

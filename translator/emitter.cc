@@ -1,0 +1,382 @@
+// The walk over a TU, exits, and everything that is not memory, control flow or privileged.
+#include "translator/emitter.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "translator/emitter_impl.h"
+
+namespace alibi::translator {
+
+using vcpu::VcpuState;
+
+namespace {
+
+// Fits a sign-extended 32-bit displacement or immediate.
+constexpr bool FitsI32(u64 value) { return static_cast<u64>(static_cast<i32>(value)) == value; }
+
+}  // namespace
+
+CodeStream::CodeStream() {
+  code_.init(asmjit::Environment::host());
+  code_.attach(&assembler);
+}
+
+void CodeStream::JmpTo(u64 target) {
+  Raw({0xe9, 0, 0, 0, 0});
+  PatchRel32(Offset() - 4, target);
+}
+
+void CodeStream::PatchRel32(u32 offset_of_rel32, u64 target) {
+  const i64 distance = static_cast<i64>(target - (host_ + offset_of_rel32 + 4));
+  ALIBI_CHECK(distance == static_cast<i32>(distance), "TC regions lie within rel32 reach");
+  const i32 rel = static_cast<i32>(distance);
+  std::memcpy(assembler.bufferData() + offset_of_rel32, &rel, 4);
+}
+
+x86::Mem Emitter::Impl::GsAbs(i32 displacement, unsigned size) {
+  x86::Mem m = x86::ptr_abs(static_cast<u64>(static_cast<i64>(displacement)), size);
+  m.setSegment(x86::gs);
+  return m;
+}
+
+EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
+  request_ = &request;
+  tu_ = request.tu;
+  ccf_ = ccf;
+  data_used_ = 0;
+  next_slot_ = request.slot_seed;
+  overflow_ = false;
+  cold_lookups_.clear();
+  cold_exits_.clear();
+  cold_raises_.clear();
+  hot_.Start(request.target.hot);
+  cold_.Start(request.target.cold);
+
+  ccf->pc = tu_->pc;
+  ccf->mode = request.mode;
+  ccf->guest_bytes = tu_->byte_length;
+  ccf->instrs.assign(tu_->instrs.begin(), tu_->instrs.begin() + tu_->count);
+  ccf->plans.assign(request.plans.begin(), request.plans.begin() + tu_->count);
+
+  u32 entry_miss = 0;
+  if (request.indirect_entry) {
+    ccf->indirect_entry = hot_.Here();
+    EmitIndirectEntryCheck(hot_, tu_->pc, &entry_miss);
+    hot_.PatchRel32(entry_miss, stubs_.lookup);
+  }
+  const u32 entry_offset = hot_.Offset();
+  ccf->entry = hot_.Here();
+
+  PlanGroups();
+  for (index_ = 0; index_ < tu_->count; ++index_) EmitInstr(index_);
+  if (!tu_->ends_with_control) {
+    // Room for the jump that forwards or invalidates this CCF, should its exit be elided.
+    while (hot_.Offset() - entry_offset < 5) a().nop();
+    index_ = tu_->count - 1;
+    EmitExit(ccf->instrs.back().next_pc(), false);
+  }
+  FlushCold();
+
+  EmitResult result;
+  result.hot_size = hot_.Offset();
+  result.cold_size = cold_.Offset();
+  result.data_size = data_used_;
+  result.slots_used = next_slot_ - request.slot_seed;
+  result.fits = !overflow_ && result.hot_size <= request.target.hot_room &&
+                result.cold_size <= request.target.cold_room;
+  if (!result.fits) return result;
+  std::memcpy(request.target.hot_writable, hot_.Bytes(), result.hot_size);
+  std::memcpy(request.target.cold_writable, cold_.Bytes(), result.cold_size);
+  ccf->hot_start = request.target.hot;
+  ccf->hot_end = request.target.hot + result.hot_size;
+  ccf->cold_start = request.target.cold;
+  ccf->cold_end = request.target.cold + result.cold_size;
+  return result;
+}
+
+void* Emitter::Impl::NewData(u32 size) {
+  if (data_used_ + size > request_->target.data_room) {
+    // Keep emitting into a scratch area; the result is thrown away and tried again after a flush.
+    overflow_ = true;
+    static thread_local std::array<u8, 256> scratch;
+    return scratch.data();
+  }
+  void* p = request_->target.data + data_used_;
+  data_used_ += size;
+  return p;
+}
+
+SiteDesc* Emitter::Impl::NewSite(const Instr& instr) {
+  auto* site = new (NewData(sizeof(SiteDesc))) SiteDesc();
+  site->ccf = ccf_;
+  site->instr_index = static_cast<u8>(index_);
+  site->instr = &ccf_->instrs[index_];
+  site->restart = instr_start_;
+  (void)instr;
+  ccf_->sites.push_back(site);
+  return site;
+}
+
+ExitDesc* Emitter::Impl::NewExit(ExitKind kind, u64 target) {
+  auto* exit = new (NewData(sizeof(ExitDesc))) ExitDesc();
+  exit->kind = kind;
+  exit->target = target;
+  exit->ccf = ccf_;
+  ccf_->exits.push_back(exit);
+  return exit;
+}
+
+void Emitter::Impl::CallStub(u64 stub, SiteDesc* site) {
+  a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(site)));
+  hot_.JmpTo(stub);
+  site->resume = hot_.Here();
+}
+
+void Emitter::Impl::MarkFaultPoint(SiteDesc* site, bool follower) {
+  ccf_->faults.push_back({hot_.Offset(), site, follower});
+}
+
+void Emitter::Impl::EmitInstr(unsigned i) {
+  const Instr& instr = ccf_->instrs[i];
+  instr_start_ = hot_.Here();
+  CodeMapEntry entry{hot_.Offset(), static_cast<u8>(i), false};
+  entry.ident = instr.treatment == Treatment::kIdent && !instr.mem.present;
+  ccf_->map.push_back(entry);
+
+  // Code that is not flat, and 16-bit addresses, go through the simulator: correct first.
+  const bool needs_simulator =
+      (!request_->mode.flat && (instr.mem.present || instr.treatment == Treatment::kStack ||
+                                instr.treatment == Treatment::kControl)) ||
+      (instr.mem.present && instr.mem.size != 0 && instr.mem.address_bits == 16);
+  if (needs_simulator) {
+    EmitSimulateWhole(instr, i + 1 == tu_->count && tu_->ends_with_control);
+    return;
+  }
+  switch (instr.treatment) {
+    case Treatment::kIdent:
+      if (instr.mem.present) {
+        EmitMemory(instr);
+      } else {
+        EmitPlain(instr);
+      }
+      break;
+    case Treatment::kStack:
+      EmitStack(instr);
+      break;
+    case Treatment::kControl:
+      EmitControl(instr);
+      break;
+    case Treatment::kInTc:
+      if (!EmitInTc(instr)) {
+        EmitSimulateWhole(instr, i + 1 == tu_->count && tu_->ends_with_control);
+      }
+      break;
+    case Treatment::kSimulate:
+      EmitSimulateWhole(instr, false);
+      break;
+    case Treatment::kTerminator:
+      EmitSimulateWhole(instr, true);
+      break;
+    case Treatment::kUndefined:
+      EmitRaise(instr, vcpu::kInvalidOpcode);
+      break;
+  }
+}
+
+void Emitter::Impl::EmitPlain(const Instr& instr) {
+  bool uses_stolen = false;
+  for (unsigned k = 0; k < instr.gpr_count; ++k) uses_stolen |= IsStolen(instr.gprs[k].reg);
+  // Host instructions without a memory operand fault only arithmetically (#DE, #XM, #MF).
+  SiteDesc* site = NewSite(instr);
+  if (!uses_stolen) {
+    MarkFaultPoint(site, false);
+    if (SameInHostCode(instr)) {
+      a().embed(instr.bytes.data(), instr.length);
+      return;
+    }
+    u8 bytes[kMaxRewrittenLength];
+    const unsigned length = RewriteInstr(instr, Rewrite{}, bytes);
+    ALIBI_CHECK(length != 0, "a register-only instruction can be expressed in 64-bit code");
+    a().embed(bytes, length);
+    return;
+  }
+  ccf_->map.back().ident = false;
+  for (u8 reg : {vcpu::kR10, vcpu::kR11}) {
+    bool needed = false;
+    for (unsigned k = 0; k < instr.gpr_count; ++k) {
+      needed |= instr.gprs[k].reg == reg && instr.gprs[k].read;
+    }
+    if (needed) LoadGpr(Gp64(reg), reg);
+  }
+  MarkFaultPoint(site, false);
+  a().embed(instr.bytes.data(), instr.length);
+  for (u8 reg : {vcpu::kR10, vcpu::kR11}) {
+    bool written = false;
+    for (unsigned k = 0; k < instr.gpr_count; ++k) {
+      written |= instr.gprs[k].reg == reg && instr.gprs[k].written;
+    }
+    if (written) StoreGpr(reg, Gp64(reg));
+  }
+}
+
+void Emitter::Impl::EmitSimulateWhole(const Instr& instr, bool ends_tu) {
+  SiteDesc* site = NewSite(instr);
+  CallStub(stubs_.simulate, site);
+  if (ends_tu) site->resume = 0;
+}
+
+void Emitter::Impl::EmitRaise(const Instr& instr, vcpu::Vector vector) {
+  SiteDesc* site = NewSite(instr);
+  site->vector = vector;
+  CallStub(stubs_.raise, site);
+  site->resume = 0;
+}
+
+void Emitter::Impl::EmitExit(u64 target_pc, bool) {
+  if (request_->mode.single || !SamePage(target_pc) || ccf_->phys_page2 != ~u64{0}) {
+    if (target_pc >> 32 == 0) {
+      a().mov(x86::r11d, asmjit::imm(target_pc));
+    } else {
+      a().mov(x86::r11, asmjit::imm(target_pc));
+    }
+    ExitDesc* exit = NewExit(ExitKind::kCrossPage, target_pc);
+    exit->patch = hot_.Here();
+    if (request_->mode.single) {
+      hot_.JmpTo(stubs_.stop);
+      exit->patch_length = 5;
+      return;
+    }
+    const u32 before = hot_.Offset();
+    a().jmp(GsAbs(kJumpTableOffset + static_cast<i32>(JumpIndex(target_pc) * 8), 8));
+    exit->patch_length = static_cast<u8>(hot_.Offset() - before);
+    return;
+  }
+  ExitDesc* exit = NewExit(ExitKind::kDirect, target_pc);
+  exit->patch = hot_.Here();
+  exit->patch_length = 5;
+  hot_.Raw({0xe9, 0, 0, 0, 0});
+  cold_exits_.push_back({exit, hot_.Offset() - 4, static_cast<u8>(index_)});
+}
+
+void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
+  if (request_->mode.single || !SamePage(target_pc) || ccf_->phys_page2 != ~u64{0}) {
+    // Jump over the unconditional exit on the opposite condition.
+    hot_.Raw({static_cast<u8>(0x70 | (condition ^ 1)), 0});
+    const u32 from = hot_.Offset();
+    EmitExit(target_pc, true);
+    const_cast<u8*>(hot_.Bytes())[from - 1] = static_cast<u8>(hot_.Offset() - from);
+    return;
+  }
+  ExitDesc* exit = NewExit(ExitKind::kDirect, target_pc);
+  exit->patch = hot_.Here();
+  exit->patch_length = 6;
+  hot_.Raw({0x0f, static_cast<u8>(0x80 | condition), 0, 0, 0, 0});
+  cold_exits_.push_back({exit, hot_.Offset() - 4, static_cast<u8>(index_)});
+}
+
+void Emitter::Impl::EmitIndirectExit() {
+  ExitDesc* exit = NewExit(ExitKind::kIndirect, 0);
+  if (request_->mode.single) {
+    exit->patch = hot_.Here();
+    exit->patch_length = 5;
+    hot_.JmpTo(stubs_.stop);
+    return;
+  }
+  a().pext(x86::r10, x86::r11, State(offsetof(VcpuState, jump_index_mask)));
+  exit->patch = hot_.Here();
+  x86::Mem target =
+      x86::ptr_abs(static_cast<u64>(static_cast<i64>(kJumpTableOffset)), x86::r10, 3, 8);
+  target.setSegment(x86::gs);
+  const u32 before = hot_.Offset();
+  a().jmp(target);
+  exit->patch_length = static_cast<u8>(hot_.Offset() - before);
+}
+
+// r11 must be pc, else leave through the jump whose rel32 offset comes back in *miss_rel32.
+void Emitter::Impl::EmitIndirectEntryCheck(CodeStream& s, u64 pc, u32* miss_rel32) {
+  x86::Assembler& as = s.assembler;
+  const u64 negated = 0 - pc;
+  if (FitsI32(negated)) {
+    as.lea(x86::r10, x86::ptr(x86::r11, static_cast<i32>(negated)));
+  } else {
+    as.mov(x86::r10, asmjit::imm(negated));
+    as.lea(x86::r10, x86::ptr(x86::r10, x86::r11));
+  }
+  as.xchg(x86::r10, x86::rcx);
+  s.Raw({0xe3, 8});  // jrcxz: over the miss
+  as.xchg(x86::r10, x86::rcx);
+  s.Raw({0xe9, 0, 0, 0, 0});
+  *miss_rel32 = s.Offset() - 4;
+  as.mov(x86::rcx, x86::r10);
+}
+
+u32 Emitter::Impl::EmitIndirectEntry(u64 pc, u64 entry, u64 host, u8* writable) {
+  cold_.Start(host);
+  u32 miss = 0;
+  EmitIndirectEntryCheck(cold_, pc, &miss);
+  cold_.PatchRel32(miss, stubs_.lookup);
+  cold_.JmpTo(entry);
+  std::memcpy(writable, cold_.Bytes(), cold_.Offset());
+  return cold_.Offset();
+}
+
+void Emitter::Impl::FlushCold() {
+  for (const ColdLookup& miss : cold_lookups_) {
+    hot_.PatchRel32(miss.fixup, cold_.Here());
+    ccf_->cold_map.push_back({cold_.Offset(), miss.instr_index});
+    if (miss.ea.base_disp) {
+      cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
+    }
+    cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(miss.site)));
+    cold_.JmpTo(stubs_.miss);
+  }
+  for (const ColdRaise& raise : cold_raises_) {
+    hot_.PatchRel32(raise.fixup, cold_.Here());
+    ccf_->cold_map.push_back({cold_.Offset(), raise.site->instr_index});
+    cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(raise.site)));
+    cold_.JmpTo(stubs_.raise);
+  }
+  for (const ColdExit& exit : cold_exits_) {
+    hot_.PatchRel32(exit.fixup, cold_.Here());
+    ccf_->cold_map.push_back({cold_.Offset(), exit.instr_index});
+    exit.exit->stub = cold_.Here();
+    cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(exit.exit)));
+    cold_.JmpTo(stubs_.exit);
+  }
+}
+
+u32 Emitter::Impl::JumpToColdIfR10NonZero() {
+  a().xchg(x86::r10, x86::rcx);
+  hot_.Raw({0xe3, 8});
+  a().xchg(x86::r10, x86::rcx);
+  hot_.Raw({0xe9, 0, 0, 0, 0});
+  const u32 fixup = hot_.Offset() - 4;
+  a().mov(x86::rcx, x86::r10);
+  return fixup;
+}
+
+void Emitter::Impl::LoadGpr(const x86::Gp& host, u8 guest_reg) {
+  if (IsStolen(guest_reg)) {
+    a().mov(host, GuestGpr(guest_reg));
+  } else {
+    a().mov(host, Gp64(guest_reg));
+  }
+}
+
+void Emitter::Impl::StoreGpr(u8 guest_reg, const x86::Gp& host) {
+  if (IsStolen(guest_reg)) {
+    a().mov(GuestGpr(guest_reg), host);
+  } else {
+    a().mov(Gp64(guest_reg), host);
+  }
+}
+
+Emitter::Emitter(const StubTable& stubs) : impl_(std::make_unique<Impl>(stubs)) {}
+Emitter::~Emitter() = default;
+EmitResult Emitter::Emit(const EmitRequest& request, Ccf* ccf) { return impl_->Emit(request, ccf); }
+u32 Emitter::EmitIndirectEntry(u64 pc, u64 entry, u64 host, u8* writable) {
+  return impl_->EmitIndirectEntry(pc, entry, host, writable);
+}
+
+}  // namespace alibi::translator

@@ -1,0 +1,43 @@
+// The emitter: TU -> CCF. The only user of the assembler library in this folder.
+//
+// IDENT instructions are copied byte for byte; memory operands, stack accesses and control flow are
+// rebuilt per vcpu/contract.h. Nothing here depends on guest state other than what EmitRequest
+// says, so the same request gives the same bytes.
+#ifndef ALIBI_TRANSLATOR_EMITTER_H_
+#define ALIBI_TRANSLATOR_EMITTER_H_
+
+#include <memory>
+
+#include "translator/ccf.h"
+
+namespace alibi::translator {
+
+class Emitter {
+ public:
+  explicit Emitter(const StubTable& stubs);
+  ~Emitter();
+  Emitter(const Emitter&) = delete;
+  Emitter& operator=(const Emitter&) = delete;
+
+  // Emits `request` into its target and fills *ccf (instrs, map, exits, sites, addresses).
+  // Nothing is written to the target when it does not fit (result.fits is false).
+  EmitResult Emit(const EmitRequest& request, Ccf* ccf);
+
+  // The check-and-jump that lets the jump table reach a CCF that was emitted without one: writes
+  // to `writable` (which runs at `host`), returns the number of bytes.
+  u32 EmitIndirectEntry(u64 pc, u64 entry, u64 host, u8* writable);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+inline constexpr u32 kMaxIndirectEntryBytes = 48;
+// The most one TU of kMaxTuInstructions can need.
+inline constexpr u32 kMaxHotBytes = 4096;
+inline constexpr u32 kMaxColdBytes = 4096;
+inline constexpr u32 kMaxDataBytes = 4096;
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_EMITTER_H_

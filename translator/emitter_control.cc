@@ -1,0 +1,125 @@
+// Control flow: direct exits are chained, computed targets go through the view's jump table.
+#include "translator/emitter_impl.h"
+
+namespace alibi::translator {
+
+using vcpu::VcpuState;
+
+void Emitter::Impl::EmitControl(const Instr& instr) {
+  // A 16-bit operand size truncates the target: rare enough for the simulator.
+  if (instr.operand_bits == 16 || ccf_->plans[index_].kind == SiteKind::kSimulate) {
+    EmitSimulateWhole(instr, true);
+    return;
+  }
+  switch (instr.op) {
+    case Op::kJmp:
+      while (hot_.Here() - ccf_->entry < 5) a().nop();
+      EmitExit(instr.branch_target, false);
+      break;
+    case Op::kJcc:
+      EmitJccExit(instr.condition, instr.branch_target);
+      EmitExit(instr.next_pc(), false);
+      break;
+    case Op::kCall:
+      EmitReturnAddressPush(instr);
+      EmitExit(instr.branch_target, false);
+      break;
+    case Op::kRet:
+      EmitRet(instr);
+      break;
+    case Op::kJmpIndirect:
+    case Op::kCallIndirect:
+      EmitIndirect(instr);
+      break;
+    case Op::kLoop:
+    case Op::kLoope:
+    case Op::kLoopne:
+    case Op::kJcxz:
+      EmitLoop(instr);
+      break;
+    default:
+      EmitSimulateWhole(instr, true);
+      break;
+  }
+}
+
+void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
+  const unsigned size = request_->mode.code_bits / 8;
+  const Ea ea = StackEa(-static_cast<i32>(size));
+  SiteDesc* site = EmitLookup(instr, ea, size, true, AccessShape::kPush);
+  const bool follower = groups_[index_].follower;
+  x86::Mem slot = HostOperand(ea, size);
+  const u64 pc = instr.next_pc();
+  if (size == 4 || static_cast<u64>(static_cast<i32>(pc)) == pc) {
+    MarkFaultPoint(site, follower);
+    a().mov(slot, asmjit::imm(static_cast<i64>(static_cast<i32>(pc))));
+  } else {
+    a().mov(x86::r11, asmjit::imm(pc));
+    MarkFaultPoint(site, follower);
+    a().mov(slot, x86::r11);
+  }
+  AdjustRsp(-static_cast<i32>(size));
+}
+
+void Emitter::Impl::EmitRet(const Instr& instr) {
+  const unsigned size = request_->mode.code_bits / 8;
+  const Ea ea = StackEa(0);
+  SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kPop);
+  LoadR11(ea, size, site);
+  AdjustRsp(static_cast<i32>(size + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0)));
+  EmitIndirectExit();
+}
+
+void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
+  const unsigned size = request_->mode.code_bits / 8;
+  if (!instr.mem.present) {
+    if (size == 8) {
+      LoadGpr(x86::r11, instr.gprs[0].reg);
+    } else {
+      a().mov(x86::r11d, Gp64(instr.gprs[0].reg).r32());
+    }
+    return;
+  }
+  const Ea ea = PrepareEa(instr.mem, instr);
+  SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kOperand);
+  LoadR11(ea, size, site);
+}
+
+void Emitter::Impl::EmitIndirect(const Instr& instr) {
+  EmitBranchTargetToR11(instr);
+  if (instr.op == Op::kCallIndirect) {
+    // The target is read before the push (SDM vol. 2, CALL), and the push needs r11.
+    const x86::Mem target = State(offsetof(VcpuState, spill) + 5 * 8);
+    a().mov(target, x86::r11);
+    EmitReturnAddressPush(instr);
+    a().mov(x86::r11, target);
+  }
+  EmitIndirectExit();
+}
+
+void Emitter::Impl::EmitLoop(const Instr& instr) {
+  u8 opcode = 0xe3;
+  switch (instr.op) {
+    case Op::kLoopne:
+      opcode = 0xe0;
+      break;
+    case Op::kLoope:
+      opcode = 0xe1;
+      break;
+    case Op::kLoop:
+      opcode = 0xe2;
+      break;
+    default:
+      break;
+  }
+  while (hot_.Here() - ccf_->entry < 5) a().nop();
+  if (instr.address_bits == 32) hot_.Raw({0x67});
+  hot_.Raw({opcode, 0});
+  const u32 from = hot_.Offset();
+  // The fall-through exit must not be elided: the taken one follows it.
+  EmitExit(instr.next_pc(), true);
+  const_cast<u8*>(hot_.Bytes())[from - 1] = static_cast<u8>(hot_.Offset() - from);
+  EmitExit(instr.branch_target, false);
+}
+
+}  // namespace alibi::translator

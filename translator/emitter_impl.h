@@ -1,0 +1,173 @@
+// The emitter's working state, shared by its parts: emitter.cc (the walk over a TU, exits),
+// emitter_memory.cc (operands, look-ups, stack), emitter_control.cc (branches), emitter_system.cc
+// (in-TC sequences for privileged instructions).
+#ifndef ALIBI_TRANSLATOR_EMITTER_IMPL_H_
+#define ALIBI_TRANSLATOR_EMITTER_IMPL_H_
+
+#include <asmjit/x86.h>
+
+#include <vector>
+
+#include "translator/emitter.h"
+#include "translator/rewrite.h"
+#include "vcpu/contract.h"
+#include "vcpu/state.h"
+
+namespace alibi::translator {
+
+namespace x86 = asmjit::x86;
+
+// A stolen register: its guest value lives in the VCPU block.
+constexpr bool IsStolen(u8 reg) { return reg == vcpu::kR10 || reg == vcpu::kR11; }
+
+// One linear buffer of code that will run at `host`.
+class CodeStream {
+ public:
+  CodeStream();
+  void Start(u64 host) {
+    host_ = host;
+    assembler.setOffset(0);
+  }
+  u32 Offset() const { return static_cast<u32>(assembler.offset()); }
+  u64 Here() const { return host_ + Offset(); }
+  const u8* Bytes() { return assembler.bufferData(); }
+  void Raw(std::initializer_list<u8> bytes) { assembler.embed(bytes.begin(), bytes.size()); }
+  // Direct jumps to known host addresses (rel32).
+  void JmpTo(u64 target);
+  void PatchRel32(u32 offset_of_rel32, u64 target);
+
+ private:
+  asmjit::CodeHolder code_;
+  u64 host_ = 0;
+
+ public:
+  x86::Assembler assembler;
+};
+
+class Emitter::Impl {
+ public:
+  explicit Impl(const StubTable& stubs) : stubs_(stubs) {}
+  EmitResult Emit(const EmitRequest& request, Ccf* ccf);
+  u32 EmitIndirectEntry(u64 pc, u64 entry, u64 host, u8* writable);
+
+ private:
+  // An effective address, ready to be looked up.
+  struct Ea {
+    bool base_disp = false;  // [base + disp], 64-bit, base not stolen; else the address is in r11
+    u8 base = kNoReg;
+    i32 disp = 0;
+  };
+
+  // Accesses off one unmodified base register that share one look-up (its displacement stays in
+  // r10 from the leader to the last follower).
+  struct Group {
+    i32 low = 0, high = 0;  // byte range relative to the base register's value at the leader
+    bool active = false;
+    bool leader = false;  // of the instruction being emitted
+  };
+  struct GroupPlan {
+    bool leader = false;
+    bool follower = false;
+    i32 low = 0, high = 0;  // leaders: range relative to the leader's base value
+  };
+
+  // --- emitter.cc ---
+  void EmitInstr(unsigned i);
+  void EmitPlain(const Instr& instr);
+  void EmitSimulateWhole(const Instr& instr, bool ends_tu);
+  void EmitRaise(const Instr& instr, vcpu::Vector vector);
+  void EmitExit(u64 target_pc, bool conditional_jump_precedes);
+  void EmitJccExit(u8 condition, u64 target_pc);
+  void EmitIndirectExit();
+  void EmitIndirectEntryCheck(CodeStream& s, u64 pc, u32* miss_rel32);
+  void FlushCold();
+  SiteDesc* NewSite(const Instr& instr);
+  ExitDesc* NewExit(ExitKind kind, u64 target);
+  void* NewData(u32 size);
+  void CallStub(u64 stub, SiteDesc* site);  // resumes right behind
+  void MarkFaultPoint(SiteDesc* site, bool follower);
+  bool FlagsLive() const { return tu_->flags_live_before[index_] != 0; }
+  bool SamePage(u64 pc) const { return (pc >> 12) == (tu_->pc >> 12); }
+
+  // --- emitter_memory.cc ---
+  void PlanGroups();
+  void EmitMemory(const Instr& instr);
+  void EmitMemoryBounce(const Instr& instr);
+  bool EmitSimulatedStore(const Instr& instr);
+  Ea PrepareEa(const MemOperand& mem, const Instr& instr);
+  Ea StackEa(i32 delta);
+  void EaToR11(const Ea& ea);
+  // After it, r10 is the displacement. Returns the site.
+  SiteDesc* EmitLookup(const Instr& instr, const Ea& ea, unsigned size, bool write,
+                       AccessShape shape);
+  void EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
+  x86::Mem HostOperand(const Ea& ea, unsigned size) const;
+  void EmitStack(const Instr& instr);
+  void EmitPush(const Instr& instr);
+  void EmitPop(const Instr& instr);
+  void EmitLeave(const Instr& instr);
+  void AdjustRsp(i32 delta);
+  void LoadGpr(const x86::Gp& host, u8 guest_reg);   // 64 bits
+  void StoreGpr(u8 guest_reg, const x86::Gp& host);  // 64 bits
+  // Loads a stack slot or operand of `bytes` into r11, zero-extended.
+  void LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site);
+
+  // --- emitter_control.cc ---
+  void EmitControl(const Instr& instr);
+  void EmitCall(const Instr& instr);
+  void EmitRet(const Instr& instr);
+  void EmitIndirect(const Instr& instr);
+  void EmitBranchTargetToR11(const Instr& instr);
+  void EmitReturnAddressPush(const Instr& instr);
+  void EmitLoop(const Instr& instr);
+
+  // --- emitter_system.cc ---
+  bool EmitInTc(const Instr& instr);  // false: no sequence here, simulate
+
+  // --- helpers ---
+  static x86::Gp Gp64(u8 reg) { return x86::gpq(reg); }
+  static x86::Mem GsAbs(i32 displacement, unsigned size);
+  static x86::Mem State(std::size_t offset, unsigned size = 8) {
+    return GsAbs(kVcpuOffset + static_cast<i32>(offset), size);
+  }
+  static x86::Mem GuestGpr(u8 reg) { return State(offsetof(vcpu::VcpuState, gpr) + 8u * reg); }
+  // Branches to cold code (later bound to the returned fixup) when r10 is not zero. Preserves
+  // flags and every register but r10.
+  u32 JumpToColdIfR10NonZero();
+  x86::Assembler& a() { return hot_.assembler; }
+
+  struct ColdLookup {
+    SiteDesc* site;
+    u32 fixup;  // hot offset of the rel32 to bind
+    Ea ea;
+    u8 instr_index;
+  };
+  struct ColdExit {
+    ExitDesc* exit;
+    u32 fixup;
+    u8 instr_index;
+  };
+  struct ColdRaise {
+    SiteDesc* site;
+    u32 fixup;
+  };
+
+  StubTable stubs_;
+  CodeStream hot_, cold_;
+  const EmitRequest* request_ = nullptr;
+  const TranslationUnit* tu_ = nullptr;
+  Ccf* ccf_ = nullptr;
+  unsigned index_ = 0;
+  u32 data_used_ = 0;
+  u32 next_slot_ = 0;
+  u64 instr_start_ = 0;  // host PC
+  std::array<GroupPlan, kMaxTuInstructions> groups_{};
+  std::vector<ColdLookup> cold_lookups_;
+  std::vector<ColdExit> cold_exits_;
+  std::vector<ColdRaise> cold_raises_;
+  bool overflow_ = false;
+};
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_EMITTER_IMPL_H_
