@@ -1,5 +1,7 @@
 #include "vcpu/exceptions.h"
 
+#include <initializer_list>
+
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/stack_frame.h"

@@ -1,5 +1,6 @@
 #include "vcpu/segments.h"
 
+#include <initializer_list>
 #include <utility>
 
 #include "vcpu/descriptors.h"

@@ -1,5 +1,7 @@
 #include "vcpu/task_switch.h"
 
+#include <initializer_list>
+
 #include "vcpu/stack_frame.h"
 
 namespace alibi::vcpu {
