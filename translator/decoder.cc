@@ -460,7 +460,7 @@ DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_b
   ReadFlags(z, out);
   Classify(z, operands.data(), out);
   // NOP names operands and uses none.
-  if (z.mnemonic != ZYDIS_MNEMONIC_NOP) ReadOperands(z, operands.data(), out);
+  if (out->op != Op::kNop) ReadOperands(z, operands.data(), out);
   RefineFlags(z, out);
   return out->treatment == Treatment::kUndefined ? DecodeStatus::kUndefined : DecodeStatus::kOk;
 }
