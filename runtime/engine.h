@@ -1,0 +1,93 @@
+// The engine runs one VCPU in translated code: dispatch, chaining, callouts, host faults,
+// adaptation, invalidation. Everything above it sees only Run() and its exits.
+#ifndef ALIBI_RUNTIME_ENGINE_H_
+#define ALIBI_RUNTIME_ENGINE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "adapt/policy.h"
+#include "adapt/site_table.h"
+#include "base/result.h"
+#include "mmu/mmu.h"
+#include "vcpu/memory.h"
+#include "vcpu/platform.h"
+#include "vcpu/state.h"
+
+namespace alibi::translator {
+struct Ccf;
+}
+
+namespace alibi::runtime {
+
+// Plain counters of this engine; see counters.inc for what each means.
+struct Counters {
+#define ALIBI_COUNTER(name, what) u64 name = 0;
+#include "runtime/counters.inc"
+#undef ALIBI_COUNTER
+};
+
+enum class Exit : u8 {
+  kStopped,          // RequestStop(), or a device asked for attention
+  kHalted,           // HLT: wait for an interrupt
+  kShutdown,         // triple fault
+  kInterruptWindow,  // irq_pending is set and the VCPU can take an interrupt now
+  kUnsupported,      // the guest entered a mode this version does not run; see exit_message()
+};
+
+struct EngineOptions {
+  mmu::Mmu* mmu = nullptr;
+  mmu::GuestMemory* memory = nullptr;
+  vcpu::VcpuState* state = nullptr;
+  vcpu::PortIo* ports = nullptr;
+  vcpu::Platform* platform = nullptr;
+  adapt::Policy* policy = nullptr;
+  u64 tc_bytes = u64{64} << 20;  // of translations; at least 1 MB
+};
+
+// What a dump of one translation needs (see `alibi dump`).
+class TranslationObserver {
+ public:
+  virtual ~TranslationObserver() = default;
+  virtual void OnTranslation(const translator::Ccf& ccf) = 0;
+  virtual void OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) = 0;
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  // Runs until one of the exits. The state is precise and at an instruction boundary on return.
+  // One thread at a time; host signal handlers are installed on the first call.
+  virtual Exit Run() = 0;
+
+  // From any thread or signal handler: Run() returns kStopped within a bounded time (the running
+  // CCF's exits are unlinked).
+  virtual void RequestStop() = 0;
+  // On the VCPU's own thread, from a port or MMIO handler or between runs: leave at the next
+  // instruction boundary.
+  virtual void RequestAttention() = 0;
+
+  // After the caller changed VcpuState (registers, segments, control registers) between runs.
+  virtual void StateChanged() = 0;
+
+  // Takes an external interrupt between runs (the caller has acknowledged it and knows that
+  // vcpu::CanTakeInterrupt holds).
+  virtual void InjectInterrupt(u8 vector) = 0;
+
+  virtual const Counters& counters() const = 0;
+  virtual const adapt::SiteTable& sites() const = 0;
+  virtual const std::string& exit_message() const = 0;
+  virtual void set_translation_observer(TranslationObserver* observer) = 0;
+  virtual u64 tc_bytes_used() const = 0;
+  // Where a host address in the TC came from, for crash reports.
+  virtual std::string DescribeHostPc(u64 host_pc) const = 0;
+  // The translation that runs at `pc` now (null: none), for dumps and tests.
+  virtual const translator::Ccf* FindCcf(u64 pc) const = 0;
+};
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_ENGINE_H_
