@@ -7,7 +7,6 @@
 #include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
-#include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/paging.h"
 #include "frobos/lib/trap.h"
@@ -352,7 +351,6 @@ int Main() {
   const bool quick = HasOption("quick");
   u64 count = NumberOption("samples", quick ? 9 : 15);
   if (count == 0 || count > kMaxSamples) count = kMaxSamples;
-  MaskAllInterrupts();
 
   page_pte = Entry(kPage);
   page_value = AllocPage() | kPteP | kPteW | kPteA | kPteD;

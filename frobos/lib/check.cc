@@ -46,7 +46,11 @@ void CheckDone(const char* name, const Outcome& o) {
 
 void Skip(const char* name, const char* reason) { Print("SKIP %s: %s\n", name, reason); }
 
-bool HostIsQemu() { return OptionIs("host", "qemu"); }
+bool SkipOnQemu(const char* name, bool qemu_wrong) {
+  if (!qemu_wrong || !OptionIs("host", "qemu")) return false;
+  Skip(name, "qemu-wrong");
+  return true;
+}
 
 bool Group::Case(bool ok) {
   cases_++;

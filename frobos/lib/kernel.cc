@@ -3,6 +3,7 @@
 #include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
+#include "frobos/lib/interrupts.h"
 #include "frobos/lib/paging.h"
 #include "frobos/lib/string.h"
 #include "frobos/lib/trap.h"
@@ -81,6 +82,7 @@ extern "C" [[gnu::used]] void KernelStart(u64 magic, const MultibootInfo* info) 
         command_line[i] = text[i];
     }
   }
+  InitPic();  // firmware may have left its timer running
   InitDescriptors();
   InitTraps();
   InitPaging();
