@@ -449,7 +449,7 @@ void LoadFlat(VcpuState& state, SegmentIndex index, unsigned selector, u16 attri
 }  // namespace
 
 Outcome FarJump(VcpuState& state, LinearMemory& memory, u16 selector, u64 offset,
-                unsigned operand_bits) {
+                unsigned operand_bits, u64 next_rip) {
   offset = Truncate(offset, operand_bits);
   if (RealOrVirtual8086(state)) return JumpShifted(state, selector, offset);
   if (NullSelector(selector)) return GeneralProtection();
@@ -470,7 +470,7 @@ Outcome FarJump(VcpuState& state, LinearMemory& memory, u16 selector, u64 offset
     return JumpThroughGate(state, memory, gate);
   }
   if (IsTask(state, descriptor)) {
-    return TransferToTask(state, memory, selector, descriptor, TaskSwitchKind::kJump, state.rip);
+    return TransferToTask(state, memory, selector, descriptor, TaskSwitchKind::kJump, next_rip);
   }
   return GeneralProtection(SelectorCode(selector));
 }
@@ -516,12 +516,13 @@ Outcome FarReturn(VcpuState& state, LinearMemory& memory, unsigned operand_bits,
                                   : ReturnProtected(state, memory, operand_bits, release, false);
 }
 
-Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand_bits) {
+Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand_bits,
+                        u64 next_rip) {
   Outcome outcome;
   if (RealOrVirtual8086(state)) {
     outcome = ReturnShifted(state, memory, operand_bits, 0, true);
   } else if (state.system_flags & kNt) {
-    outcome = state.LongModeActive() ? GeneralProtection() : TaskReturn(state, memory, state.rip);
+    outcome = state.LongModeActive() ? GeneralProtection() : TaskReturn(state, memory, next_rip);
   } else {
     bool to_virtual8086 = false;
     if (!state.LongModeActive() && operand_bits == 32 && state.cpl == 0) {

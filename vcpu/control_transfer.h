@@ -1,5 +1,6 @@
 // Far control transfers: everything that loads CS (SDM vol. 2: CALL, JMP, RET, IRET, SYSCALL...).
-// Each sets state.rip; operand_bits is 16, 32 or 64.
+// Each sets state.rip; operand_bits is 16, 32 or 64; next_rip is the next
+// instruction's (what calls push and task switches save).
 #ifndef ALIBI_VCPU_CONTROL_TRANSFER_H_
 #define ALIBI_VCPU_CONTROL_TRANSFER_H_
 
@@ -12,12 +13,13 @@
 namespace alibi::vcpu {
 
 Outcome FarJump(VcpuState& state, LinearMemory& memory, u16 selector, u64 offset,
-                unsigned operand_bits);
+                unsigned operand_bits, u64 next_rip);
 Outcome FarCall(VcpuState& state, LinearMemory& memory, u16 selector, u64 offset,
                 unsigned operand_bits, u64 next_rip);
 // release: RET imm16.
 Outcome FarReturn(VcpuState& state, LinearMemory& memory, unsigned operand_bits, u16 release);
-Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand_bits);
+Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand_bits,
+                        u64 next_rip);
 
 // AMD and Intel differ: SYSCALL outside 64-bit mode (#UD on Intel), SYSRET to a non-canonical RIP
 // (#GP(0) at CPL 0 on Intel; a fault of the fetch at CPL 3 on AMD) and the SS it leaves behind,

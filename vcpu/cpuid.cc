@@ -1,0 +1,298 @@
+#include "vcpu/cpuid.h"
+
+#include <algorithm>
+
+namespace alibi::vcpu {
+namespace {
+
+constexpr u32 Bit(unsigned n) { return u32{1} << n; }
+template <class... N>
+constexpr u32 Bits(N... n) {
+  return (Bit(static_cast<unsigned>(n)) | ...);
+}
+
+// guest register = (host register & pass) | set.
+struct PolicyRow {
+  u32 leaf;
+  u32 subleaf;
+  bool any_subleaf;
+  CpuidRegisters pass;
+  CpuidRegisters set;
+};
+
+constexpr u32 kAll = 0xffffffff;
+constexpr u32 kMaxBasic = 0xd, kMaxExtended = 0x80000021;
+constexpr u32 kHypervisorLeaf = 0x40000000;
+
+// Leaf 1. Passed: instructions that run as they are. Hidden: VME, PSE36, MTRR, MCA, DS, ACPI, HTT;
+// DTES64, MONITOR, VMX, SMX, EST, TM2, PCID, DCA, x2APIC, TSC deadline.
+constexpr u32 kLeaf1EcxPass = Bits(
+    0 /*SSE3*/, 1 /*PCLMUL*/, 9 /*SSSE3*/, 12 /*FMA*/, 13 /*CX16*/, 19 /*SSE4.1*/, 20 /*SSE4.2*/,
+    22 /*MOVBE*/, 23 /*POPCNT*/, 25 /*AES*/, 26 /*XSAVE*/, 28 /*AVX*/, 29 /*F16C*/, 30 /*RDRAND*/);
+constexpr u32 kHypervisorBit = Bit(31);
+constexpr u32 kLeaf1EdxPass = Bits(0 /*FPU*/, 8 /*CX8*/, 15 /*CMOV*/, 19 /*CLFSH*/, 23 /*MMX*/,
+                                   24 /*FXSR*/, 25 /*SSE*/, 26 /*SSE2*/);
+constexpr u32 kLeaf1EdxSet = Bits(2 /*DE*/, 3 /*PSE*/, 4 /*TSC*/, 5 /*MSR*/, 6 /*PAE*/, 7 /*MCE*/,
+                                  9 /*APIC*/, 11 /*SEP*/, 13 /*PGE*/, 16 /*PAT*/);
+// Leaf 7. Hidden: TSC_ADJUST, SGX, HLE, INVPCID, RTM, MPX, SMAP, PT; UMIP, PKU, WAITPKG, CET,
+// LA57, RDPID (it would read the host's TSC_AUX), MOVDIR64B, ENQCMD; AMX, speculation control.
+constexpr u32 kLeaf7EbxPass =
+    Bits(3 /*BMI1*/, 5 /*AVX2*/, 8 /*BMI2*/, 9 /*ERMS*/, 16 /*AVX512F*/, 17 /*AVX512DQ*/,
+         18 /*RDSEED*/, 19 /*ADX*/, 21 /*AVX512IFMA*/, 23 /*CLFLUSHOPT*/, 24 /*CLWB*/,
+         28 /*AVX512CD*/, 29 /*SHA*/, 30 /*AVX512BW*/, 31 /*AVX512VL*/);
+constexpr u32 kLeaf7EbxSet = Bits(0 /*FSGSBASE*/, 7 /*SMEP*/);
+constexpr u32 kLeaf7EcxPass =
+    Bits(0 /*PREFETCHWT1*/, 1 /*AVX512VBMI*/, 6 /*AVX512VBMI2*/, 8 /*GFNI*/, 9 /*VAES*/,
+         10 /*VPCLMULQDQ*/, 11 /*AVX512VNNI*/, 12 /*AVX512BITALG*/, 14 /*AVX512VPOPCNTDQ*/);
+constexpr u32 kLeaf7EdxPass = Bits(4 /*FSRM*/, 8 /*AVX512VP2INTERSECT*/, 23 /*AVX512FP16*/);
+constexpr u32 kLeaf7Sub1EaxPass = Bits(4 /*AVXVNNI*/, 5 /*AVX512BF16*/);
+// Leaf 80000001h. Hidden: SVM, EXTAPIC, AltMovCr8, OSVW, IBS, XOP, FMA4, TBM, TOPOEXT; FFXSR,
+// 3DNow.
+constexpr u32 kExtEcxPass =
+    Bits(0 /*LAHF*/, 5 /*ABM*/, 6 /*SSE4A*/, 7 /*MISALIGNSSE*/, 8 /*3DNOWPREFETCH*/);
+constexpr u32 kSyscallBit = Bit(11);
+constexpr u32 kExtEdxPass = Bits(22 /*MMXEXT*/);
+constexpr u32 kExtEdxSet =
+    kSyscallBit | Bits(20 /*NX*/, 26 /*1GB pages*/, 27 /*RDTSCP*/, 29 /*LM*/);
+// What AMD repeats of leaf 1 in 80000001h.
+constexpr u32 kAmdRepeated = 0x0183f3ff;
+
+constexpr PolicyRow kPolicy[] = {
+    {0x0, 0, true, {0, kAll, kAll, kAll}, {}},
+    {0x1,
+     0,
+     true,
+     {kAll, 0x0000ffff, kLeaf1EcxPass, kLeaf1EdxPass},
+     {0, 0, kHypervisorBit, kLeaf1EdxSet}},
+    {0x2, 0, true, {kAll, kAll, kAll, kAll}, {}},
+    // One core, one thread: the sharing counts go.
+    {0x4, 0, false, {0x3fff, kAll, kAll, kAll}, {}},
+    {0x4, 1, false, {0x3fff, kAll, kAll, kAll}, {}},
+    {0x4, 2, false, {0x3fff, kAll, kAll, kAll}, {}},
+    {0x4, 3, false, {0x3fff, kAll, kAll, kAll}, {}},
+    {0x6, 0, true, {}, {Bit(2) /*ARAT*/, 0, 0, 0}},
+    {0x7, 0, false, {0, kLeaf7EbxPass, kLeaf7EcxPass, kLeaf7EdxPass}, {1, kLeaf7EbxSet, 0, 0}},
+    {0x7, 1, false, {kLeaf7Sub1EaxPass, 0, 0, 0}, {}},
+    // Sizes and EAX, EDX of subleaf 0 are computed. No XSAVES: no supervisor state.
+    {0xd, 0, false, {}, {}},
+    {0xd, 1, false, {Bits(0 /*XSAVEOPT*/, 1 /*XSAVEC*/, 2 /*XGETBV1*/), 0, 0, 0}, {}},
+    {0xd, 2, false, {kAll, kAll, kAll, 0}, {}},
+    {0xd, 5, false, {kAll, kAll, kAll, 0}, {}},
+    {0xd, 6, false, {kAll, kAll, kAll, 0}, {}},
+    {0xd, 7, false, {kAll, kAll, kAll, 0}, {}},
+    // "AlibiAlibi  "
+    {kHypervisorLeaf, 0, true, {}, {kHypervisorLeaf, 0x62696c41, 0x696c4169, 0x20206962}},
+    {0x80000000, 0, true, {0, kAll, kAll, kAll}, {}},
+    {0x80000001, 0, true, {kAll, kAll, kExtEcxPass, kExtEdxPass}, {0, 0, 0, kExtEdxSet}},
+    {0x80000002, 0, true, {kAll, kAll, kAll, kAll}, {}},
+    {0x80000003, 0, true, {kAll, kAll, kAll, kAll}, {}},
+    {0x80000004, 0, true, {kAll, kAll, kAll, kAll}, {}},
+    {0x80000005, 0, true, {kAll, kAll, kAll, kAll}, {}},
+    {0x80000006, 0, true, {kAll, kAll, kAll, kAll}, {}},
+    {0x80000007, 0, true, {0, 0, 0, Bit(8) /*invariant TSC*/}, {}},
+    {0x80000008,
+     0,
+     true,
+     {0, Bit(2) /*XSAVEERPTR*/, 0, 0},
+     {(kLinearAddressBits << 8) | kPhysicalAddressBits, 0, 0, 0}},
+    {0x80000019, 0, true, {kAll, kAll, 0, 0}, {}},
+    {0x8000001a, 0, true, {kAll, 0, 0, 0}, {}},
+    {0x80000021,
+     0,
+     true,
+     {Bit(2) /*LFENCE serializes*/, 0, 0, 0},
+     {Bit(6) /*null clears*/, 0, 0, 0}},
+};
+
+// Features whose registers the system must have enabled in XCR0.
+struct StateDependency {
+  u64 xcr0;
+  u32 leaf;
+  u32 subleaf;
+  CpuidRegisters hidden;  // without it
+};
+constexpr u64 kXcr0AllAvx512 = kXcr0Avx | kXcr0Avx512;
+constexpr StateDependency kDependencies[] = {
+    {kXcr0X87 | kXcr0Sse, 0x1, 0, {0, 0, Bits(26, 28, 12, 29), 0}},
+    {kXcr0Avx, 0x1, 0, {0, 0, Bits(28, 12, 29), 0}},
+    {kXcr0Avx, 0x7, 0, {0, Bits(5), Bits(9, 10), 0}},
+    {kXcr0Avx, 0x7, 1, {Bits(4), 0, 0, 0}},
+    {kXcr0AllAvx512,
+     0x7,
+     0,
+     {0, Bits(16, 17, 21, 28, 30, 31), Bits(1, 6, 11, 12, 14), Bits(8, 23)}},
+    {kXcr0AllAvx512, 0x7, 1, {Bits(5), 0, 0, 0}},
+};
+
+CpuidRegisters operator&(const CpuidRegisters& a, const CpuidRegisters& b) {
+  return {a.eax & b.eax, a.ebx & b.ebx, a.ecx & b.ecx, a.edx & b.edx};
+}
+CpuidRegisters operator|(const CpuidRegisters& a, const CpuidRegisters& b) {
+  return {a.eax | b.eax, a.ebx | b.ebx, a.ecx | b.ecx, a.edx | b.edx};
+}
+CpuidRegisters operator~(const CpuidRegisters& a) { return {~a.eax, ~a.ebx, ~a.ecx, ~a.edx}; }
+
+CpuidRegisters HostCpuid(u32 leaf, u32 subleaf) {
+  CpuidRegisters r;
+  asm volatile("cpuid"
+               : "=a"(r.eax), "=b"(r.ebx), "=c"(r.ecx), "=d"(r.edx)
+               : "a"(leaf), "c"(subleaf));
+  return r;
+}
+
+u64 HostXcr0() {
+  constexpr u32 kOsxsave = Bit(27);
+  if (!(HostCpuid(1, 0).ecx & kOsxsave)) return 0;
+  u32 low, high;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low | (u64{high} << 32);
+}
+
+Vendor VendorOf(const CpuidRegisters& leaf0) {
+  constexpr u32 kAuth = 0x68747541, kHygo = 0x6f677948;  // "Auth"enticAMD, "Hygo"nGenuine
+  return leaf0.ebx == kAuth || leaf0.ebx == kHygo ? Vendor::kAmd : Vendor::kIntel;
+}
+
+// AVX-512 comes with all of its three components or not at all.
+u64 UsableXcr0(u64 host) {
+  u64 usable = host & (kXcr0X87 | kXcr0Sse | kXcr0Avx | kXcr0Avx512);
+  if ((usable & kXcr0Avx512) != kXcr0Avx512) usable &= ~kXcr0Avx512;
+  return usable;
+}
+
+}  // namespace
+
+CpuidPolicy CpuidPolicy::ForHost() { return Make(&HostCpuid, HostXcr0()); }
+
+CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 host_xcr0) {
+  CpuidPolicy policy;
+  const CpuidRegisters leaf0 = raw(0, 0);
+  const u32 host_extended = raw(0x80000000, 0).eax;
+  policy.vendor_ = VendorOf(leaf0);
+  policy.max_basic_ = std::min(leaf0.eax, kMaxBasic);
+  policy.max_extended_ =
+      policy.vendor_ == Vendor::kAmd ? kMaxExtended : std::min(host_extended, u32{0x80000008});
+  policy.xcr0_valid_ = UsableXcr0(host_xcr0);
+
+  for (const PolicyRow& row : kPolicy) {
+    const bool extended = row.leaf >= 0x80000000;
+    const u32 guest_max = extended                      ? policy.max_extended_
+                          : row.leaf >= kHypervisorLeaf ? kHypervisorLeaf
+                                                        : policy.max_basic_;
+    if (row.leaf > guest_max) continue;
+    const bool on_host = extended ? row.leaf <= host_extended : row.leaf <= leaf0.eax;
+    CpuidRegisters host = on_host ? raw(row.leaf, row.subleaf) : CpuidRegisters{};
+    policy.entries_.push_back(
+        {row.leaf, row.subleaf, row.any_subleaf, (host & row.pass) | row.set});
+  }
+  auto find = [&policy](u32 leaf, u32 subleaf) -> CpuidRegisters* {
+    for (Entry& entry : policy.entries_) {
+      if (entry.leaf == leaf && entry.subleaf == subleaf) return &entry.registers;
+    }
+    return nullptr;
+  };
+  for (const StateDependency& dependency : kDependencies) {
+    CpuidRegisters* registers = find(dependency.leaf, dependency.subleaf);
+    bool enabled = (policy.xcr0_valid_ & dependency.xcr0) == dependency.xcr0;
+    if (registers != nullptr && !enabled) *registers = *registers & ~dependency.hidden;
+  }
+
+  CpuidRegisters* leaf1 = find(1, 0);
+  find(0, 0)->eax = policy.max_basic_;
+  find(0x80000000, 0)->eax = policy.max_extended_;
+  CpuidRegisters* extended1 = find(0x80000001, 0);
+  if (policy.vendor_ == Vendor::kAmd && extended1 != nullptr) {
+    extended1->edx |= leaf1->edx & kAmdRepeated;
+  }
+  const bool xsave = leaf1->ecx & Bit(26);
+  if (!xsave) policy.xcr0_valid_ = 0;
+  for (Entry& entry : policy.entries_) {
+    if (entry.leaf != 0xd) continue;
+    // A component that XCR0 cannot enable does not exist.
+    bool component = entry.subleaf >= 2 && !((policy.xcr0_valid_ >> entry.subleaf) & 1);
+    if (!xsave || component) entry.registers = {};
+  }
+  if (CpuidRegisters* sizes = find(0xd, 0); sizes != nullptr && xsave) {
+    sizes->eax = static_cast<u32>(policy.xcr0_valid_);
+    sizes->ecx = 576;
+    for (u32 i = 2; i < 8; ++i) {
+      const CpuidRegisters* component = find(0xd, i);
+      if (component == nullptr || component->eax == 0) continue;
+      sizes->ecx = std::max(sizes->ecx, component->eax + component->ebx);
+    }
+  }
+  if (const CpuidRegisters* options = find(0xd, 1)) policy.has_xgetbv1_ = options->eax & Bit(2);
+
+  policy.signature_ = leaf1->eax;
+  policy.cr4_valid_ = kCr4Tsd | kCr4De | kCr4Pse | kCr4Pae | kCr4Mce | kCr4Pge | kCr4Pce |
+                      kCr4Osfxsr | kCr4Osxmmexcpt | kCr4Smep | kCr4Fsgsbase;
+  if (xsave) policy.cr4_valid_ |= kCr4Osxsave;
+  policy.efer_valid_ = kEferSce | kEferLme | kEferNxe;
+  return policy;
+}
+
+const CpuidPolicy::Entry* CpuidPolicy::Find(u32 leaf, u32 subleaf) const {
+  for (const Entry& entry : entries_) {
+    if (entry.leaf == leaf && (entry.any_subleaf || entry.subleaf == subleaf)) return &entry;
+  }
+  return nullptr;
+}
+
+CpuidRegisters CpuidPolicy::Query(const VcpuState& state, u32 leaf, u32 subleaf) const {
+  const bool basic = leaf < kHypervisorLeaf;
+  const bool too_high = basic ? leaf > max_basic_ : leaf >= 0x80000000 && leaf > max_extended_;
+  if (too_high) {
+    // Intel answers with the highest basic leaf, AMD with zeros.
+    if (vendor_ == Vendor::kAmd) return {};
+    leaf = max_basic_;
+  }
+  const Entry* entry = Find(leaf, subleaf);
+  if (entry == nullptr) return {};
+  CpuidRegisters r = entry->registers;
+  const u32 apic = (state.apic_base & Bit(11)) ? ~u32{0} : ~Bit(9);
+  switch (leaf) {
+    case 1:
+      r.edx &= apic;
+      if ((state.cr4 & kCr4Osxsave) && (r.ecx & Bit(26))) r.ecx |= Bit(27);
+      break;
+    case 0xd: {
+      if (subleaf > 1 || xcr0_valid_ == 0) break;
+      // Size of the area for what XCR0 enables now: standard format, or compacted in subleaf 1.
+      u32 size = 576;
+      for (u32 i = 2; i < 8; ++i) {
+        const Entry* component = Find(0xd, i);
+        if (component == nullptr || !((state.xcr0 >> i) & 1)) continue;
+        const CpuidRegisters& c = component->registers;
+        if (subleaf == 0) {
+          size = std::max(size, c.eax + c.ebx);
+        } else {
+          if (c.ecx & 2) size = (size + 63) & ~63u;
+          size += c.eax;
+        }
+      }
+      if (subleaf == 0 || (r.eax & Bit(1))) r.ebx = size;
+      break;
+    }
+    case 0x80000001:
+      if (vendor_ == Vendor::kAmd) {
+        r.edx &= apic;
+      } else if (!state.In64BitCode()) {
+        r.edx &= ~kSyscallBit;  // Intel shows SYSCALL in 64-bit mode only
+      }
+      break;
+    default:
+      break;
+  }
+  return r;
+}
+
+void ExecuteCpuid(VcpuState& state, const CpuidPolicy& policy) {
+  CpuidRegisters r =
+      policy.Query(state, static_cast<u32>(state.gpr[kRax]), static_cast<u32>(state.gpr[kRcx]));
+  state.gpr[kRax] = r.eax;
+  state.gpr[kRbx] = r.ebx;
+  state.gpr[kRcx] = r.ecx;
+  state.gpr[kRdx] = r.edx;
+}
+
+}  // namespace alibi::vcpu

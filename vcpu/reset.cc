@@ -1,0 +1,76 @@
+#include "vcpu/reset.h"
+
+#include <initializer_list>
+
+#include "vcpu/control_registers.h"
+#include "vcpu/descriptors.h"
+
+namespace alibi::vcpu {
+namespace {
+
+void ResetCommon(VcpuState& state, const CpuidPolicy& policy) {
+  for (u64& value : state.gpr) value = 0;
+  state.gpr[kRdx] = policy.signature();
+  state.SetRflags(kFlagsReserved1);
+  state.cpl = 0;
+  state.interrupt_shadow = 0;
+  state.stop_requested = 0;
+  state.cr8_bias = 0;
+  state.cr8 = 0;
+  state.cr0 = kCr0Et | kCr0Nw | kCr0Cd;
+  state.cr2 = state.cr3 = state.cr4 = state.efer = 0;
+  state.xcr0 = kXcr0X87;
+  for (u64& value : state.dr) value = 0;
+  state.dr[6] = kDr6Fixed;
+  state.dr[7] = kDr7Fixed;
+  for (Segment& segment : state.segment) segment = {.limit = 0xffff, .attributes = 0x93};
+  state.segment[kLdtr].attributes = 0x82;
+  state.segment[kTr].attributes = 0x8b;
+  state.gdtr = {.base = 0, .limit = 0xffff};
+  state.idtr = {.base = 0, .limit = 0xffff};
+  state.star = state.lstar = state.cstar = state.sfmask = state.kernel_gs_base = 0;
+  state.sysenter_cs = state.sysenter_esp = state.sysenter_eip = 0;
+  state.pat = 0x0007040600070406;
+  state.mtrr_def_type = 0;
+  state.apic_base = 0xfee00000 | (1u << 11) | (1u << 8);  // enabled, boot processor
+  state.tsc_aux = 0;
+  state.misc_enable = 0x1 | (1u << 11) | (1u << 12);  // fast strings, no BTS, no PEBS
+  state.halted = state.nmi_blocked = state.shutdown = 0;
+  // The initial configuration of x87 and SSE (SDM vol. 1, 13.6): all zero but FCW and MXCSR, and
+  // XSTATE_BV zero, so that XRSTOR makes the rest.
+  for (u8& byte : state.xsave_area) byte = 0;
+  const u16 fcw = 0x37f;
+  const u32 mxcsr = 0x1f80, mxcsr_mask = 0xffff;
+  __builtin_memcpy(state.xsave_area, &fcw, sizeof(fcw));
+  __builtin_memcpy(state.xsave_area + 24, &mxcsr, sizeof(mxcsr));
+  __builtin_memcpy(state.xsave_area + 28, &mxcsr_mask, sizeof(mxcsr_mask));
+}
+
+}  // namespace
+
+void ResetToPowerUp(VcpuState& state, const CpuidPolicy& policy) {
+  ResetCommon(state, policy);
+  state.cr0 = kCr0Et | kCr0Nw | kCr0Cd;
+  state.segment[kCs] = {
+      .base = 0xffff0000, .limit = 0xffff, .selector = 0xf000, .attributes = 0x9b};
+  state.rip = 0xfff0;
+}
+
+void ResetToMultiboot(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 magic,
+                      u32 info_address) {
+  ResetCommon(state, policy);
+  state.gpr[kRdx] = 0;
+  state.cr0 = kCr0Pe | kCr0Et;
+  for (SegmentIndex index : {kEs, kSs, kDs, kFs, kGs}) {
+    state.segment[index] = {
+        .base = 0, .limit = 0xffffffff, .selector = 0x10, .attributes = kFlatData};
+  }
+  state.segment[kCs] = {
+      .base = 0, .limit = 0xffffffff, .selector = 0x08, .attributes = kFlatCode32};
+  state.gdtr = {};
+  state.gpr[kRax] = magic;
+  state.gpr[kRbx] = info_address;
+  state.rip = entry;
+}
+
+}  // namespace alibi::vcpu
