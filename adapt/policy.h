@@ -30,6 +30,9 @@ inline constexpr unsigned kEventCount = 6;
 const char* EventName(Event event);
 const char* KindName(Kind kind);
 
+// The `phys` of the record that sites share once the table is full: no policy convicts it.
+inline constexpr u64 kSharedSite = ~u64{0};
+
 // A site's record: one per guest instruction that ever misbehaved.
 struct SiteRecord {
   u64 pc = 0;    // guest-linear

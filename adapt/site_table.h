@@ -10,21 +10,36 @@ namespace alibi::adapt {
 
 // Fixed capacity, open addressing; no allocation after construction and no vector registers, so
 // that the fault handler and fast callouts may use it. When full, unknown sites share one record
-// that is never convicted.
+// that is never convicted (its phys is kSharedSite).
 class SiteTable {
  public:
   explicit SiteTable(u32 capacity_log2 = 16);
-  SiteRecord* Find(u64 pc, u64 phys);          // null: innocent, never seen
-  SiteRecord& FindOrInsert(u64 pc, u64 phys);  // reference stays valid
-  // For reports: every record in use.
+  SiteRecord* Find(u64 pc, u64 phys);          // null: innocent, never seen (or forgotten)
+  SiteRecord& FindOrInsert(u64 pc, u64 phys);  // stays where it is until its page is forgotten
+  // For reports: every record in use, forgotten ones included as long as their place is not needed.
   std::vector<const SiteRecord*> All() const;
   u32 size() const { return size_; }
   void ForgetPage(u64 phys_page);  // code was replaced: its sites start innocent again
 
  private:
+  enum class State : u8 { kEmpty, kInUse, kForgotten };
+  static constexpr u32 kNone = ~u32{0};
+
+  u32 HashOf(u64 pc, u64 phys) const;
+  u32 PageHash(u64 phys) const;
+  // The place of the key, or kNone; *vacant is where it would go (kNone: the table is full).
+  u32 Locate(u64 pc, u64 phys, u32* vacant) const;
+  void Link(u32 index);
+  void Unlink(u32 index);
+
   std::vector<SiteRecord> records_;
+  std::vector<State> states_;
+  // Sites of one code page hang together, so that forgetting a page is no search of the table.
+  std::vector<u32> page_heads_;
+  std::vector<u32> next_in_page_;
   SiteRecord overflow_;
   u32 mask_;
+  u32 most_;  // in use; beyond it probing would become slow
   u32 size_ = 0;
 };
 
