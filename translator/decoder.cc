@@ -413,6 +413,13 @@ void Classify(const ZydisDecodedInstruction& z, const Operand* operands, Instr* 
   }
 }
 
+// True when the first row of the mnemonic (or its absence) decides, for look-ahead purposes.
+bool ClassifiedWithoutOperands(ZydisMnemonic mnemonic) {
+  u8 row = kFirstRow[mnemonic];
+  return row == kNoRow || kRows[row].fits == shape::Any ||
+         kRows[row].fits == shape::NoSystemRegister;
+}
+
 DecodeStatus Undefined(unsigned length, Instr* out) {
   out->length = static_cast<u8>(std::max(length, 1u));
   out->op = Op::kUd;
@@ -420,9 +427,8 @@ DecodeStatus Undefined(unsigned length, Instr* out) {
   return DecodeStatus::kUndefined;
 }
 
-}  // namespace
-
-DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_bits, Instr* out) {
+DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned code_bits,
+                         bool flags_only, Instr* out) {
   ALIBI_CHECK(code_bits == 16 || code_bits == 32 || code_bits == 64, "code is 16, 32 or 64 bits");
   *out = Instr{};
   out->pc = pc;
@@ -435,8 +441,8 @@ DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_b
   ZydisDecodedInstruction z;
   z.length = 0;
   ZyanStatus status = ZydisDecoderDecodeInstruction(&decoder, &context, bytes, available, &z);
-  std::copy_n(bytes, available, out->bytes.begin());
   if (!ZYAN_SUCCESS(status)) {
+    std::copy_n(bytes, available, out->bytes.begin());
     if (status == ZYDIS_STATUS_NO_MORE_DATA || status == ZYDIS_STATUS_INSTRUCTION_TOO_LONG) {
       out->length = static_cast<u8>(available);
       return available < kMaxInstructionLength ? DecodeStatus::kNeedMoreBytes
@@ -445,11 +451,16 @@ DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_b
     return Undefined(std::min<unsigned>(z.length, available), out);
   }
   std::array<Operand, ZYDIS_MAX_OPERAND_COUNT> operands;
-  status = ZydisDecoderDecodeOperands(&decoder, &context, &z, operands.data(), z.operand_count);
-  if (!ZYAN_SUCCESS(status)) return Undefined(z.length, out);
+  bool with_operands = !flags_only || !ClassifiedWithoutOperands(z.mnemonic);
+  if (with_operands) {
+    status = ZydisDecoderDecodeOperands(&decoder, &context, &z, operands.data(), z.operand_count);
+    if (!ZYAN_SUCCESS(status)) return Undefined(z.length, out);
+  } else {
+    operands[0].type = operands[1].type = ZYDIS_OPERAND_TYPE_UNUSED;
+  }
 
   out->length = z.length;
-  std::fill(out->bytes.begin() + z.length, out->bytes.end(), u8{0});
+  std::copy_n(bytes, z.length, out->bytes.begin());
   out->mnemonic = static_cast<u16>(z.mnemonic);
   out->operand_bits = z.operand_width;
   out->address_bits = z.address_width;
@@ -459,10 +470,20 @@ DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_b
   ReadImmediates(z, out);
   ReadFlags(z, out);
   Classify(z, operands.data(), out);
-  // NOP names operands and uses none.
-  if (out->op != Op::kNop) ReadOperands(z, operands.data(), out);
+  if (!flags_only && out->op != Op::kNop) ReadOperands(z, operands.data(), out);
   RefineFlags(z, out);
   return out->treatment == Treatment::kUndefined ? DecodeStatus::kUndefined : DecodeStatus::kOk;
+}
+
+}  // namespace
+
+DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_bits, Instr* out) {
+  return DecodeParts(bytes, available, pc, code_bits, /*flags_only=*/false, out);
+}
+
+DecodeStatus DecodeFlagsOnly(const u8* bytes, unsigned available, u64 pc, unsigned code_bits,
+                             Instr* out) {
+  return DecodeParts(bytes, available, pc, code_bits, /*flags_only=*/true, out);
 }
 
 std::string Disassemble(const Instr& instr) {

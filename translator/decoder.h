@@ -20,6 +20,11 @@ enum class DecodeStatus : u8 {
 // when cs_base is 0) in `code_bits` mode.
 DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_bits, Instr* out);
 
+// A cheaper Decode for look-ahead: treatment, flags, length and branch target are right (a move to
+// or from a system register counts as a plain one); operands are left empty.
+DecodeStatus DecodeFlagsOnly(const u8* bytes, unsigned available, u64 pc, unsigned code_bits,
+                             Instr* out);
+
 // Intel syntax, absolute branch targets, upper-case mnemonics. For dumps and messages.
 std::string Disassemble(const Instr& instr);
 const char* MnemonicName(u16 mnemonic);

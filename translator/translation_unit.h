@@ -18,6 +18,10 @@ struct TranslationUnit {
   unsigned byte_length = 0;
   bool ends_with_control = false;  // the last instruction is kControl/kTerminator/kUndefined
   bool crosses_page = false;
+  // [examined_begin, examined_end): linear range, in the TU's page, of all bytes that the TU and
+  // its flag liveness depend on. The translation is stale when any of them changes.
+  u64 examined_begin = 0;
+  u64 examined_end = 0;
   std::array<Instr, kMaxTuInstructions> instrs;
   // Arithmetic flags that must survive *during* instruction i: live-in flags of instruction i,
   // i.e. an inserted sequence in front of its operation must preserve these ...
@@ -30,11 +34,18 @@ struct TranslationUnit {
 // the following page's, used only when the first instruction crosses. max_instructions limits the
 // TU (1 for single-step, SIMULATE variants). Liveness at exits looks ahead, inside the same page,
 // a few instructions past direct exits and the fall-through; unknown means all live.
-// Returns kNeedMoreBytes when the first instruction crosses and next_page_bytes is null.
+// `page_before` bytes in front of page_bytes are readable code of the same page: with them the
+// look-ahead follows backward branches. `look_ahead` false makes all flags live at every exit.
+// Returns kNeedMoreBytes when the first instruction crosses and next_page_bytes is null, kTooLong
+// when it is too long (no TU), else kOk: an undefined instruction is the TU's last.
 DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
                                   const u8* next_page_bytes, unsigned next_available, u64 pc,
                                   unsigned code_bits, unsigned max_instructions,
-                                  TranslationUnit* out);
+                                  TranslationUnit* out, unsigned page_before = 0,
+                                  bool look_ahead = true);
+
+// True when nothing may follow `instr` in its TU: control flow, and whatever may change mode or PC.
+bool EndsTranslationUnit(const Instr& instr);
 
 }  // namespace alibi::translator
 

@@ -1,0 +1,86 @@
+#include "translator/flag_liveness.h"
+
+#include <algorithm>
+
+#include "translator/decoder.h"
+#include "vcpu/state.h"
+
+namespace alibi::translator {
+namespace {
+
+constexpr u32 kAll = static_cast<u32>(vcpu::kArithmeticFlags);
+
+// Real code writes the flags within three or four instructions of a block's start, or not soon.
+constexpr unsigned kLookAheadInstructions = 6;
+
+// The whole flag image becomes visible: saved, pushed, or shown to the simulator.
+bool ShowsAllFlags(const Instr& instr) {
+  switch (instr.treatment) {
+    case Treatment::kSimulate:
+    case Treatment::kTerminator:
+    case Treatment::kUndefined:
+      return true;
+    case Treatment::kInTc:
+      return instr.op == Op::kSyscall || instr.op == Op::kSysret || instr.op == Op::kIret ||
+             instr.op == Op::kPushf;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+u32 FlagsLiveBefore(const Instr& instr, u32 live_after) {
+  if (ShowsAllFlags(instr)) return kAll;
+  if (!instr.flags_written_maybe) live_after &= ~instr.flags_written;
+  return live_after | instr.flags_read;
+}
+
+u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
+  u32 live = 0;
+  u32 undecided = kAll;
+  for (unsigned i = 0; i < kLookAheadInstructions && undecided != 0; ++i) {
+    if (pc < window->begin || pc >= window->end) break;
+    Instr instr;
+    if (DecodeFlagsOnly(window->bytes + (pc - window->begin),
+                        static_cast<unsigned>(std::min<u64>(window->end - pc, 15)), pc,
+                        window->code_bits, &instr) != DecodeStatus::kOk) {
+      break;
+    }
+    window->examined_begin = std::min(window->examined_begin, pc);
+    window->examined_end = std::max(window->examined_end, instr.next_pc());
+    if (ShowsAllFlags(instr)) break;
+    live |= instr.flags_read & undecided;
+    undecided &= ~instr.flags_read;
+    if (!instr.flags_written_maybe) undecided &= ~instr.flags_written;
+    if (instr.op == Op::kJmp) {
+      pc = instr.branch_target;
+    } else if (instr.treatment == Treatment::kControl) {
+      break;
+    } else {
+      pc = instr.next_pc();
+    }
+  }
+  return live | undecided;
+}
+
+u32 FlagsLiveAtExit(const Instr& last, CodeWindow* window) {
+  if (ShowsAllFlags(last)) return kAll;
+  switch (last.op) {
+    case Op::kJmp:
+    case Op::kCall:
+      return FlagsLiveAt(last.branch_target, window);
+    case Op::kJcc:
+    case Op::kLoop:
+    case Op::kLoope:
+    case Op::kLoopne:
+    case Op::kJcxz: {
+      u32 live = FlagsLiveAt(last.branch_target, window);
+      return live == kAll ? live : live | FlagsLiveAt(last.next_pc(), window);
+    }
+    default:
+      return last.treatment == Treatment::kControl ? kAll : FlagsLiveAt(last.next_pc(), window);
+  }
+}
+
+}  // namespace alibi::translator

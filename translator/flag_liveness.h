@@ -1,0 +1,36 @@
+// Liveness of the arithmetic flags: which of them must survive an inserted sequence.
+//
+// A flag is live when some path may read it before every path writes it. An exception or interrupt
+// taken in between shows the guest a flag image in which dead flags hold no particular value; they
+// are written again before anything computes with them.
+#ifndef ALIBI_TRANSLATOR_FLAG_LIVENESS_H_
+#define ALIBI_TRANSLATOR_FLAG_LIVENESS_H_
+
+#include "base/types.h"
+#include "translator/ir.h"
+
+namespace alibi::translator {
+
+// Readable code of one page around a TU, and how much of it was looked at.
+struct CodeWindow {
+  const u8* bytes = nullptr;  // of linear address `begin`
+  u64 begin = 0;
+  u64 end = 0;
+  unsigned code_bits = 64;
+  u64 examined_begin = 0;
+  u64 examined_end = 0;
+};
+
+// The flags live in front of `instr`, given those live behind it.
+u32 FlagsLiveBefore(const Instr& instr, u32 live_after);
+
+// The flags live at `pc`, looking at a few instructions inside the window; what cannot be seen
+// is live. Widens the window's examined range.
+u32 FlagsLiveAt(u64 pc, CodeWindow* window);
+
+// The flags live at the exits of a TU that ends with `last`.
+u32 FlagsLiveAtExit(const Instr& last, CodeWindow* window);
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_FLAG_LIVENESS_H_
