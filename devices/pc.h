@@ -1,0 +1,129 @@
+// The board: wires the devices to ports, memory and interrupt lines as in a PC.
+//
+//   ports   0x20-0x21, 0xa0-0xa1  8259A pair          0x3f8-0x3ff  16550A, COM1
+//           0x40-0x43             8254                0x4d0-0x4d1  ELCR
+//           0x61                  speaker, gate 2     0xf4-0xf7    debug exit
+//           0x70-0x71             RTC, CMOS           0x80         POST latch
+//           0xe9                  debug console (optional)
+//   memory  0xfec00000 I/O APIC, 0xfee00000 local APIC
+//   lines   0 8254, 2 cascade, 4 COM1, 8 RTC; each goes to the 8259s and to the I/O APIC's input of
+//           the same number, but the 8254 to input 2, as everywhere. The 8259s' output goes to
+//           LINT0.
+#ifndef ALIBI_DEVICES_PC_H_
+#define ALIBI_DEVICES_PC_H_
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "devices/bus.h"
+#include "devices/clock.h"
+#include "devices/cmos.h"
+#include "devices/debug_exit.h"
+#include "devices/debug_port.h"
+#include "devices/interrupt_controller.h"
+#include "devices/ioapic.h"
+#include "devices/irq.h"
+#include "devices/lapic.h"
+#include "devices/pic8259.h"
+#include "devices/pit8254.h"
+#include "devices/timer_queue.h"
+#include "devices/uart16550.h"
+
+namespace alibi::devices {
+
+struct PcConfig {
+  u64 low_ram_bytes = 0;   // from 0; reported in CMOS
+  u64 high_ram_bytes = 0;  // from 4 GB
+  i64 unix_seconds = 0;    // UTC when the clock shows 0
+  bool debug_console = true;
+};
+
+// What leaves the board. Empty functions are allowed. All are called from inside device accesses
+// or RunExpired(), on the owner's thread, and should only take note.
+struct PcHooks {
+  std::function<void(u8)> serial_output;
+  std::function<void(u8)> debug_output;
+  std::function<void(u32 status)> exit_requested;
+  std::function<void()> interrupt_raised;  // InterruptPending() may have become true
+  std::function<void()> nmi;
+  std::function<void()> init;  // an INIT sent to the only CPU: reset it
+};
+
+class Pc : private LapicHost {
+ public:
+  // `clock` and `tsc` must outlive the board.
+  static Result<std::unique_ptr<Pc>> Create(const PcConfig& config, PcHooks hooks, Clock& clock,
+                                            TscSource& tsc);
+  ~Pc() override = default;
+  Pc(const Pc&) = delete;
+  Pc& operator=(const Pc&) = delete;
+
+  PortBus& ports() { return ports_; }
+  MmioBus& mmio() { return mmio_; }
+  Clock& clock() { return clock_; }
+  TimerQueue& timers() { return timers_; }
+  InterruptController& interrupts() { return lapic_; }
+  // Its MSRs, TPR binding, and reset.
+  Lapic& lapic() { return lapic_; }
+  Pic8259Pair& pics() { return pics_; }
+  Uart16550& serial() { return serial_; }
+
+  // An ISA interrupt line (not 2), for devices the embedder adds. Edge-triggered unless ELCR or the
+  // I/O APIC say otherwise.
+  IrqLine& Irq(unsigned irq);
+
+  // Bytes for the guest's serial port; they wait until the guest takes them.
+  void SerialInput(std::string_view bytes) { serial_.Receive(bytes); }
+
+ private:
+  class IsaLine : public IrqLine {
+   public:
+    void Connect(IrqLine* pic, IrqLine* ioapic) {
+      pic_ = pic;
+      ioapic_ = ioapic;
+    }
+    void Set(bool level) override {
+      if (pic_ == nullptr) return;
+      pic_->Set(level);
+      ioapic_->Set(level);
+    }
+
+   private:
+    IrqLine* pic_ = nullptr;
+    IrqLine* ioapic_ = nullptr;
+  };
+
+  Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc);
+  Status Wire(const PcConfig& config);
+  void SetUpAsBiosLeavesIt();
+
+  void InterruptRaised() override;
+  void Nmi() override;
+  void Init() override;
+  void EndOfInterrupt(u8 vector) override;
+
+  PcHooks hooks_;
+  Clock& clock_;
+  TimerQueue timers_;
+  PortBus ports_;
+  MmioBus mmio_;
+  Pic8259Pair pics_;
+  Lapic lapic_;
+  IoApic ioapic_;
+  std::array<IsaLine, 16> lines_;
+  Pit8254 pit_;
+  SystemControlPort port61_;
+  Uart16550 serial_;
+  Cmos cmos_;
+  DebugExit debug_exit_;
+  PostPort post_;
+  DebugConsole debug_console_;
+};
+
+}  // namespace alibi::devices
+
+#endif  // ALIBI_DEVICES_PC_H_
