@@ -88,7 +88,8 @@ struct ExitDesc {
   u64 patch = 0;   // host address of the jump to patch: its first byte
   u64 stub = 0;    // host address of the exit's stub
   Ccf* ccf = nullptr;
-  Ccf* linked = nullptr;  // chained successor
+  Ccf* linked = nullptr;              // chained successor
+  ExitDesc* next_incoming = nullptr;  // the successor's list of chained predecessors
   ExitKind kind = ExitKind::kDirect;
   u8 patch_length = 0;  // 5: jmp rel32, 6: jcc rel32, 9/10: jmp through the table
   bool elided = false;  // falls through into `linked`, there is no jump
@@ -122,8 +123,8 @@ struct Ccf {
   u64 phys_page = 0;         // physical page number of pc
   u64 phys_page2 = ~u64{0};  // of the next page, for an instruction that crosses
   CodeMode mode;
-  bool valid = true;
-  bool lookahead = false;
+  bool valid = true;     // false: its guest code changed
+  bool retired = false;  // replaced by another translation of the same code; forwards to it
   u32 guest_bytes = 0;
   u64 hot_start = 0, hot_end = 0;  // host addresses, executable alias
   u64 cold_start = 0, cold_end = 0;
@@ -136,7 +137,7 @@ struct Ccf {
   std::vector<ColdMapEntry> cold_map;
   std::vector<ExitDesc*> exits;
   std::vector<SiteDesc*> sites;
-  std::vector<ExitDesc*> incoming;  // chained predecessors
+  ExitDesc* incoming = nullptr;  // chained predecessors (intrusive: callouts may not allocate)
   std::vector<std::unique_ptr<std::array<u8, 16>>> saved_bytes;
 };
 
@@ -151,7 +152,7 @@ struct StubTable {
   u64 bounce_begin = 0;   // r10 = SiteDesc*, r11 = linear: operand -> bounce buffer
   u64 bounce_end = 0;     // r10 = SiteDesc*: bounce buffer -> operand
   u64 store = 0;          // r10 = SiteDesc*, r11 = linear, spill[6] = value: one simulated store
-  u64 undefined = 0;      // r10 = SiteDesc*: #UD
+  u64 raise = 0;          // r10 = SiteDesc*: exception desc->vector at this instruction
   u64 bounce_buffer = 0;  // host address, 64-byte aligned
 };
 

@@ -11,6 +11,7 @@
 #include "translator/emitter.h"
 #include "translator/rewrite.h"
 #include "vcpu/contract.h"
+#include "vcpu/fault.h"
 #include "vcpu/state.h"
 
 namespace alibi::translator {

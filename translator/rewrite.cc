@@ -31,7 +31,7 @@ struct Parts {
 // Two-byte opcodes (0F xx) in which 66 selects another instruction instead of the operand size.
 constexpr bool PrefixIsOpcode0F(u8 opcode) {
   return (opcode >= 0x10 && opcode <= 0x17) || (opcode >= 0x28 && opcode <= 0x2f) ||
-         (opcode >= 0x50 && opcode <= 0x7f) || opcode == 0xae || opcode == 0xc2 ||
+         (opcode >= 0x50 && opcode <= 0x7f) || opcode == 0x1c || opcode == 0xae || opcode == 0xc2 ||
          (opcode >= 0xc3 && opcode <= 0xc6) || opcode >= 0xd0;
 }
 
@@ -227,6 +227,7 @@ unsigned RewriteLegacy(const Instr& instr, const Rewrite& rewrite, u8* out) {
     parts.opcode = kModRmForm[parts.opcode - 0xa0];
     parts.has_modrm = true;
     parts.modrm = 0;
+    parts.r = false;  // the accumulator, whatever REX.R said
   }
   bool opcode_register = false;
   if (instr.code_bits != 64) {
@@ -240,6 +241,19 @@ unsigned RewriteLegacy(const Instr& instr, const Rewrite& rewrite, u8* out) {
     parts.modrm = ModRm(3, parts.modrm >> 3, reg);
     parts.b = reg >= 8;
     return WriteLegacy(instr, parts, out);
+  }
+  if (!instr.mem.present) parts.x = false;
+  bool is_short_xchg = parts.escape_count == 0 && (parts.opcode & 0xf8) == 0x90;
+  if (is_short_xchg && instr.gpr_count == 1) {
+    parts.repeat = 0;  // F3 90 is PAUSE
+    if (EncodedGpr(instr, rewrite, 0) == 0) {
+      // 90 would be NOP: the two-operand form means what it says.
+      parts.opcode = 0x87;
+      parts.has_modrm = true;
+      parts.modrm = ModRm(3, 0, 0);
+      parts.b = parts.r = false;
+      return WriteLegacy(instr, parts, out);
+    }
   }
   if (!PlaceLegacyGprs(instr, rewrite, &parts)) return 0;
   if (rewrite.replace_memory) {

@@ -1,0 +1,375 @@
+// The run loop and translation: everything that may take its time.
+#include "runtime/engine.h"
+
+#include <immintrin.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include <cstring>
+
+#include "base/check.h"
+#include "runtime/engine_impl.h"
+#include "translator/decoder.h"
+#include "vcpu/contract.h"
+#include "vcpu/exceptions.h"
+#include "vcpu/interrupts.h"
+
+namespace alibi::runtime {
+
+using translator::Ccf;
+using translator::CodeMode;
+using translator::DecodeStatus;
+using translator::ExitDesc;
+using vcpu::GuestFault;
+
+namespace {
+
+constexpr u64 kNoPage = ~u64{0};
+constexpr u64 kBounceBytes = 8192;
+// XCR0 components that translated code may touch: x87, SSE, AVX, AVX-512. (Not PKRU: the host's.)
+constexpr u64 kXstateComponents = 0xe7;
+
+template <u64 (EngineImpl::*Method)(void*, u64)>
+u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
+  return (static_cast<EngineImpl*>(engine)->*Method)(descriptor, argument);
+}
+
+u64 ReadXcr0() {
+  u32 low, high;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return u64{high} << 32 | low;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
+  auto engine = std::make_unique<EngineImpl>(options);
+  if (Status status = engine->Init(); !status.ok()) return status.error();
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+EngineImpl::EngineImpl(const EngineOptions& options)
+    : options_(options),
+      state_(*options.state),
+      mmu_(*options.mmu),
+      memory_(*options.memory),
+      policy_(*options.policy),
+      tu_(std::make_unique<translator::TranslationUnit>()),
+      simulator_{*options.state, *options.mmu, *options.ports, *options.platform} {}
+
+EngineImpl::~EngineImpl() {
+  if (bounce_ != nullptr) munmap(bounce_, kBounceBytes);
+}
+
+Status EngineImpl::Init() {
+  Result<std::unique_ptr<TranslationCache>> tc = TranslationCache::Create(options_.tc_bytes);
+  if (!tc.ok()) return tc.error();
+  tc_ = std::move(*tc);
+  void* bounce =
+      mmap(nullptr, kBounceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (bounce == MAP_FAILED) return Error{"out of host memory"};
+  bounce_ = static_cast<u8*>(bounce);
+
+  StubRequest request;
+  request.engine = this;
+#define ALIBI_CALLOUT(name, contract) \
+  request.callouts[static_cast<unsigned>(Callout::k##name)] = &CalloutThunk<&EngineImpl::On##name>;
+#include "runtime/callouts.inc"
+#undef ALIBI_CALLOUT
+  request.stop_soon = [](void* engine, void* resume, u64) {
+    return static_cast<EngineImpl*>(engine)->StopSoon(reinterpret_cast<u64>(resume));
+  };
+  request.dispatch = [](void* engine, void*, u64) {
+    return static_cast<EngineImpl*>(engine)->DispatchFromState();
+  };
+  request.host = tc_->stub_host();
+  request.writable = tc_->Writable(tc_->stub_host());
+  request.xstate_mask = ReadXcr0() & kXstateComponents;
+  stubs_ = EmitStubs(request);
+
+  translator::StubTable table;
+  table.miss = stubs_.at(Callout::kMiss);
+  table.lookup = stubs_.at(Callout::kLookup);
+  table.exit = stubs_.at(Callout::kExit);
+  table.stop = stubs_.at(Callout::kStop);
+  table.simulate = stubs_.at(Callout::kSimulate);
+  table.bounce_begin = stubs_.at(Callout::kBounceBegin);
+  table.bounce_end = stubs_.at(Callout::kBounceEnd);
+  table.store = stubs_.at(Callout::kStore);
+  table.raise = stubs_.at(Callout::kRaise);
+  table.bounce_buffer = reinterpret_cast<u64>(bounce_);
+  emitter_ = std::make_unique<translator::Emitter>(table);
+
+  mmu_.set_listener(this);
+  mmu_.set_default_jump_target(reinterpret_cast<const void*>(table.lookup));
+  state_.page_index_mask = (kShadowEntries - 1) << 12;
+  state_.jump_index_mask = kJumpTableEntries - 1;
+  for (unsigned k = 0; k < 7; ++k) {
+    state_.align_mask[k] = (u64{1} << k) - 1;
+    state_.line_mask[k] = ~kPageMask | state_.align_mask[k];
+  }
+  // An XSAVE area that was never written: the state after FNINIT, MXCSR at its reset value.
+  u16 fcw = 0;
+  std::memcpy(&fcw, state_.xsave_area, 2);
+  if (fcw == 0) {
+    const u16 reset_fcw = 0x37f;
+    const u32 reset_mxcsr = 0x1f80;
+    const u64 components = 3;
+    std::memcpy(state_.xsave_area, &reset_fcw, 2);
+    std::memcpy(state_.xsave_area + 24, &reset_mxcsr, 4);
+    std::memcpy(state_.xsave_area + 512, &components, 8);
+  }
+  return Ok{};
+}
+
+Exit EngineImpl::Run() {
+  InstallHostFaultHandlers();
+  CurrentEngine() = this;
+  thread_id_ = static_cast<int>(syscall(SYS_gettid));
+  __atomic_store_n(&running_, true, __ATOMIC_SEQ_CST);
+  gs_ = 0;
+  struct Leave {
+    EngineImpl* engine;
+    ~Leave() {
+      __atomic_store_n(&engine->running_, false, __ATOMIC_SEQ_CST);
+      engine->pending_exit_ = nullptr;
+      engine->pending_indirect_ = false;
+      engine->UndoKicks();
+      CurrentEngine() = nullptr;
+    }
+  } leave{this};
+  for (;;) {
+    UndoKicks();
+    if (state_.shutdown) return Exit::kShutdown;
+    if (__atomic_exchange_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST) != 0)
+      return Exit::kStopped;
+    if (state_.irq_pending && vcpu::CanTakeInterrupt(state_)) return Exit::kInterruptWindow;
+    if (state_.halted) return Exit::kHalted;
+    if (!exit_message_.empty()) return Exit::kUnsupported;
+
+    const bool trap = (state_.system_flags & vcpu::kTf) != 0;
+    const bool single = trap || state_.interrupt_shadow != 0;
+    in_single_ = single;
+    const u64 entry = PrepareEntry();
+    if (entry == 0) continue;
+    const u64 delivered = counters_.exceptions_delivered;
+    if (single) state_.interrupt_shadow = 0;  // it covers exactly this instruction
+    SyncGs();
+    reinterpret_cast<void (*)(u64)>(stubs_.enter)(entry);
+    ++counters_.full_exits;
+    in_single_ = false;
+    if (trap && counters_.exceptions_delivered == delivered) {
+      state_.dr[6] |= 1u << 14;  // BS
+      ++counters_.exceptions_delivered;
+      vcpu::DeliverEvent(state_, mmu_, vcpu::Event::Trap(vcpu::kDebug), state_.rip);
+    }
+  }
+}
+
+u64 EngineImpl::PrepareEntry() {
+  CodeMode mode = CurrentMode();
+  if (mode.code_bits == 16 || (state_.system_flags & vcpu::kVm)) {
+    exit_message_ = "the guest runs 16-bit code, which this version does not translate";
+    return 0;
+  }
+  mode.single = in_single_;
+  mode.simulate = simulate_next_;
+  if (mode.flat != last_flat_) {
+    last_flat_ = mode.flat;
+    mmu_.ResetAllJumpTables();
+  }
+  const u64 pc = state_.rip;
+  PhysAddr phys;
+  GuestFault fault;
+  bool faulted = false;
+  Ccf* ccf = Lookup(pc, mode, &phys, &fault, &faulted);
+  if (!faulted && ccf == nullptr) {
+    ccf = Translate(pc, phys, mode, pending_indirect_);
+    if (ccf == nullptr) {  // an instruction fetch faulted, and the fault was delivered
+      pending_exit_ = nullptr;
+      pending_indirect_ = false;
+      return 0;
+    }
+  }
+  ExitDesc* exit = pending_exit_;
+  const bool indirect = pending_indirect_;
+  pending_exit_ = nullptr;
+  pending_indirect_ = false;
+  simulate_next_ = false;
+  if (faulted) {
+    ++counters_.exceptions_delivered;
+    vcpu::DeliverFault(state_, mmu_, fault);
+    return 0;
+  }
+  if (!mode.simulate && !mode.single) {
+    if (indirect) LinkJumpTable(ccf);
+    if (exit != nullptr) Chain(exit, ccf);
+  }
+  return ccf->entry;
+}
+
+Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool indirect) {
+  const u64 begin = __rdtsc();
+  if (!tc_->HasRoom()) FlushTc();
+  auto deliver = [&](const GuestFault& fault) {
+    ++counters_.exceptions_delivered;
+    vcpu::DeliverFault(state_, mmu_, fault);
+    return nullptr;
+  };
+
+  // Code outside RAM is rare: it is copied, and cannot be traced.
+  u8 copy[2 * 16];
+  const u8* bytes = memory_.HostRw(phys);
+  unsigned available = static_cast<unsigned>(kPageSize - phys.PageOffset());
+  const bool in_ram = bytes != nullptr;
+  if (!in_ram) {
+    available = std::min(available, 16u);
+    memory_.ReadPhys(phys, copy, available);
+    bytes = copy;
+  }
+  const unsigned limit =
+      mode.single || mode.simulate || !in_ram ? 1 : translator::kMaxTuInstructions;
+  DecodeStatus status =
+      BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, limit, tu_.get());
+  u64 second_page = kNoPage;
+  if (status == DecodeStatus::kNeedMoreBytes) {
+    PhysAddr next;
+    GuestFault fault;
+    const u64 next_pc = (pc & ~kPageMask) + kPageSize;
+    if (mode.code_bits == 64 && !Canonical(next_pc)) {
+      return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+    }
+    if (!mmu_.Fetch(LinearAddr(next_pc), &next, &fault)) return deliver(fault);
+    u8 next_bytes[16];
+    memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
+    status = BuildTranslationUnit(bytes, available, next_bytes, sizeof(next_bytes), pc,
+                                  mode.code_bits, 1, tu_.get());
+    second_page = next.PageNumber();
+  }
+  if (status == DecodeStatus::kTooLong) {
+    return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+  }
+  if (status != DecodeStatus::kOk) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
+
+  auto ccf = std::make_unique<Ccf>();
+  ccf->phys_page = phys.PageNumber();
+  ccf->phys_page2 = second_page;
+  translator::EmitRequest request;
+  request.tu = tu_.get();
+  request.mode = mode;
+  request.indirect_entry = indirect && pending_exit_ == nullptr && !mode.simulate && !mode.single;
+  request.slot_seed = slot_seed_;
+  for (unsigned i = 0; i < tu_->count; ++i) {
+    const u64 site_pc = tu_->instrs[i].pc;
+    if (const adapt::SiteRecord* site =
+            sites_.Find(site_pc, ccf->phys_page * kPageSize + (site_pc - (pc & ~kPageMask)))) {
+      request.plans[i].kind = static_cast<translator::SiteKind>(site->kind);
+      request.plans[i].alone = site->alone;
+      if (site->table_lookup) request.plans[i].lookup = translator::LookupKind::kTable;
+    }
+    if (mode.simulate) request.plans[i].kind = translator::SiteKind::kSimulate;
+  }
+
+  // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF
+  // takes the jump's place.
+  ExitDesc* elide = nullptr;
+  if (pending_exit_ != nullptr && !mode.single && !mode.simulate && second_page == kNoPage &&
+      pending_exit_->kind == translator::ExitKind::kDirect && pending_exit_->patch_length == 5 &&
+      pending_exit_->target == pc && pending_exit_->patch + 5 == tc_->hot_next() &&
+      pending_exit_->ccf->phys_page == ccf->phys_page &&
+      pending_exit_->patch >= pending_exit_->ccf->entry + 5) {
+    elide = pending_exit_;
+    tc_->TrimHot(5);
+    elide->ccf->hot_end -= 5;
+  }
+  request.target = tc_->Target();
+  const translator::EmitResult emitted = emitter_->Emit(request, ccf.get());
+  ALIBI_CHECK(emitted.fits, "a CCF fits the room that HasRoom() promised");
+  slot_seed_ += emitted.slots_used;
+  Ccf* result = tc_->Commit(std::move(ccf), emitted);
+  if (elide != nullptr) {
+    elide->elided = true;
+    elide->linked = result;
+    elide->next_incoming = result->incoming;
+    result->incoming = elide;
+    pending_exit_ = nullptr;
+    ++counters_.elided_exits;
+  }
+  if (in_ram) {
+    mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
+    if (second_page != kNoPage) mmu_.TraceCode(PhysAddr(second_page * kPageSize));
+  }
+  // Replaced translations of this code forward to the new one.
+  for (Ccf* old : *tc_->InPage(result->phys_page)) {
+    if (old != result && old->retired && old->valid && old->pc == pc && old->mode == mode) {
+      RedirectEntry(old, result->entry);
+      if (observer_ != nullptr) observer_->OnAdaptation(*old, *result);
+    }
+  }
+  ++counters_.translations;
+  counters_.translated_instructions += tu_->count;
+  counters_.translated_guest_bytes += tu_->byte_length;
+  counters_.emitted_bytes += emitted.hot_size + emitted.cold_size;
+  counters_.translation_cycles += __rdtsc() - begin;
+  if (observer_ != nullptr) observer_->OnTranslation(*result);
+  return result;
+}
+
+void EngineImpl::FlushTc() {
+  UndoKicks();
+  pending_exit_ = nullptr;
+  // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
+  // page without translations only costs its own callout.
+  for (const auto& ccf : tc_->all()) mmu_.UntraceCode(PhysAddr(ccf->phys_page * kPageSize));
+  tc_->Flush();
+  mmu_.ResetAllJumpTables();
+  ++counters_.tc_flushes;
+}
+
+void EngineImpl::RequestStop() {
+  __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&running_, __ATOMIC_SEQ_CST) && thread_id_ != 0) {
+    syscall(SYS_tgkill, getpid(), thread_id_, StopSignal());
+  }
+}
+
+void EngineImpl::RequestAttention() {
+  __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
+}
+
+void EngineImpl::StateChanged() {
+  exit_message_.clear();
+  mmu_.PagingModeChanged();
+  mmu_.PrivilegeChanged();
+}
+
+void EngineImpl::InjectInterrupt(u8 vector) {
+  ++counters_.interrupts_delivered;
+  vcpu::DeliverEvent(state_, mmu_, vcpu::Event::External(vector), state_.rip);
+}
+
+const Ccf* EngineImpl::FindCcf(u64 pc) const {
+  for (auto it = tc_->all().rbegin(); it != tc_->all().rend(); ++it) {
+    if ((*it)->pc == pc && (*it)->valid && !(*it)->retired) return it->get();
+  }
+  return nullptr;
+}
+
+std::string EngineImpl::DescribeHostPc(u64 host_pc) const {
+  char text[160];
+  if (tc_->IsStub(host_pc)) {
+    std::snprintf(text, sizeof(text), "TC stub +0x%llx",
+                  static_cast<unsigned long long>(host_pc - tc_->stub_host()));
+  } else if (const Ccf* ccf = tc_->FindByHost(host_pc)) {
+    std::snprintf(text, sizeof(text), "CCF of guest PC 0x%llx, hot +0x%llx",
+                  static_cast<unsigned long long>(ccf->pc),
+                  static_cast<unsigned long long>(host_pc - ccf->hot_start));
+  } else {
+    std::snprintf(text, sizeof(text), "outside the TC");
+  }
+  return text;
+}
+
+}  // namespace alibi::runtime

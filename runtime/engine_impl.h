@@ -1,0 +1,138 @@
+// The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts,
+// compiled for general registers only) and host_fault.cc (signals).
+#ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
+#define ALIBI_RUNTIME_ENGINE_IMPL_H_
+
+#include <signal.h>
+
+#include "runtime/engine.h"
+#include "runtime/simulator/simulator.h"
+#include "runtime/stubs.h"
+#include "runtime/translation_cache.h"
+#include "translator/emitter.h"
+
+namespace alibi::runtime {
+
+class EngineImpl final : public Engine, public mmu::TraceListener {
+ public:
+  explicit EngineImpl(const EngineOptions& options);
+  ~EngineImpl() override;
+  Status Init();
+
+  Exit Run() override;
+  void RequestStop() override;
+  void RequestAttention() override;
+  void StateChanged() override;
+  void InjectInterrupt(u8 vector) override;
+  const Counters& counters() const override { return counters_; }
+  const adapt::SiteTable& sites() const override { return sites_; }
+  const std::string& exit_message() const override { return exit_message_; }
+  void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
+  u64 tc_bytes_used() const override { return tc_->used(); }
+  std::string DescribeHostPc(u64 host_pc) const override;
+  const translator::Ccf* FindCcf(u64 pc) const override;
+
+  // --- mmu::TraceListener ---
+  void CodeWritten(PhysAddr address, u64 size) override;
+  void ExecutedPageChanged(u64, u64) override {}
+
+  // --- fast_path.cc: the callouts ---
+#define ALIBI_CALLOUT(name, contract) u64 On##name(void* descriptor, u64 argument);
+#include "runtime/callouts.inc"
+#undef ALIBI_CALLOUT
+  u64 StopSoon(u64 resume);
+  u64 DispatchFromState();
+
+  // --- host_fault.cc ---
+  // True: the fault was the guest's business and the context goes on correctly.
+  bool HandleHostFault(int signal, siginfo_t* info, void* context);
+  void HandleStopSignal(void* context);
+
+ private:
+  using Ccf = translator::Ccf;
+  using SiteDesc = translator::SiteDesc;
+  using ExitDesc = translator::ExitDesc;
+
+  // --- engine.cc ---
+  // Finds or makes the translation at state.rip and returns its entry; 0: an event was delivered
+  // (or the run must end), look again.
+  u64 PrepareEntry();
+  Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
+  void FlushTc();
+  u32 XstateMask(u64* mask) const;
+
+  // --- fast_path.cc ---
+  translator::CodeMode CurrentMode();
+  // Goes on at `pc`: host PC, or 0 when the run loop must act (translate, stop, single-step).
+  u64 Dispatch(u64 pc);
+  u64 DeliverAndDispatch(const vcpu::GuestFault& fault);
+  Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
+              bool* faulted);
+  void LinkJumpTable(Ccf* ccf);
+  bool MustLeave() const;
+  // Resumes behind a callout, or dispatches when the translation may not go on.
+  u64 Continue(SiteDesc* site, u64 next_pc);
+  u64 SimulateNext(u64 pc);  // run the instruction at pc in its SIMULATE translation
+  void SyncGs();
+  bool Canonical(u64 address) const;
+  vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr) const;
+  u64 SiteAddress(const SiteDesc& site) const;
+  bool SiteWrites(const SiteDesc& site) const;
+  // Charges an event to the site; retires its CCF if the verdict changes its kind.
+  void Charge(Ccf* ccf, const translator::Instr& instr, adapt::Event event, bool trapped);
+  u64 PhysOf(const Ccf& ccf, u64 pc) const;
+
+  // --- chaining and invalidation (fast_path.cc) ---
+  void Chain(ExitDesc* exit, Ccf* target);
+  void Unchain(ExitDesc* exit);
+  void PatchJump(u64 at, u8 length, u64 target);
+  void RedirectEntry(Ccf* ccf, u64 target);
+  void Invalidate(Ccf* ccf);
+  void Retire(Ccf* ccf);
+  void Kick(Ccf* ccf);
+  void UndoKicks();
+
+  EngineOptions options_;
+  vcpu::VcpuState& state_;
+  mmu::Mmu& mmu_;
+  mmu::GuestMemory& memory_;
+  adapt::Policy& policy_;
+  std::unique_ptr<TranslationCache> tc_;
+  std::unique_ptr<translator::Emitter> emitter_;
+  std::unique_ptr<translator::TranslationUnit> tu_;
+  Stubs stubs_;
+  adapt::SiteTable sites_;
+  Counters counters_;
+  SimulatorContext simulator_;
+  TranslationObserver* observer_ = nullptr;
+  std::string exit_message_;
+  u8* bounce_ = nullptr;
+  u64 gs_ = 0;  // what %gs holds
+  u64 saved_gs_ = 0;
+  ExitDesc* pending_exit_ = nullptr;  // the unchained exit that led to the next translation
+  bool pending_indirect_ = false;     // it came through the jump table
+  bool simulate_next_ = false;        // the next dispatch wants the SIMULATE translation
+  bool in_single_ = false;
+  bool last_flat_ = true;
+  bool running_ = false;
+  int thread_id_ = 0;
+  u32 slot_seed_ = 0;
+
+  struct KickPatch {
+    u64 at;
+    u8 length;
+    u8 bytes[10];
+  };
+  static constexpr unsigned kMaxKicks = 64;
+  KickPatch kicks_[kMaxKicks];
+  unsigned kick_count_ = 0;
+};
+
+// The engine that runs on this thread, for signal handlers.
+EngineImpl*& CurrentEngine();
+void InstallHostFaultHandlers();
+int StopSignal();
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_ENGINE_IMPL_H_

@@ -1,0 +1,524 @@
+// The callouts: what translated code calls while guest vector state is live. Compiled for general
+// registers only; no allocation, no library call that might use vector registers.
+#include <immintrin.h>
+
+#include "base/check.h"
+#include "runtime/engine_impl.h"
+#include "vcpu/contract.h"
+#include "vcpu/exceptions.h"
+#include "vcpu/interrupts.h"
+
+namespace alibi::runtime {
+
+using translator::Ccf;
+using translator::CodeMode;
+using translator::ExitDesc;
+using translator::ExitKind;
+using translator::Instr;
+using translator::SiteDesc;
+using vcpu::GuestFault;
+
+namespace {
+
+void CopyBytes(void* to, const void* from, u64 size) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
+}
+
+constexpr u64 kNoPage = ~u64{0};
+
+}  // namespace
+
+CodeMode EngineImpl::CurrentMode() {
+  CodeMode mode;
+  mode.code_bits = static_cast<u8>(state_.CodeBits());
+  mode.user = state_.cpl == 3;
+  if (mode.code_bits != 64) {
+    for (const vcpu::SegmentIndex index : {vcpu::kCs, vcpu::kDs, vcpu::kEs, vcpu::kSs}) {
+      const vcpu::Segment& s = state_.segment[index];
+      const bool code = s.Type() & 8;
+      const bool usable = s.Present() && (code ? index == vcpu::kCs : (s.Type() & 6) == 2);
+      mode.flat = mode.flat && s.base == 0 && s.limit == 0xffffffff && usable;
+    }
+    mode.flat = mode.flat && state_.ProtectedMode() && !(state_.system_flags & vcpu::kVm) &&
+                state_.segment[vcpu::kSs].Big();
+  }
+  return mode;
+}
+
+void EngineImpl::SyncGs() {
+  const u64 gs = mmu_.gs_base();
+  if (gs != gs_) {
+    gs_ = gs;
+    _writegsbase_u64(gs);
+  }
+}
+
+bool EngineImpl::Canonical(u64 address) const {
+  return static_cast<u64>(static_cast<i64>(address << 16) >> 16) == address;
+}
+
+GuestFault EngineImpl::NonCanonicalFault(const Instr& instr) const {
+  const bool stack = instr.mem.present ? instr.mem.stack_segment : true;
+  return GuestFault::WithCode(stack ? vcpu::kStackFault : vcpu::kGeneralProtection, 0);
+}
+
+bool EngineImpl::MustLeave() const {
+  return __atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0 ||
+         (state_.irq_pending != 0 && state_.if_flag != 0) || state_.halted != 0 ||
+         state_.shutdown != 0 || state_.interrupt_shadow != 0 ||
+         (state_.system_flags & vcpu::kTf) != 0;
+}
+
+Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault* fault,
+                        bool* faulted) {
+  *faulted = false;
+  if (mode.code_bits == 64 && !Canonical(pc)) {
+    *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
+    *faulted = true;
+    return nullptr;
+  }
+  if (!mmu_.Fetch(LinearAddr(pc), phys, fault)) {
+    *faulted = true;
+    return nullptr;
+  }
+  Ccf* ccf = tc_->Find(pc, phys->PageNumber(), mode.Bits());
+  if (ccf != nullptr && ccf->phys_page2 != kNoPage) {
+    PhysAddr second;
+    if (!mmu_.Fetch(LinearAddr((pc & ~kPageMask) + kPageSize), &second, fault)) {
+      *faulted = true;
+      return nullptr;
+    }
+    if (second.PageNumber() != ccf->phys_page2) return nullptr;
+  }
+  return ccf;
+}
+
+u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
+  ++counters_.exceptions_delivered;
+  vcpu::DeliverFault(state_, mmu_, fault);
+  SyncGs();
+  return Dispatch(state_.rip);
+}
+
+u64 EngineImpl::Dispatch(u64 pc) {
+  state_.rip = pc;
+  SyncGs();
+  if (MustLeave() || in_single_) return 0;
+  CodeMode mode = CurrentMode();
+  mode.simulate = simulate_next_;
+  if (mode.flat != last_flat_) {
+    // Views do not tell flat code from segmented code; jump tables must not mix them.
+    last_flat_ = mode.flat;
+    mmu_.ResetAllJumpTables();
+  }
+  PhysAddr phys;
+  GuestFault fault;
+  bool faulted = false;
+  Ccf* ccf = Lookup(pc, mode, &phys, &fault, &faulted);
+  if (faulted) return 0;  // the run loop delivers it
+  if (ccf == nullptr) {
+    ++counters_.tc_misses;
+    return 0;
+  }
+  simulate_next_ = false;
+  if (pending_indirect_) {
+    pending_indirect_ = false;
+    if (!mode.simulate) LinkJumpTable(ccf);
+  }
+  if (pending_exit_ != nullptr) {
+    if (!mode.simulate) Chain(pending_exit_, ccf);
+    pending_exit_ = nullptr;
+  }
+  return ccf->entry;
+}
+
+u64 EngineImpl::DispatchFromState() { return Dispatch(state_.rip); }
+
+void EngineImpl::LinkJumpTable(Ccf* ccf) {
+  if (ccf->indirect_entry == 0) {
+    const u64 host = tc_->AllocateCold(translator::kMaxIndirectEntryBytes);
+    if (host == 0) return;
+    emitter_->EmitIndirectEntry(ccf->pc, ccf->entry, host, tc_->Writable(host));
+    ccf->indirect_entry = host;
+  }
+  mmu_.SetJumpEntry(ccf->pc, reinterpret_cast<const void*>(ccf->indirect_entry));
+}
+
+// --- The callouts ---
+
+u64 EngineImpl::OnLookup(void*, u64 pc) {
+  ++counters_.lookups;
+  pending_exit_ = nullptr;
+  pending_indirect_ = true;
+  return Dispatch(pc);
+}
+
+u64 EngineImpl::OnStop(void*, u64 pc) {
+  state_.rip = pc;
+  return 0;
+}
+
+u64 EngineImpl::OnExit(void* descriptor, u64) {
+  auto* exit = static_cast<ExitDesc*>(descriptor);
+  ++counters_.exit_callouts;
+  pending_indirect_ = false;
+  pending_exit_ =
+      exit->ccf->valid && !exit->ccf->retired && exit->linked == nullptr ? exit : nullptr;
+  return Dispatch(exit->target);
+}
+
+u64 EngineImpl::Continue(SiteDesc* site, u64 next_pc) {
+  SyncGs();
+  pending_exit_ = nullptr;
+  pending_indirect_ = false;
+  if (site->resume == 0 || state_.rip != next_pc || !site->ccf->valid || MustLeave()) {
+    return Dispatch(state_.rip);
+  }
+  return site->resume;
+}
+
+u64 EngineImpl::OnSimulate(void* descriptor, u64) {
+  auto* site = static_cast<SiteDesc*>(descriptor);
+  const Instr& instr = *site->instr;
+  ++counters_.simulate_callouts;
+  state_.rip = instr.pc;
+  const vcpu::Outcome outcome = Simulate(instr, simulator_);
+  if (outcome.faulted()) {
+    pending_exit_ = nullptr;
+    pending_indirect_ = false;
+    return DeliverAndDispatch(outcome.fault());
+  }
+  return Continue(site, instr.next_pc());
+}
+
+u64 EngineImpl::OnRaise(void* descriptor, u64) {
+  auto* site = static_cast<SiteDesc*>(descriptor);
+  ++counters_.raise_callouts;
+  state_.rip = site->instr->pc;
+  pending_exit_ = nullptr;
+  pending_indirect_ = false;
+  if (site->vector == vcpu::kDivideError) {
+    Charge(site->ccf, *site->instr, adapt::Event::kArithmetic, false);
+  }
+  return DeliverAndDispatch(GuestFault::Simple(static_cast<vcpu::Vector>(site->vector)));
+}
+
+u64 EngineImpl::SimulateNext(u64 pc) {
+  pending_exit_ = nullptr;
+  pending_indirect_ = false;
+  simulate_next_ = true;
+  return Dispatch(pc);
+}
+
+u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
+  auto* site = static_cast<SiteDesc*>(descriptor);
+  ++site->misses;
+  ++counters_.slot_misses;
+  const Instr& instr = *site->instr;
+  const u64 span = u64{site->span_minus_1} + 1;
+  if ((linear & kPageMask) + span > kPageSize) {
+    ++counters_.page_crossings;
+    state_.rip = instr.pc;
+    if (span > site->size) {
+      // A group's range crosses although its members may not: look each one up alone.
+      adapt::SiteRecord& record = sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc));
+      if (!record.alone) {
+        record.alone = true;
+        Retire(site->ccf);
+      }
+      pending_exit_ = nullptr;
+      pending_indirect_ = false;
+      return Dispatch(instr.pc);
+    }
+    return SimulateNext(instr.pc);
+  }
+  const LinearAddr address(linear);
+  const bool store = site->window != 0;
+  const unsigned slot =
+      static_cast<unsigned>(site->slot - kSlotsOffset) / sizeof(LookupSlot) % kSlotCount;
+  const bool has_slot = site->slot != 0;
+  if (Canonical(linear)) {
+    if (has_slot && mmu_.FillSlot(store, slot, address)) {
+      state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
+      return site->resume;
+    }
+    // A hidden fault needs no host trap here: the runtime has been called anyway.
+    GuestFault fault;
+    const mmu::Resolution resolution =
+        mmu_.ResolveAccess(address, site->size, SiteWrites(*site), &fault);
+    SyncGs();
+    if (resolution == mmu::Resolution::kFilled) {
+      if (has_slot) mmu_.FillSlot(store, slot, address);
+      state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
+      return site->resume;
+    }
+    if (site->checked != 0) {
+      ++counters_.checked_callouts;
+      state_.rip = instr.pc;
+      pending_exit_ = nullptr;
+      pending_indirect_ = false;
+      if (resolution == mmu::Resolution::kGuestFault) {
+        Charge(site->ccf, instr, adapt::Event::kTruePageFault, false);
+        return DeliverAndDispatch(fault);
+      }
+      Charge(site->ccf, instr, adapt::Event::kTraceFault, false);
+      return SimulateNext(instr.pc);
+    }
+  }
+  // Innocent: go on; the access traps and is charged there. A non-canonical address has an entry,
+  // too: the sum leaves the address space.
+  state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
+  return site->resume;
+}
+
+u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
+  auto* site = static_cast<SiteDesc*>(descriptor);
+  const Instr& instr = *site->instr;
+  ++counters_.bounce_callouts;
+  state_.rip = instr.pc;
+  state_.spill[7] = linear;
+  const LinearAddr address(linear);
+  GuestFault fault;
+  if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
+    return DeliverAndDispatch(NonCanonicalFault(instr));
+  }
+  if (instr.mem.written && !mmu_.ProbeWrite(address, site->size, vcpu::Privilege::kCpl, &fault)) {
+    SyncGs();
+    Charge(site->ccf, instr, adapt::Event::kTruePageFault, false);
+    return DeliverAndDispatch(fault);
+  }
+  if (instr.mem.read) {
+    if (!mmu_.Read(address, bounce_, site->size, vcpu::Privilege::kCpl, &fault)) {
+      SyncGs();
+      Charge(site->ccf, instr, adapt::Event::kTruePageFault, false);
+      return DeliverAndDispatch(fault);
+    }
+  } else {
+    mmu_.DebugRead(address, bounce_, site->size);  // for operations that write only part of it
+  }
+  SyncGs();
+  return site->resume;
+}
+
+u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
+  auto* site = static_cast<SiteDesc*>(descriptor);
+  const Instr& instr = *site->instr;
+  state_.rip = instr.pc;
+  GuestFault fault;
+  if (!mmu_.Write(LinearAddr(state_.spill[7]), bounce_, site->size, vcpu::Privilege::kCpl,
+                  &fault)) {
+    return DeliverAndDispatch(fault);
+  }
+  state_.rip = instr.next_pc();
+  return Continue(site, instr.next_pc());
+}
+
+u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
+  auto* site = static_cast<SiteDesc*>(descriptor);
+  const Instr& instr = *site->instr;
+  ++counters_.store_callouts;
+  state_.rip = instr.pc;
+  GuestFault fault;
+  if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
+    return DeliverAndDispatch(NonCanonicalFault(instr));
+  }
+  if (!mmu_.Write(LinearAddr(linear), &state_.spill[6], site->size, vcpu::Privilege::kCpl,
+                  &fault)) {
+    SyncGs();
+    Charge(site->ccf, instr, adapt::Event::kTruePageFault, false);
+    return DeliverAndDispatch(fault);
+  }
+  state_.rip = instr.next_pc();
+  return Continue(site, instr.next_pc());
+}
+
+// --- Sites ---
+
+u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
+  const Instr& instr = *site.instr;
+  const u64 mask = instr.code_bits == 64 ? ~u64{0} : 0xffffffff;
+  switch (site.shape) {
+    case translator::AccessShape::kPush:
+      return (state_.gpr[vcpu::kRsp] - site.size) & mask;
+    case translator::AccessShape::kPop:
+      return state_.gpr[vcpu::kRsp] & mask;
+    case translator::AccessShape::kFrame:
+      return state_.gpr[vcpu::kRbp] & mask;
+    case translator::AccessShape::kOperand:
+      break;
+  }
+  return EffectiveAddress(instr, state_);
+}
+
+bool EngineImpl::SiteWrites(const SiteDesc& site) const {
+  return site.shape == translator::AccessShape::kPush ||
+         (site.shape == translator::AccessShape::kOperand && site.instr->mem.written);
+}
+
+u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {
+  return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
+}
+
+void EngineImpl::Charge(Ccf* ccf, const Instr& instr, adapt::Event event, bool trapped) {
+  adapt::SiteRecord& site = sites_.FindOrInsert(instr.pc, PhysOf(*ccf, instr.pc));
+  ++site.events[static_cast<unsigned>(event)];
+  ++(trapped ? site.traps : site.callouts);
+  const adapt::Kind before = site.kind;
+  const adapt::Kind verdict = policy_.OnEvent(site, event, trapped);
+  if (verdict == before) return;
+  site.kind = verdict;
+  if (verdict > before) {
+    ++site.adaptations;
+    ++counters_.adaptations;
+  } else {
+    ++site.reversions;
+    ++counters_.reversions;
+  }
+  if (ccf->valid && !ccf->retired && !ccf->mode.simulate) Retire(ccf);
+}
+
+// --- Chaining, retiring, invalidating, stopping ---
+
+void EngineImpl::PatchJump(u64 at, u8 length, u64 target) {
+  u8* code = tc_->Writable(at);
+  const unsigned rel_at = length == 6 ? 2 : 1;
+  const i32 rel = static_cast<i32>(target - (at + rel_at + 4));
+  if (length != 6) code[0] = 0xe9;
+  __builtin_memcpy(code + rel_at, &rel, 4);
+}
+
+void EngineImpl::Chain(ExitDesc* exit, Ccf* target) {
+  if (exit->kind != ExitKind::kDirect || exit->linked != nullptr || exit->ccf->mode.single ||
+      target->phys_page2 != kNoPage || target->phys_page != exit->ccf->phys_page) {
+    return;
+  }
+  PatchJump(exit->patch, exit->patch_length, target->entry);
+  exit->linked = target;
+  exit->next_incoming = target->incoming;
+  target->incoming = exit;
+  ++counters_.chained_exits;
+}
+
+void EngineImpl::Unchain(ExitDesc* exit) {
+  if (exit->linked == nullptr) return;
+  for (ExitDesc** link = &exit->linked->incoming; *link != nullptr;
+       link = &(*link)->next_incoming) {
+    if (*link == exit) {
+      *link = exit->next_incoming;
+      break;
+    }
+  }
+  exit->linked = nullptr;
+  exit->next_incoming = nullptr;
+  // An elided exit has no jump: its successor's entry has been redirected instead.
+  if (!exit->elided) PatchJump(exit->patch, exit->patch_length, exit->stub);
+}
+
+void EngineImpl::RedirectEntry(Ccf* ccf, u64 target) { PatchJump(ccf->entry, 5, target); }
+
+// Its guest code changed: nothing may enter it again. Code that is running in it leaves at the
+// next callout, because valid is false.
+void EngineImpl::Invalidate(Ccf* ccf) {
+  if (!ccf->valid) return;
+  UndoKicks();
+  ++counters_.ccf_invalidations;
+  ccf->valid = false;
+  if (!ccf->retired) tc_->Remove(ccf);
+  mmu_.ResetJumpEntriesForPhysPage(PhysAddr(ccf->phys_page * kPageSize));
+  if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
+  while (ccf->incoming != nullptr) Unchain(ccf->incoming);
+  for (ExitDesc* exit : ccf->exits) Unchain(exit);
+  // Falling in from an elided exit, forwarding jumps and stale table entries end here.
+  const u64 redirect = tc_->AllocateCold(translator::kMaxIndirectEntryBytes);
+  ALIBI_CHECK(redirect != 0, "the TC keeps room for redirections");
+  u8* code = tc_->Writable(redirect);
+  code[0] = 0x49;  // mov r11, imm64
+  code[1] = 0xbb;
+  __builtin_memcpy(code + 2, &ccf->pc, 8);
+  PatchJump(redirect + 10, 5, stubs_.at(Callout::kLookup));
+  RedirectEntry(ccf, redirect);
+}
+
+// A new translation of the same code will take its place. Predecessors are not visited: its entry
+// becomes a forwarding jump as soon as the new one exists (until then: a look-up).
+void EngineImpl::Retire(Ccf* ccf) {
+  if (!ccf->valid || ccf->retired) return;
+  UndoKicks();
+  ccf->retired = true;
+  tc_->Remove(ccf);
+  if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
+  const u64 redirect = tc_->AllocateCold(translator::kMaxIndirectEntryBytes);
+  ALIBI_CHECK(redirect != 0, "the TC keeps room for redirections");
+  u8* code = tc_->Writable(redirect);
+  code[0] = 0x49;
+  code[1] = 0xbb;
+  __builtin_memcpy(code + 2, &ccf->pc, 8);
+  PatchJump(redirect + 10, 5, stubs_.at(Callout::kLookup));
+  RedirectEntry(ccf, redirect);
+}
+
+void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
+  // Liveness looked ahead past the exits: code there counts as a translation's, too.
+  constexpr u64 kLookahead = 128;
+  const u64 first = address.value, last = address.value + size;
+  for (u64 page = first >> 12; page <= (last - 1) >> 12; ++page) {
+    const std::vector<Ccf*>* list = tc_->InPage(page);
+    if (list == nullptr) continue;
+    for (Ccf* ccf : *list) {
+      if (!ccf->valid) continue;
+      const u64 start = ccf->phys_page * kPageSize + (ccf->pc & kPageMask);
+      bool hit = first < start + ccf->guest_bytes + kLookahead && last > start;
+      for (const ExitDesc* exit : ccf->exits) {
+        if (exit->kind != ExitKind::kDirect) continue;
+        const u64 target = ccf->phys_page * kPageSize + (exit->target & kPageMask);
+        hit = hit || (first < target + kLookahead && last > target);
+      }
+      if (ccf->phys_page2 != kNoPage && ccf->phys_page2 == page) {
+        hit = hit || (first & kPageMask) < 16 || (page << 12) > first;
+      }
+      if (hit) Invalidate(ccf);
+    }
+  }
+}
+
+// Unlinks the CCF's exits, so that running code leaves it at its end.
+void EngineImpl::Kick(Ccf* ccf) {
+  auto save = [&](u64 at, u8 length) {
+    KickPatch& patch = kicks_[kick_count_++];
+    patch.at = at;
+    patch.length = length;
+    const u8* code = tc_->Writable(at);
+    for (unsigned i = 0; i < length; ++i) patch.bytes[i] = code[i];
+  };
+  if (kick_count_ + ccf->exits.size() > kMaxKicks) return;
+  for (unsigned i = 0; i < kick_count_; ++i) {
+    if (kicks_[i].at >= ccf->hot_start && kicks_[i].at < ccf->hot_end) return;  // done already
+  }
+  for (ExitDesc* exit : ccf->exits) {
+    if (exit->kind == ExitKind::kDirect) {
+      if (exit->linked == nullptr) continue;  // goes to its stub anyway
+      const u64 at = exit->elided ? exit->linked->entry : exit->patch;
+      const u8 length = exit->elided ? 5 : exit->patch_length;
+      save(at, length);
+      PatchJump(at, length, exit->stub);
+    } else {
+      save(exit->patch, 5);
+      PatchJump(exit->patch, 5, stubs_.at(Callout::kStop));
+    }
+  }
+  ++counters_.async_stops;
+}
+
+void EngineImpl::UndoKicks() {
+  while (kick_count_ > 0) {
+    const KickPatch& patch = kicks_[--kick_count_];
+    CopyBytes(tc_->Writable(patch.at), patch.bytes, patch.length);
+  }
+}
+
+u64 EngineImpl::StopSoon(u64 resume) {
+  if (Ccf* ccf = tc_->FindByHost(resume)) Kick(ccf);
+  return resume;
+}
+
+}  // namespace alibi::runtime

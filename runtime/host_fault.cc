@@ -1,0 +1,223 @@
+// Host signals: faults of translated code, classified, and asynchronous stops.
+//
+// A fault in the TC is the guest's doing. The handler puts the guest's state into the VCPU block,
+// acts, and returns either to the restarted site or to the dispatch stub; sigreturn restores the
+// guest's vector state. A fault anywhere else is our bug.
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/check.h"
+#include "runtime/engine_impl.h"
+#include "vcpu/exceptions.h"
+
+namespace alibi::runtime {
+
+using translator::Ccf;
+using translator::FaultPoint;
+using translator::Instr;
+using translator::SiteDesc;
+using vcpu::GuestFault;
+
+namespace {
+
+constexpr u64 kAltStackBytes = 256 * 1024;
+constexpr int kFaultSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+// Guest GPR number -> index into gregs.
+constexpr int kGregOf[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+                             REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                             REG_R12, REG_R13, REG_R14, REG_R15};
+
+const FaultPoint* FindFaultPoint(const Ccf& ccf, u64 host) {
+  const u64 offset = host - ccf.hot_start;
+  for (const FaultPoint& point : ccf.faults) {
+    if (point.host_offset == offset) return &point;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void ReportOurBug(int signal, const siginfo_t* info, const ucontext_t* context) {
+  char text[256];
+  const u64 rip = static_cast<u64>(context->uc_mcontext.gregs[REG_RIP]);
+  std::string where = "no engine";
+  if (CurrentEngine() != nullptr) where = CurrentEngine()->DescribeHostPc(rip);
+  const int n = std::snprintf(
+      text, sizeof(text), "alibi: internal error: signal %d at host PC 0x%llx (%s), address %p\n",
+      signal, static_cast<unsigned long long>(rip), where.c_str(), info->si_addr);
+  if (write(STDERR_FILENO, text, static_cast<size_t>(n)) < 0) std::_Exit(70);
+  std::signal(signal, SIG_DFL);
+  std::raise(SIGABRT);
+  std::_Exit(70);
+}
+
+void OnFaultSignal(int signal, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  EngineImpl* engine = CurrentEngine();
+  if (engine == nullptr || !engine->HandleHostFault(signal, info, context)) {
+    ReportOurBug(signal, info, static_cast<ucontext_t*>(context));
+  }
+  errno = saved_errno;
+}
+
+void OnStopSignal(int, siginfo_t*, void* context) {
+  const int saved_errno = errno;
+  if (CurrentEngine() != nullptr) CurrentEngine()->HandleStopSignal(context);
+  errno = saved_errno;
+}
+
+// The alternate stack of a thread that runs VCPUs. SS_AUTODISARM: whether the handler already runs
+// on it must not be judged by rsp, which is the guest's.
+class AltStack {
+ public:
+  AltStack() {
+    memory_ =
+        mmap(nullptr, kAltStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ALIBI_CHECK(memory_ != MAP_FAILED, "the host has memory for a signal stack");
+    stack_t stack{};
+    stack.ss_sp = memory_;
+    stack.ss_size = kAltStackBytes;
+    stack.ss_flags = static_cast<int>(1u << 31);  // SS_AUTODISARM
+    ALIBI_CHECK(sigaltstack(&stack, nullptr) == 0, "the host accepts an alternate signal stack");
+  }
+  ~AltStack() {
+    stack_t off{};
+    off.ss_flags = SS_DISABLE;
+    sigaltstack(&off, nullptr);
+    munmap(memory_, kAltStackBytes);
+  }
+
+ private:
+  void* memory_;
+};
+
+}  // namespace
+
+EngineImpl*& CurrentEngine() {
+  static thread_local EngineImpl* current = nullptr;
+  return current;
+}
+
+int StopSignal() { return SIGRTMIN + 3; }
+
+void InstallHostFaultHandlers() {
+  static thread_local std::unique_ptr<AltStack> stack;
+  if (stack == nullptr) stack = std::make_unique<AltStack>();
+  static const bool installed = [] {
+    struct sigaction action {};
+    action.sa_sigaction = OnFaultSignal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, StopSignal());
+    for (int signal : kFaultSignals) sigaction(signal, &action, nullptr);
+    action.sa_sigaction = OnStopSignal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigaction(StopSignal(), &action, nullptr);
+    return true;
+  }();
+  (void)installed;
+}
+
+bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
+  auto* uc = static_cast<ucontext_t*>(context);
+  greg_t* gregs = uc->uc_mcontext.gregs;
+  const u64 rip = static_cast<u64>(gregs[REG_RIP]);
+  Ccf* ccf = tc_->FindByHost(rip);
+  if (ccf == nullptr || rip < ccf->hot_start || rip >= ccf->hot_end) return false;
+  const FaultPoint* point = FindFaultPoint(*ccf, rip);
+  if (point == nullptr) return false;
+  const SiteDesc& site = *point->site;
+  const Instr& instr = *site.instr;
+  ++counters_.host_faults;
+
+  for (unsigned reg = 0; reg < 16; ++reg) {
+    if (reg != vcpu::kR10 && reg != vcpu::kR11) {
+      state_.gpr[reg] = static_cast<u64>(gregs[kGregOf[reg]]);
+    }
+  }
+  state_.arithmetic_flags = static_cast<u64>(gregs[REG_EFL]) & vcpu::kArithmeticFlags;
+  state_.rip = instr.pc;
+  pending_exit_ = nullptr;
+  pending_indirect_ = false;
+
+  auto dispatch = [&] {
+    SyncGs();
+    gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
+    return true;
+  };
+  auto deliver = [&](const GuestFault& fault) {
+    ++counters_.exceptions_delivered;
+    vcpu::DeliverFault(state_, mmu_, fault);
+    return dispatch();
+  };
+
+  if (signal == SIGFPE) {
+    ++counters_.host_faults_arithmetic;
+    const u8 opcode = instr.bytes[instr.layout.opcode];
+    const bool x87 = instr.encoding == translator::Encoding::kLegacy &&
+                     ((opcode >= 0xd8 && opcode <= 0xdf) || opcode == 0x9b);
+    if (info->si_code == FPE_INTDIV) {
+      Charge(ccf, instr, adapt::Event::kArithmetic, true);
+      return deliver(GuestFault::Simple(vcpu::kDivideError));
+    }
+    return deliver(GuestFault::Simple(x87 ? vcpu::kX87Error : vcpu::kSimdError));
+  }
+  if (signal == SIGILL) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
+  if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;
+
+  const u64 address = SiteAddress(site);
+  if (instr.code_bits == 64 && (!Canonical(address) || !Canonical(address + site.size - 1))) {
+    ++counters_.host_faults_true;
+    Charge(ccf, instr, adapt::Event::kTruePageFault, true);
+    return deliver(NonCanonicalFault(instr));
+  }
+  if (info->si_code == SI_KERNEL) {
+    // #GP with a canonical guest address: alignment that the instruction demands.
+    return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+  }
+  GuestFault fault;
+  const bool write = SiteWrites(site);
+  const mmu::Resolution resolution =
+      mmu_.ResolveAccess(LinearAddr(address), site.size, write, &fault);
+  switch (resolution) {
+    case mmu::Resolution::kFilled:
+      ++counters_.host_faults_hidden;
+      if (point->follower) {
+        gregs[REG_R10] =
+            static_cast<greg_t>(mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(address))));
+      } else {
+        gregs[REG_RIP] = static_cast<greg_t>(site.restart);
+      }
+      SyncGs();
+      return true;
+    case mmu::Resolution::kGuestFault:
+      ++counters_.host_faults_true;
+      Charge(ccf, instr, adapt::Event::kTruePageFault, true);
+      return deliver(fault);
+    case mmu::Resolution::kSimulate:
+      ++counters_.host_faults_trace;
+      Charge(ccf, instr, adapt::Event::kTraceFault, true);
+      simulate_next_ = true;
+      return dispatch();
+  }
+  return false;
+}
+
+void EngineImpl::HandleStopSignal(void* context) {
+  __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
+  const auto* uc = static_cast<const ucontext_t*>(context);
+  const u64 rip = static_cast<u64>(uc->uc_mcontext.gregs[REG_RIP]);
+  if (!tc_->ContainsCode(rip)) return;  // callouts look at stop_requested before they resume
+  // A stub that resumes translated code has stored where.
+  Ccf* ccf = tc_->FindByHost(tc_->IsStub(rip) ? state_.resume_host_pc : rip);
+  if (ccf != nullptr) Kick(ccf);
+}
+
+}  // namespace alibi::runtime

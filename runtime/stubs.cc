@@ -1,0 +1,146 @@
+#include "runtime/stubs.h"
+
+#include <asmjit/x86.h>
+
+#include <cstring>
+
+#include "base/check.h"
+#include "vcpu/contract.h"
+#include "vcpu/state.h"
+
+namespace alibi::runtime {
+namespace {
+
+namespace x86 = asmjit::x86;
+using asmjit::imm;
+using vcpu::VcpuState;
+
+x86::Mem State(std::size_t offset, unsigned size = 8) {
+  const i64 displacement = kVcpuOffset + static_cast<i64>(offset);
+  x86::Mem m = x86::ptr_abs(static_cast<u64>(displacement), size);
+  m.setSegment(x86::gs);
+  return m;
+}
+
+constexpr std::size_t kSavedArgument = offsetof(VcpuState, spill) + 4 * 8;
+
+void SaveGuest(x86::Assembler& a) {
+  for (unsigned reg = 0; reg < 16; ++reg) {
+    if (reg == vcpu::kR10 || reg == vcpu::kR11) continue;
+    a.mov(State(8 * reg), x86::gpq(reg));
+  }
+  a.mov(State(kSavedArgument), x86::r11);
+  a.mov(State(offsetof(VcpuState, callout_argument)), x86::r10);
+  // LAHF and SETO instead of PUSHF: there is no stack yet, and POPF costs 20 cycles.
+  a.lahf();
+  a.seto(x86::al);
+  a.movzx(x86::ecx, x86::ah);
+  a.movzx(x86::eax, x86::al);
+  a.shl(x86::eax, 11);
+  a.and_(x86::ecx, 0xd5);
+  a.or_(x86::eax, x86::ecx);
+  a.mov(State(offsetof(VcpuState, arithmetic_flags)), x86::rax);
+}
+
+void LoadGuestAndGo(x86::Assembler& a) {
+  a.mov(x86::eax, State(offsetof(VcpuState, arithmetic_flags), 4));
+  a.mov(x86::ecx, x86::eax);
+  a.shr(x86::ecx, 11);
+  a.and_(x86::ecx, 1);
+  a.mov(x86::ah, x86::al);
+  a.mov(x86::al, x86::cl);
+  a.add(x86::al, 0x7f);  // OF = old OF
+  a.sahf();
+  for (unsigned reg = 0; reg < 16; ++reg) {
+    if (reg == vcpu::kR10 || reg == vcpu::kR11) continue;
+    a.mov(x86::gpq(reg), State(8 * reg));
+  }
+  a.mov(x86::r10, State(offsetof(VcpuState, callout_argument)));
+  a.mov(x86::r11, State(kSavedArgument));
+  a.jmp(State(offsetof(VcpuState, resume_host_pc)));
+}
+
+// The callee-saved registers of the System V ABI, as the entry pushes them.
+constexpr x86::Gp kCalleeSaved[] = {x86::rbx, x86::rbp, x86::r12, x86::r13, x86::r14, x86::r15};
+
+}  // namespace
+
+Stubs EmitStubs(const StubRequest& request) {
+  asmjit::CodeHolder code;
+  code.init(asmjit::Environment::host(), request.host);
+  x86::Assembler a(&code);
+  Stubs stubs;
+  asmjit::Label tail = a.newLabel(), go = a.newLabel(), full_exit = a.newLabel(),
+                stop = a.newLabel();
+  auto here = [&] { return request.host + a.offset(); };
+  auto call = [&](CalloutFunction fn) {
+    a.mov(x86::rax, imm(reinterpret_cast<u64>(fn)));
+    a.call(x86::rax);
+  };
+  const u32 mask_low = static_cast<u32>(request.xstate_mask);
+  const u32 mask_high = static_cast<u32>(request.xstate_mask >> 32);
+
+  // rax: host PC to go on at, or 0.
+  a.bind(tail);
+  a.mov(State(offsetof(VcpuState, resume_host_pc)), x86::rax);
+  a.test(x86::rax, x86::rax);
+  a.jz(full_exit);
+  a.cmp(State(offsetof(VcpuState, stop_requested), 4), 0);
+  a.jne(stop);
+  a.bind(go);
+  LoadGuestAndGo(a);
+
+  a.bind(stop);
+  a.mov(x86::rdi, imm(reinterpret_cast<u64>(request.engine)));
+  a.mov(x86::rsi, x86::rax);
+  call(request.stop_soon);
+  a.jmp(go);
+
+  a.bind(full_exit);
+  a.mov(x86::eax, mask_low);
+  a.mov(x86::edx, mask_high);
+  a.xsave64(State(offsetof(VcpuState, xsave_area), 0));
+  a.fninit();
+  a.vzeroupper();
+  a.mov(x86::dword_ptr(x86::rsp, -4), 0x1f80);
+  a.ldmxcsr(x86::dword_ptr(x86::rsp, -4));
+  a.add(x86::rsp, 8);
+  for (int i = 5; i >= 0; --i) a.pop(kCalleeSaved[i]);
+  a.ret();
+
+  a.align(asmjit::AlignMode::kCode, 64);
+  stubs.enter = here();
+  for (const x86::Gp& reg : kCalleeSaved) a.push(reg);
+  a.sub(x86::rsp, 8);  // callouts are called with an aligned stack
+  a.mov(State(offsetof(VcpuState, host_rsp)), x86::rsp);
+  a.mov(State(offsetof(VcpuState, resume_host_pc)), x86::rdi);
+  a.mov(x86::eax, mask_low);
+  a.mov(x86::edx, mask_high);
+  a.xrstor64(State(offsetof(VcpuState, xsave_area), 0));
+  a.jmp(go);
+
+  a.align(asmjit::AlignMode::kCode, 64);
+  stubs.dispatch = here();
+  a.mov(x86::rsp, State(offsetof(VcpuState, host_rsp)));
+  a.mov(x86::rdi, imm(reinterpret_cast<u64>(request.engine)));
+  call(request.dispatch);
+  a.jmp(tail);
+
+  for (unsigned i = 0; i < static_cast<unsigned>(Callout::kCount); ++i) {
+    a.align(asmjit::AlignMode::kCode, 64);
+    stubs.callout[i] = here();
+    SaveGuest(a);
+    a.mov(x86::rsp, State(offsetof(VcpuState, host_rsp)));
+    a.mov(x86::rdi, imm(reinterpret_cast<u64>(request.engine)));
+    a.mov(x86::rsi, x86::r10);
+    a.mov(x86::rdx, x86::r11);
+    call(request.callouts[i]);
+    a.jmp(tail);
+  }
+  stubs.size = a.offset();
+  ALIBI_CHECK(stubs.size <= kStubBytes, "the stubs fit their part of the TC");
+  std::memcpy(request.writable, code.sectionById(0)->buffer().data(), stubs.size);
+  return stubs;
+}
+
+}  // namespace alibi::runtime

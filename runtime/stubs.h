@@ -1,0 +1,53 @@
+// The fixed code at the start of the TC: entry, callout stubs, and the way out.
+//
+// A callout stub saves the guest's registers and flags in the VCPU block, switches to the VMM's
+// stack and calls its function with vector state untouched; the functions are compiled for general
+// registers only. A callout that returns 0 becomes a full exit: the extended state is saved, too.
+#ifndef ALIBI_RUNTIME_STUBS_H_
+#define ALIBI_RUNTIME_STUBS_H_
+
+#include "base/types.h"
+#include "translator/ccf.h"
+
+namespace alibi::runtime {
+
+enum class Callout : u8 {
+#define ALIBI_CALLOUT(name, contract) k##name,
+#include "runtime/callouts.inc"
+#undef ALIBI_CALLOUT
+  kCount
+};
+
+// u64 fn(void* engine, void* descriptor, u64 argument)
+using CalloutFunction = u64 (*)(void*, void*, u64);
+
+struct StubRequest {
+  void* engine = nullptr;
+  CalloutFunction callouts[static_cast<unsigned>(Callout::kCount)] = {};
+  // Called when a stop was requested while a callout ran: u64 fn(engine, resume host PC, 0).
+  CalloutFunction stop_soon = nullptr;
+  // Called to go on from a state that a signal handler left in the VCPU block.
+  CalloutFunction dispatch = nullptr;
+  u64 host = 0;  // where the stubs will run
+  u8* writable = nullptr;
+  u64 xstate_mask = 0;  // XSAVE components saved at full exits
+};
+
+struct Stubs {
+  u64 callout[static_cast<unsigned>(Callout::kCount)] = {};
+  // void enter(u64 host_pc): runs translated code until a full exit. %gs is the view already.
+  u64 enter = 0;
+  // Where a signal handler resumes after it put the guest's state into the VCPU block.
+  u64 dispatch = 0;
+  u64 size = 0;
+
+  u64 at(Callout c) const { return callout[static_cast<unsigned>(c)]; }
+};
+
+inline constexpr u64 kStubBytes = 16 * 1024;
+
+Stubs EmitStubs(const StubRequest& request);
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_STUBS_H_

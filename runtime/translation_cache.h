@@ -1,0 +1,90 @@
+// The translation cache: W^X by a dual mapping, one region each for hot code, cold code and
+// descriptors, and the index from guest code to CCFs.
+//
+//   | stubs | hot code -> ...          | cold code -> ...        | descriptors -> ...   |
+//   |<-------- executable alias (read + execute) --------------->|<- read + write ----->|
+//
+// The writable alias of the code lies elsewhere. Allocation is by bumping; when a region is full,
+// everything is thrown away at once (the caller makes sure that nothing runs).
+#ifndef ALIBI_RUNTIME_TRANSLATION_CACHE_H_
+#define ALIBI_RUNTIME_TRANSLATION_CACHE_H_
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "translator/ccf.h"
+
+namespace alibi::runtime {
+
+class TranslationCache {
+ public:
+  static Result<std::unique_ptr<TranslationCache>> Create(u64 bytes);
+  ~TranslationCache();
+  TranslationCache(const TranslationCache&) = delete;
+  TranslationCache& operator=(const TranslationCache&) = delete;
+
+  u64 stub_host() const { return base_; }
+  u8* Writable(u64 host) const { return writable_ + (host - base_); }
+  bool ContainsCode(u64 host) const { return host - base_ < code_bytes_; }
+  bool IsStub(u64 host) const;
+
+  // Room for one more CCF? If not, Flush() first.
+  bool HasRoom() const;
+  translator::EmitTarget Target() const;
+  // Takes the CCF over, with the sizes that were emitted into Target().
+  translator::Ccf* Commit(std::unique_ptr<translator::Ccf> ccf,
+                          const translator::EmitResult& sizes);
+  // Bytes of cold code for something small (an entry check, a redirection).
+  u64 AllocateCold(u32 bytes);
+  // Gives back the last `bytes` of hot code: an exit jump that will be elided.
+  void TrimHot(u32 bytes) { hot_next_ -= bytes; }
+  u64 hot_next() const { return hot_next_; }
+
+  // The valid CCF for this key, or null. General registers only.
+  translator::Ccf* Find(u64 pc, u64 phys_page, u32 mode_bits) const;
+  void Remove(translator::Ccf* ccf);  // from the index; its code and record stay until Flush
+  void Insert(translator::Ccf* ccf);  // (back) into the index
+  // The CCF whose hot or cold code holds `host`, or null.
+  translator::Ccf* FindByHost(u64 host) const;
+  // CCFs whose guest code starts or ends in the page; may be null.
+  const std::vector<translator::Ccf*>* InPage(u64 phys_page) const;
+
+  void Flush();
+  u64 used() const;
+  u64 capacity() const { return code_bytes_; }
+  u64 flushes() const { return flushes_; }
+  const std::vector<std::unique_ptr<translator::Ccf>>& all() const { return ccfs_; }
+
+ private:
+  TranslationCache() = default;
+  struct PageList {
+    u64 phys_page = ~u64{0};
+    std::vector<translator::Ccf*> ccfs;
+  };
+  static u64 Hash(u64 pc, u64 phys_page, u32 mode_bits);
+  PageList* FindPage(u64 phys_page) const;
+  void AddToPage(u64 phys_page, translator::Ccf* ccf);
+  void GrowIndex();
+  void GrowPages();
+
+  int fd_ = -1;
+  u64 base_ = 0;  // executable alias
+  u8* writable_ = nullptr;
+  u64 code_bytes_ = 0;  // stubs + hot + cold
+  u64 data_bytes_ = 0;
+  u64 hot_start_ = 0, hot_end_ = 0, hot_next_ = 0;
+  u64 cold_end_ = 0, cold_next_ = 0;
+  u64 data_start_ = 0, data_next_ = 0;
+  u64 flushes_ = 0;
+  std::vector<std::unique_ptr<translator::Ccf>> ccfs_;  // in the order of their code
+  std::vector<translator::Ccf*> index_;                 // open addressing
+  u32 index_used_ = 0;                                  // with tombstones
+  mutable std::vector<PageList> pages_;                 // open addressing
+  u32 pages_used_ = 0;
+};
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_TRANSLATION_CACHE_H_
