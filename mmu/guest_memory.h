@@ -43,6 +43,12 @@ class TraceListener {
  public:
   virtual ~TraceListener() = default;
   virtual void CodeWritten(PhysAddr address, u64 size) = 0;
+  // In the view at gs_base, the mapping of a page that code was fetched from changed (all of them:
+  // kEveryPage). The view's jump-table entries are reset already; this is for what else the owner
+  // derived from the mapping, such as chained jumps between pages.
+  static constexpr u64 kEveryPage = ~u64{0};
+  virtual void ExecutedPageChanged([[maybe_unused]] u64 gs_base, [[maybe_unused]] u64 linear_page) {
+  }
 };
 
 // Physical addresses outside the slots, and stores to ROM. size is 1, 2, 4 or 8. The same warning
@@ -58,10 +64,10 @@ class MmioHandler {
 class MemoryObserver {
  public:
   virtual ~MemoryObserver() = default;
-  // Performs a store inside one page whose flags are not 0 (and not ROM), then follows it.
+  // Performs a store inside one page that is traced, then follows it.
   virtual void WriteTraced(PhysAddr address, const void* data, u64 size) = 0;
-  // A slot is about to go: nothing derived from it may stay.
-  virtual void SlotRemoved() = 0;
+  // A slot came or is about to go: nothing derived from the memory map may stay.
+  virtual void SlotsChanged() = 0;
 };
 
 class GuestMemory {
@@ -106,6 +112,14 @@ class GuestMemory {
     return offset == kNotRam ? nullptr : rw_base_ + offset;
   }
   PageInfo& InfoAt(u64 arena_offset) const { return info_[arena_offset >> 12]; }
+  // The inverse, for an offset inside a slot.
+  PhysAddr PhysOf(u64 arena_offset) const {
+    for (unsigned i = 0; i < slot_count_; ++i) {
+      const u64 offset = arena_offset - slots_[i].arena_offset;
+      if (offset < slots_[i].size) return PhysAddr(slots_[i].base + offset);
+    }
+    return PhysAddr(~u64{0});
+  }
   // Null if neither RAM nor ROM.
   PageInfo* Info(PhysAddr address) const {
     const u64 offset = ArenaOffset(address);

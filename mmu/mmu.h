@@ -52,7 +52,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   static Result<std::unique_ptr<Mmu>> Create(const MmuOptions& options);
   ~Mmu() override;
 
-  void set_listener(TraceListener* listener) { listener_ = listener; }
+  void set_listener(TraceListener* listener);
   void set_default_jump_target(const void* target);  // before any code ran
 
   // --- The running view ---
@@ -60,7 +60,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   u64 gs_base() const { return current_->gs_base(); }
   View& current_view() { return *current_; }
 
-  // After a host fault, or from a CHECKED callout: size 1..64 (larger is simulated).
+  // After a host fault, or from a CHECKED callout: size 1..4096.
   Resolution ResolveAccess(LinearAddr address, unsigned size, bool write, vcpu::GuestFault* fault);
   // Caches the page for a look-up slot of the current view; false if the shadow has no (writable)
   // mapping of it yet, then ResolveAccess first.
@@ -105,7 +105,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   // --- MemoryObserver ---
   void WriteTraced(PhysAddr address, const void* data, u64 size) override;
-  void SlotRemoved() override;
+  void SlotsChanged() override;
 
   const Counters& counters() const { return counters_; }
   GuestMemory& memory() { return *memory_; }
@@ -113,7 +113,18 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void FlushAllViews();
 
  private:
-  struct Piece;  // part of an access inside one page, translated
+  // Part of an access inside one page, translated.
+  struct Piece {
+    WalkResult walk;
+    unsigned size;
+  };
+  // The store being followed: RemoveTable must see the entries as they were.
+  struct PendingStore {
+    u64 first = 1;  // physical address of the first 8-byte unit; 1 = none
+    unsigned units = 0;
+    const u64* old_values = nullptr;
+  };
+  static constexpr unsigned kMaxFollowed = 64;  // a longer store is data, not page-table entries
 
   explicit Mmu(const MmuOptions& options);
   ViewKey CurrentKey() const {
@@ -129,40 +140,50 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   }
   void RecomputePagingKey();
   void SwitchTo(ViewKey key);
+  // The view whose rights `who` has now, if there is one.
   View* ViewFor(vcpu::Privilege who);
   Access AccessOf(vcpu::Privilege who, bool write) const;
   LinearAddr Wrap(LinearAddr address) const { return LinearAddr(address.value & linear_mask_); }
+  // After Wrap: can page tables map it?
+  bool Addressable(LinearAddr address) const {
+    return linear_mask_ != ~u64{0} || IsCanonical(address.value);
+  }
 
-  // mmu.cc: translation of the VMM's own accesses.
+  // --- mmu.cc: the VMM's own accesses ---
   bool Translate(LinearAddr address, unsigned size, vcpu::Privilege who, bool write,
                  Piece pieces[2], vcpu::GuestFault* fault);
-  bool TranslatePiece(LinearAddr address, const Access& access, View* view, Piece* piece,
-                      vcpu::GuestFault* fault);
-  void Commit(Piece& piece, bool write, View* view);
-  void StorePiece(PhysAddr phys, const void* data, u64 size);
+  bool CheckedWalk(LinearAddr address, const PagingContext& context, const Access& access,
+                   View* view, WalkResult* walk, vcpu::GuestFault* fault) const;
+  void StoreTo(const View::WriteTarget& target, u64 in_page, const void* data, unsigned size);
 
-  // shadow_fill.cc: from guest tables to shadow entries.
-  u64 DesiredEntry(const View& view, u64 index, u64 entry, u8 upper_rights, bool* writable);
-  void FillEntry(View& view, u64 index, u64 entry, u8 upper_rights);
-  void FillLeafTable(View& view, u64 base, PhysAddr table, u8 upper_rights);
-  void FillLargePage(View& view, u64 index, unsigned level, u64 entry, u8 upper_rights);
-  u64 EntryForPage(View& view, u64 index, PhysAddr page, bool may_write);
-  bool RegisterTables(View& view, LinearAddr linear, const WalkResult& walk, bool* fresh_leaf);
-  bool ReserveNodes(u32 count);
+  // --- shadow_fill.cc: from guest tables to shadow entries ---
+  Resolution Resolve(View& view, LinearAddr address, unsigned size, bool write,
+                     vcpu::GuestFault* fault);
+  // A walk that starts at the last level where the view knows the leaf table.
+  WalkResult WalkIn(View* view, const PagingContext& context, LinearAddr linear) const;
+  void MarkWalk(const PagingContext& context, WalkResult* walk, bool write);
+  void ReserveNodes();
   bool MakeChunk(View& view, u64 index);
-  Resolution ResolveIdentity(View& view, LinearAddr address, bool write);
-  Resolution Verdict(View& view, u64 index, bool write);
+  void RegisterTables(View& view, u64 index, const WalkResult& walk);
+  u64 DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights);
+  u64 EntryForPage(View& view, u64 index, PhysAddr page, bool may_write);
+  void FillEntry(View& view, u64 index, u64 entry);
+  void FillSlice(View& view, u64 index, const WalkResult& walk, unsigned count);
+  void FillLargePage(View& view, u64 index, PhysAddr page, bool may_write);
+  bool Usable(const View& view, u64 index, bool write) const;
 
-  // shadow_trace.cc: from stores and traces to shadow entries.
-  void FollowEntryStore(u64 arena_offset, PhysAddr address, u64 old_value, u64 new_value);
+  // --- shadow_trace.cc: from stores and traces to shadow entries ---
+  void FollowUnit(u64 arena_offset, u64 old_value, u64 new_value);
+  bool FollowUse(Use use, u64 in_page, u64 old_value, u64 new_value);
   void ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u8 upper_rights);
-  bool ApplyUpperChange(View& view, Use use, unsigned slot, u64 old_entry, u64 new_entry);
+  bool ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new_entry);
+  u64 EntryBeforeStore(PhysAddr address, unsigned bytes) const;
   bool RemoveTable(View& view, unsigned level, PhysAddr table, u64 base);
   void DropTable(u64 arena_offset);
-  void DropUse(View& view, Use use, u64 arena_offset);
   void SetTrace(u64 arena_offset, u8 flag);
-  void AddWritable(PageInfo& info, View& view, u64 index);
-  void PruneWritable(PageInfo& info, u64 arena_offset);
+  bool AddWritable(u64 arena_offset, View& view, u64 index);
+  void PruneWritable(u64 arena_offset);
+  void AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page);
   void FlushView(View& view, bool release);
 
   View* current_ = nullptr;
@@ -173,6 +194,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   GuestMemory* memory_;
   TraceListener* listener_;
   Counters counters_;
+  PendingStore pending_;
   ReverseMap uses_;
   ViewPool pool_;
   PagingContext context_;

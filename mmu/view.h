@@ -75,6 +75,8 @@ class View {
   // Reserves the view; `vcpu_fd` holds the VCPU block at `vcpu_offset`.
   Status Reserve(unsigned id, u64 guard, const void* default_jump_target, int vcpu_fd,
                  u64 vcpu_offset, Counters* counters);
+  void set_listener(TraceListener* listener) { listener_ = listener; }
+  void set_default_jump_target(const void* target);
   bool reserved() const { return table_ != nullptr; }
   void Retarget(ViewKey key, const PagingContext& context);
 
@@ -210,6 +212,7 @@ class View {
   u64 default_jump_ = 0;
   u32* chunks_ = nullptr;  // kMaxChunks
   u32* tables_ = nullptr;  // kMaxTables
+  TraceListener* listener_ = nullptr;
   u32 table_count_ = 0;
   Counters* counters_ = nullptr;
   u8* reservation_ = nullptr;

@@ -26,6 +26,9 @@ class ViewPool {
     counters_ = counters;
   }
 
+  // For views still to be reserved.
+  void set_default_jump_target(const void* target) { setup_.default_jump_target = target; }
+
   // Null if there is none.
   View* Find(ViewKey key) {
     View* hint = hints_[Hash(key)];

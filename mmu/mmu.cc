@@ -1,0 +1,333 @@
+#include "mmu/mmu.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "mmu/raw_copy.h"
+
+namespace alibi::mmu {
+namespace {
+
+using vcpu::GuestFault;
+using vcpu::Privilege;
+
+constexpr u64 kNodeBytes = u64{ReverseMap::kMaxNodes} * sizeof(ReverseMap::Node);
+// A view that grew beyond this gives its memory back when it is recycled.
+constexpr u32 kChunksKeptOnRecycle = 256;
+
+bool InOnePage(LinearAddr address, unsigned size) {
+  return address.PageOffset() + size <= kPageSize;
+}
+
+}  // namespace
+
+Mmu::Mmu(const MmuOptions& options)
+    : state_(options.state),
+      memory_(options.memory),
+      listener_(options.listener),
+      options_(options) {}
+
+Result<std::unique_ptr<Mmu>> Mmu::Create(const MmuOptions& options) {
+  ALIBI_CHECK(options.state != nullptr && options.memory != nullptr && options.vcpu_fd >= 0 &&
+                  options.max_views > 0,
+              "an Mmu is made with a VCPU block, guest memory and room for a view");
+  std::unique_ptr<Mmu> mmu(new Mmu(options));
+  void* nodes = mmap(nullptr, kNodeBytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (nodes == MAP_FAILED) {
+    return Error{std::string("shadow: cannot reserve the reverse map: ") + std::strerror(errno) +
+                 "; raise the limit on virtual memory (ulimit -v)"};
+  }
+  mmu->node_memory_ = nodes;
+  mmu->uses_.Init(static_cast<ReverseMap::Node*>(nodes));
+  mmu->pool_.Init({options.memory->guard(), options.default_jump_target, options.vcpu_fd,
+                   options.vcpu_offset, options.max_views},
+                  &mmu->counters_);
+  GuestMemory& memory = *options.memory;
+  options.state->ram_window[0] = memory.ro_base();
+  options.state->ram_window_size[0] = 2 * memory.capacity();
+  options.state->ram_window[1] = memory.rw_base();
+  options.state->ram_window_size[1] = memory.capacity();
+  mmu->RecomputePagingKey();
+  Result<View*> first = mmu->pool_.Obtain();
+  if (!first) return first.error();
+  mmu->current_ = *first;
+  mmu->current_->set_listener(options.listener);
+  mmu->pool_.Adopt(*first, mmu->CurrentKey(), mmu->context_);
+  mmu->pool_.Touch(*first);
+  memory.set_observer(mmu.get());
+  return mmu;
+}
+
+Mmu::~Mmu() {
+  memory_->set_observer(nullptr);
+  memory_->ResetChains();
+  if (node_memory_ != nullptr) munmap(node_memory_, kNodeBytes);
+}
+
+void Mmu::set_listener(TraceListener* listener) {
+  listener_ = listener;
+  for (unsigned i = 0; i < pool_.count(); ++i) pool_[i].set_listener(listener);
+}
+
+void Mmu::set_default_jump_target(const void* target) {
+  pool_.set_default_jump_target(target);
+  for (unsigned i = 0; i < pool_.count(); ++i) pool_[i].set_default_jump_target(target);
+}
+
+// --- Modes and views ---
+
+void Mmu::RecomputePagingKey() {
+  context_ = ContextOf(*state_);
+  const PagingMode mode = context_.format->levels == 0   ? PagingMode::kNone
+                          : context_.format->levels == 2 ? PagingMode::k32Bit
+                          : context_.format->levels == 3 ? PagingMode::kPae
+                                                         : PagingMode::k4Level;
+  u64 shared = context_.root.value | static_cast<u64>(mode) << ViewKey::kModeShift;
+  if (context_.large_pages && mode == PagingMode::k32Bit) shared |= ViewKey::kPse;
+  if (context_.no_execute) shared |= ViewKey::kNxe;
+  // User accesses do not depend on WP, SMEP and SMAP: fewer keys, fewer views.
+  user_key_ = shared | ViewKey::kUser;
+  paging_key_ = shared | (context_.write_protect ? ViewKey::kWp : 0) |
+                (context_.smep ? ViewKey::kSmep : 0) | (context_.smap ? ViewKey::kSmap : 0);
+  linear_mask_ = (state_->efer & vcpu::kEferLma) ? ~u64{0} : 0xffffffffu;
+}
+
+void Mmu::SwitchTo(ViewKey key) {
+  View* view = pool_.Find(key);
+  if (view == nullptr) {
+    Result<View*> obtained = pool_.Obtain();
+    ALIBI_CHECK(obtained.ok(), "the pool has at least the first view");
+    view = *obtained;
+    FlushView(*view, view->chunk_count() > kChunksKeptOnRecycle);
+    view->set_listener(listener_);
+    pool_.Adopt(view, key, context_);
+  }
+  pool_.Touch(view);
+  current_ = view;
+  ++counters_.view_switches;
+}
+
+void Mmu::PagingModeChanged() {
+  RecomputePagingKey();
+  PrivilegeChanged();
+}
+
+void Mmu::AddressSpaceLoaded(bool) {
+  RecomputePagingKey();
+  PrivilegeChanged();
+}
+
+View* Mmu::ViewFor(Privilege who) {
+  const u64 key = current_->key().packed;
+  switch (who) {
+    case Privilege::kCpl:
+      return current_;
+    case Privilege::kUser:
+      return (key & ViewKey::kUser) ? current_ : nullptr;
+    case Privilege::kSupervisor:
+      break;
+  }
+  if (!(key & (ViewKey::kUser | ViewKey::kSmapOpen))) return current_;
+  const u64 code_bits = linear_mask_ == ~u64{0} ? u64{2} << ViewKey::kCodeBitsShift
+                                                : key & (u64{3} << ViewKey::kCodeBitsShift);
+  return pool_.Find(ViewKey{paging_key_ | code_bits});
+}
+
+Access Mmu::AccessOf(Privilege who, bool write) const {
+  Access access;
+  access.write = write;
+  access.user = who == Privilege::kUser || (who == Privilege::kCpl && state_->cpl == 3);
+  access.smap_open =
+      who == Privilege::kCpl && !access.user && (state_->system_flags & vcpu::kAc) != 0;
+  return access;
+}
+
+void Mmu::FlushAllViews() {
+  for (unsigned i = 0; i < pool_.count(); ++i) FlushView(pool_[i], false);
+  memory_->ResetChains();
+  uses_.Reset();
+}
+
+void Mmu::SlotsChanged() { FlushAllViews(); }
+
+// --- The VMM's own accesses ---
+
+bool Mmu::CheckedWalk(LinearAddr address, const PagingContext& context, const Access& access,
+                      View* view, WalkResult* walk, GuestFault* fault) const {
+  if (!Addressable(address)) {
+    *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
+    return false;
+  }
+  *walk = WalkIn(view, context, address);
+  if (walk->status == WalkStatus::kMapped && Permits(context, walk->rights, access)) return true;
+  *fault = GuestFault::Page(address, PageFaultCode(context, walk->status, access));
+  return false;
+}
+
+bool Mmu::Translate(LinearAddr address, unsigned size, Privilege who, bool write, Piece pieces[2],
+                    GuestFault* fault) {
+  ALIBI_CHECK(size - 1 < kPageSize, "linear accesses have 1 to 4096 bytes");
+  const Access access = AccessOf(who, write);
+  View* view = ViewFor(who);
+  const u64 left = kPageSize - address.PageOffset();
+  pieces[0].size = size <= left ? size : static_cast<unsigned>(left);
+  pieces[1].size = size - pieces[0].size;
+  // Both pages are checked before either is marked: a faulting access leaves no trace.
+  if (!CheckedWalk(address, context_, access, view, &pieces[0].walk, fault)) return false;
+  if (pieces[1].size != 0 &&
+      !CheckedWalk(Wrap(address + left), context_, access, view, &pieces[1].walk, fault)) {
+    return false;
+  }
+  MarkWalk(context_, &pieces[0].walk, write);
+  if (pieces[1].size != 0) MarkWalk(context_, &pieces[1].walk, write);
+  return true;
+}
+
+bool Mmu::Read(LinearAddr address, void* out, unsigned size, Privilege who, GuestFault* fault) {
+  address = Wrap(address);
+  View* view = ViewFor(who);
+  if (view != nullptr && InOnePage(address, size) && Addressable(address)) {
+    const u64 index = EntryIndex(address);
+    u64 host = address.value + view->Entry(index);
+    if (host - memory_->ro_base() >= 2 * memory_->capacity()) {
+      const Resolution resolution = Resolve(*view, address, size, false, fault);
+      if (resolution == Resolution::kGuestFault) return false;
+      host = resolution == Resolution::kFilled ? address.value + view->Entry(index) : 0;
+    }
+    if (host != 0) {
+      RawCopy(out, reinterpret_cast<const void*>(host), size);
+      return true;
+    }
+  }
+  Piece pieces[2];
+  if (!Translate(address, size, who, false, pieces, fault)) return false;
+  u8* to = static_cast<u8*>(out);
+  for (unsigned i = 0; i < 2 && pieces[i].size != 0; ++i) {
+    if (memory_->ArenaOffset(pieces[i].walk.address) == GuestMemory::kNotRam) {
+      ++counters_.mmio_reads;
+    }
+    memory_->ReadPhys(pieces[i].walk.address, to, pieces[i].size);
+    to += pieces[i].size;
+  }
+  return true;
+}
+
+bool Mmu::Write(LinearAddr address, const void* data, unsigned size, Privilege who,
+                GuestFault* fault) {
+  address = Wrap(address);
+  View* view = ViewFor(who);
+  if (view != nullptr && InOnePage(address, size)) {
+    const View::WriteTarget& target = view->WriteTargetOf(address.value);
+    const u64 page = address.PageBase().value;
+    if (target.page == page) {
+      StoreTo(target, address.PageOffset(), data, size);
+      return true;
+    }
+    if (Addressable(address)) {
+      const u64 index = EntryIndex(address);
+      u64 host = address.value + view->Entry(index);
+      if (host - memory_->rw_base() >= memory_->capacity()) {
+        const Resolution resolution = Resolve(*view, address, size, true, fault);
+        if (resolution == Resolution::kGuestFault) return false;
+        if (target.page == page) {
+          StoreTo(target, address.PageOffset(), data, size);
+          return true;
+        }
+        host = resolution == Resolution::kFilled ? address.value + view->Entry(index) : 0;
+      }
+      if (host != 0) {
+        RawCopy(reinterpret_cast<void*>(host), data, size);
+        return true;
+      }
+    }
+  }
+  Piece pieces[2];
+  if (!Translate(address, size, who, true, pieces, fault)) return false;
+  const u8* from = static_cast<const u8*>(data);
+  for (unsigned i = 0; i < 2 && pieces[i].size != 0; ++i) {
+    const PageInfo* info = memory_->Info(pieces[i].walk.address);
+    if (info == nullptr || (info->flags & kRomPage)) ++counters_.mmio_writes;
+    memory_->WritePhys(pieces[i].walk.address, from, pieces[i].size);
+    from += pieces[i].size;
+  }
+  return true;
+}
+
+bool Mmu::ProbeWrite(LinearAddr address, unsigned size, Privilege who, GuestFault* fault) {
+  address = Wrap(address);
+  const View* view = ViewFor(who);
+  if (view != nullptr && InOnePage(address, size) && Addressable(address)) {
+    const u64 host = address.value + view->Entry(EntryIndex(address));
+    if (host - memory_->rw_base() < memory_->capacity()) return true;
+  }
+  Piece pieces[2];
+  return Translate(address, size, who, true, pieces, fault);
+}
+
+bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
+  pc = Wrap(pc);
+  View& view = *current_;
+  const u64 index = EntryIndex(pc);
+  if (!Addressable(pc)) {
+    *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
+    return false;
+  }
+  const u64 known = view.ExecutedAs(index);
+  if (known != View::kNoPage) {
+    *pa = PhysAddr(known + pc.PageOffset());
+    return true;
+  }
+  ReserveNodes();
+  const bool have_chunk = MakeChunk(view, index);
+  Access access;
+  access.fetch = true;
+  access.user = view.user();
+  WalkResult walk;
+  if (!CheckedWalk(pc, view.context(), access, &view, &walk, fault)) {
+    ++counters_.true_faults;
+    return false;
+  }
+  MarkWalk(view.context(), &walk, false);
+  RegisterTables(view, index, walk);
+  if (have_chunk && walk.leaf_level == 1) FillSlice(view, index, walk, 8);
+  *pa = walk.address;
+  const u64 offset = memory_->ArenaOffset(walk.address);
+  if (offset == GuestMemory::kNotRam) return true;
+  view.RecordExecuted(index, walk.address.PageBase());
+  AddExecuted(view, index, offset & ~kPageMask, walk.address.PageBase());
+  return true;
+}
+
+void Mmu::ResetAllJumpTables() {
+  for (unsigned i = 0; i < pool_.count(); ++i) pool_[i].ResetAllJumps();
+}
+
+// --- Without side effects ---
+
+bool Mmu::DebugTranslate(LinearAddr address, PhysAddr* pa) const {
+  address = Wrap(address);
+  return Addressable(address) && LookUp(*memory_, context_, address, pa);
+}
+
+unsigned Mmu::DebugRead(LinearAddr address, void* out, unsigned size) const {
+  u8* to = static_cast<u8*>(out);
+  unsigned done = 0;
+  while (done < size) {
+    const LinearAddr at = address + done;
+    PhysAddr pa;
+    if (!DebugTranslate(at, &pa)) break;
+    const u8* host = memory_->HostRw(pa);
+    if (host == nullptr) break;
+    const u64 left = kPageSize - at.PageOffset();
+    const unsigned piece = size - done < left ? size - done : static_cast<unsigned>(left);
+    RawCopy(to + done, host, piece);
+    done += piece;
+  }
+  return done;
+}
+
+}  // namespace alibi::mmu

@@ -1,0 +1,258 @@
+// From guest page tables to shadow entries.
+#include "mmu/mmu.h"
+
+namespace alibi::mmu {
+namespace {
+
+using vcpu::GuestFault;
+
+// One access adds at most: 4 tables, 1,024 entries of a leaf table, 1 executed page.
+constexpr u32 kNodesPerAccess = 2048;
+// What one large page (or the identity mapping) fills at once.
+constexpr u64 kLargeFill = 512;
+
+}  // namespace
+
+void Mmu::ReserveNodes() {
+  if (__builtin_expect(uses_.available() >= kNodesPerAccess, 1)) return;
+  ++counters_.view_flushes;
+  FlushAllViews();
+}
+
+bool Mmu::MakeChunk(View& view, u64 index) {
+  if (__builtin_expect(view.ChunkReady(index), 1)) return true;
+  if (pool_.TotalChunks() >= ViewPool::kMaxChunks) {
+    View* victim = pool_.Largest(&view);
+    if (victim == nullptr) victim = &view;
+    ++counters_.view_flushes;
+    FlushView(*victim, true);
+  }
+  if (view.EnsureChunk(index)) return true;
+  ++counters_.view_flushes;
+  FlushView(view, true);
+  // Still no: the host is out of memory or mappings, and every access is simulated.
+  return view.EnsureChunk(index);
+}
+
+WalkResult Mmu::WalkIn(View* view, const PagingContext& context, LinearAddr linear) const {
+  if (view == nullptr || context.format->levels == 0) return Walk(*memory_, context, linear);
+  const u64 index = EntryIndex(linear);
+  const LevelFormat& leaf = context.format->level[1];
+  const View::LeafCache& cache = view->LeafCacheOf(index);
+  const u64 slot = index & ((u64{1} << leaf.index_bits) - 1);
+  if (cache.base != index - slot) return Walk(*memory_, context, linear);
+  const unsigned bytes = context.format->entry_bytes;
+  const u8* host = cache.host + slot * bytes;
+  const u64 entry =
+      bytes == 8 ? *reinterpret_cast<const u64*>(host) : *reinterpret_cast<const u32*>(host);
+  WalkResult walk;
+  // The levels above are as they were when the table was registered: A set, rights known.
+  walk.top_level = walk.leaf_level = 1;
+  walk.entry_address[1] = cache.table + slot * bytes;
+  walk.entry[1] = entry;
+  walk.upper_rights = cache.rights;
+  if (!(entry & kPtePresent)) return walk;
+  if (HasReservedBits(context, 1, true, entry)) {
+    walk.status = WalkStatus::kReserved;
+    return walk;
+  }
+  walk.status = WalkStatus::kMapped;
+  walk.rights = cache.rights & RightsOf(context, 1, entry);
+  walk.address = PhysAddr((entry & context.format->address_mask) + linear.PageOffset());
+  return walk;
+}
+
+void Mmu::MarkWalk(const PagingContext& context, WalkResult* walk, bool write) {
+  if (context.format->levels == 0) return;
+  const u64 leaf_flags = write ? kPteAccessed | kPteDirty : kPteAccessed;
+  bool complete = (walk->entry[walk->leaf_level] & leaf_flags) == leaf_flags;
+  for (unsigned level = walk->top_level; level > walk->leaf_level; --level) {
+    complete &= !context.format->level[level].has_flags || (walk->entry[level] & kPteAccessed);
+  }
+  if (__builtin_expect(complete, 1)) return;
+  MarkUsed(*memory_, context, walk, write);
+  // Code in a page table: the flags are part of its bytes.
+  for (unsigned level = walk->top_level; level >= walk->leaf_level; --level) {
+    const PageInfo* info = memory_->Info(walk->entry_address[level]);
+    if (info != nullptr && (info->flags & kCodeTrace) && listener_ != nullptr) {
+      listener_->CodeWritten(walk->entry_address[level], context.format->entry_bytes);
+    }
+  }
+}
+
+// Puts every table of the walk under trace, with its place in this view.
+void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
+  const PagingContext& context = view.context();
+  // A walk from the leaf cache begins at level 1: its tables are known.
+  if (walk.top_level != context.format->levels || walk.top_level == 0) return;
+  u8 rights = kRightsAll;
+  for (unsigned level = walk.top_level; level >= walk.leaf_level; --level) {
+    const LevelFormat& format = context.format->level[level];
+    const u8 upper_rights = rights;
+    rights &= RightsOf(context, level, walk.entry[level]);
+    const PhysAddr table = walk.entry_address[level].PageBase();
+    const u64 offset = memory_->ArenaOffset(table);
+    // Where there is no memory, entries never change.
+    if (offset == GuestMemory::kNotRam) continue;
+    const u64 base = index & ~((u64{1} << (format.shift + format.index_bits - 12)) - 1);
+    const Use use = Use::Make(base, view.id(), level, upper_rights);
+    PageInfo& info = memory_->InfoAt(offset);
+    info.flood = 0;
+    u32 node = info.table_chain;
+    while (node != 0 && !uses_[node].use.SamePlace(use)) node = uses_[node].next;
+    const bool fresh = node == 0;
+    if (fresh) {
+      if (!view.AddTable(static_cast<u32>(offset >> 12))) {
+        // The list is full of tables that came and went. Begin again with this walk.
+        ++counters_.view_flushes;
+        FlushView(view, false);
+        RegisterTables(view, index, walk);
+        return;
+      }
+      uses_.Push(&info.table_chain, use);
+      SetTrace(offset, kPageTableTrace);
+    }
+    if (level == 1) {
+      View::LeafCache& cache = view.LeafCacheOf(index);
+      cache.base = base;
+      cache.table = table;
+      cache.host = reinterpret_cast<u8*>(memory_->rw_base() + offset);
+      cache.rights = upper_rights;
+      if (fresh && view.ChunkReady(index)) {
+        ++counters_.leaf_fills;
+        FillSlice(view, index, walk, 1u << format.index_bits);
+      }
+    }
+  }
+}
+
+u64 Mmu::EntryForPage(View& view, u64 index, PhysAddr page, bool may_write) {
+  const u64 offset = memory_->ArenaOffset(page);
+  if (offset == GuestMemory::kNotRam) return view.Poison(index);
+  const u64 readable = memory_->ro_base() + offset - PageOfIndex(index);
+  if (!may_write || memory_->InfoAt(offset).flags != 0) return readable;
+  const u64 writable = readable + memory_->capacity();
+  // Whatever is read-write is in the page's chain, so that a trace finds it.
+  if (view.Entry(index) == writable || AddWritable(offset, view, index)) return writable;
+  return readable;
+}
+
+// What a leaf-table entry makes of a shadow entry.
+u64 Mmu::DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights) {
+  constexpr u64 kUsed = kPtePresent | kPteAccessed;
+  const PagingContext& context = view.context();
+  if ((entry & kUsed) != kUsed || HasReservedBits(context, 1, true, entry)) {
+    return view.Poison(index);
+  }
+  const u8 rights = upper_rights & RightsOf(context, 1, entry);
+  const bool user_page = rights & kRightUser;
+  if (view.user() ? !user_page : user_page && view.smap_closed()) return view.Poison(index);
+  const bool may_write =
+      (entry & kPteDirty) && ((rights & kRightWrite) || (!view.user() && !context.write_protect));
+  return EntryForPage(view, index, PhysAddr(entry & context.format->address_mask), may_write);
+}
+
+void Mmu::FillEntry(View& view, u64 index, u64 entry) {
+  if (view.SetEntry(index, entry) && entry != view.Poison(index)) ++counters_.entries_filled;
+}
+
+// Fills the `count` (a power of two) entries around the walk's from their guest entries.
+void Mmu::FillSlice(View& view, u64 index, const WalkResult& walk, unsigned count) {
+  const PagingContext& context = view.context();
+  const unsigned bytes = context.format->entry_bytes;
+  const u64 first = index & ~u64{count - 1};
+  const PhysAddr address = walk.entry_address[1] - (index - first) * bytes;
+  const u64 offset = memory_->ArenaOffset(address);
+  if (offset == GuestMemory::kNotRam) return;
+  const u8* host = reinterpret_cast<const u8*>(memory_->rw_base() + offset);
+  for (unsigned i = 0; i < count; ++i) {
+    const u64 entry =
+        bytes == 8 ? reinterpret_cast<const u64*>(host)[i] : reinterpret_cast<const u32*>(host)[i];
+    if (!(entry & kPteAccessed)) continue;
+    FillEntry(view, first + i, DesiredEntry(view, first + i, entry, walk.upper_rights));
+  }
+}
+
+// Part of a page of 2 MB or more (or of the identity mapping): all its small pages look the same,
+// so the ones around come along, unless they are there already.
+void Mmu::FillLargePage(View& view, u64 index, PhysAddr page, bool may_write) {
+  const bool alone = Usable(view, index ^ 1, may_write) || Usable(view, index ^ 2, may_write);
+  const u64 count = alone ? 1 : kLargeFill;
+  const u64 first = index & ~(count - 1);
+  const PhysAddr first_page = page - ((index - first) << 12);
+  if (!alone) ++counters_.leaf_fills;
+  for (u64 i = 0; i < count; ++i) {
+    FillEntry(view, first + i, EntryForPage(view, first + i, first_page + (i << 12), may_write));
+  }
+}
+
+bool Mmu::Usable(const View& view, u64 index, bool write) const {
+  const u64 host = view.Entry(index) + PageOfIndex(index);
+  return write ? host - memory_->rw_base() < memory_->capacity()
+               : host - memory_->ro_base() < 2 * memory_->capacity();
+}
+
+Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool write,
+                        GuestFault* fault) {
+  if (!Addressable(address) || address.PageOffset() + u64{size} > kPageSize) {
+    return Resolution::kSimulate;
+  }
+  const u64 index = EntryIndex(address);
+  const PagingContext& context = view.context();
+  ReserveNodes();
+  if (!MakeChunk(view, index)) return Resolution::kSimulate;
+
+  Access access;
+  access.write = write;
+  access.user = view.user();
+  access.smap_open = !view.smap_closed();
+  WalkResult walk;
+  if (!CheckedWalk(address, context, access, &view, &walk, fault)) {
+    ++counters_.true_faults;
+    return Resolution::kGuestFault;
+  }
+  MarkWalk(context, &walk, write);
+  RegisterTables(view, index, walk);
+
+  const PhysAddr page = walk.address.PageBase();
+  const bool dirty = write || walk.leaf_level == 0 || (walk.entry[walk.leaf_level] & kPteDirty);
+  const bool may_write =
+      dirty && ((walk.rights & kRightWrite) || (!view.user() && !context.write_protect));
+  if (walk.leaf_level == 1) {
+    // The whole table was filled when it was first met, and stores to it are followed; what is
+    // new since then are flags that walks set, and those come in neighbourhoods.
+    FillSlice(view, index, walk, 8);
+    FillEntry(view, index, EntryForPage(view, index, page, may_write));
+  } else {
+    FillLargePage(view, index, page, may_write);
+  }
+  if (Usable(view, index, write)) {
+    ++counters_.hidden_faults;
+    return Resolution::kFilled;
+  }
+  ++counters_.simulate_verdicts;
+  const u64 offset = memory_->ArenaOffset(page);
+  if (write && offset != GuestMemory::kNotRam && !(memory_->InfoAt(offset).flags & kRomPage)) {
+    const u64 linear_page = address.PageBase().value;
+    view.WriteTargetOf(linear_page) =
+        View::WriteTarget{linear_page, &memory_->InfoAt(offset),
+                          reinterpret_cast<u8*>(memory_->rw_base() + offset), page};
+  }
+  return Resolution::kSimulate;
+}
+
+Resolution Mmu::ResolveAccess(LinearAddr address, unsigned size, bool write, GuestFault* fault) {
+  // Emitted code of 32-bit modes truncates by itself; a longer address is not one of its accesses.
+  if (address != Wrap(address)) return Resolution::kSimulate;
+  return Resolve(*current_, address, size, write, fault);
+}
+
+bool Mmu::FillSlot(bool store, unsigned slot, LinearAddr address) {
+  const u64 index = EntryIndex(address);
+  const u64 page = address.PageBase().value;
+  if (page != PageOfIndex(index) || !Usable(*current_, index, store)) return false;
+  current_->FillSlot(store ? 1 : 0, slot & (kSlotCount - 1), page, current_->Entry(index));
+  return true;
+}
+
+}  // namespace alibi::mmu

@@ -1,0 +1,331 @@
+// From stores to traced pages, and from new traces, to shadow entries.
+#include "mmu/mmu.h"
+#include "mmu/raw_copy.h"
+
+namespace alibi::mmu {
+namespace {
+
+// Bits of a leaf entry that fetches do not depend on: W, PWT, PCD, D, PAT, G, available.
+constexpr u64 kNotForExecution = 0xfda;
+// Bits of an upper entry that no translation depends on: PWT, PCD, G, available.
+constexpr u64 kIgnoredAbove = 0xf18;
+// Stores to a page table of address spaces that do not run, after which it counts as data.
+constexpr u8 kFlood = 255;
+constexpr u64 kUnit = 8;
+
+}  // namespace
+
+// --- Stores ---
+
+void Mmu::StoreTo(const View::WriteTarget& target, u64 in_page, const void* data, unsigned size) {
+  PageInfo& info = *target.info;
+  u8* host = target.host + in_page;
+  if (size == kUnit && (in_page & (kUnit - 1)) == 0 && info.flags == kPageTableTrace) {
+    ++counters_.trace_writes;
+    const u64 value = *static_cast<const AnyU64*>(data);
+    u64* entry = reinterpret_cast<u64*>(host);
+    const u64 old_value = *entry;
+    if (old_value == value) return;
+    *entry = value;
+    pending_ = PendingStore{target.phys.value + in_page, 1, &old_value};
+    FollowUnit(reinterpret_cast<u64>(host) - memory_->rw_base(), old_value, value);
+    pending_.units = 0;
+    return;
+  }
+  if (info.flags == 0) {
+    RawCopy(host, data, size);
+    return;
+  }
+  WriteTraced(target.phys + in_page, data, size);
+}
+
+void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
+  ++counters_.trace_writes;
+  const u64 offset = memory_->ArenaOffset(address);
+  PageInfo& info = memory_->InfoAt(offset);
+  u8* host = reinterpret_cast<u8*>(memory_->rw_base() + offset);
+  if ((info.flags & kPageTableTrace) && size > kMaxFollowed) DropTable(offset & ~kPageMask);
+  if (info.flags & kPageTableTrace) {
+    // Stored first, as one access; then every touched unit is followed from its old value.
+    const u64 first = offset & ~(kUnit - 1);
+    const unsigned units = static_cast<unsigned>((offset + size - first + kUnit - 1) / kUnit);
+    u64* values = reinterpret_cast<u64*>(memory_->rw_base() + first);
+    u64 old_values[kMaxFollowed / kUnit + 1];
+    for (unsigned i = 0; i < units; ++i) old_values[i] = values[i];
+    RawCopy(host, data, size);
+    pending_ = PendingStore{address.value & ~(kUnit - 1), units, old_values};
+    for (unsigned i = 0; i < units; ++i) {
+      if (old_values[i] != values[i]) FollowUnit(first + i * kUnit, old_values[i], values[i]);
+    }
+    pending_.units = 0;
+  } else {
+    RawCopy(host, data, size);
+  }
+  if ((info.flags & kCodeTrace) && listener_ != nullptr) listener_->CodeWritten(address, size);
+}
+
+// An aligned 8-byte unit of a page table changed: one entry, or two of 32-bit paging.
+void Mmu::FollowUnit(u64 arena_offset, u64 old_value, u64 new_value) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  const u64 in_page = arena_offset & kPageMask;
+  bool running = false;
+  for (u32 node = info.table_chain; node != 0;) {
+    const Use use = uses_[node].use;
+    running |= pool_[use.view()].key().root() == current_->key().root();
+    // A removal may have taken nodes of this very chain (a table that leads to itself); what was
+    // followed already is harmless to follow again.
+    node = FollowUse(use, in_page, old_value, new_value) ? info.table_chain : uses_[node].next;
+  }
+  if (running) {
+    info.flood = 0;
+  } else if (++info.flood == kFlood) {
+    DropTable(arena_offset & ~kPageMask);
+  }
+}
+
+bool Mmu::FollowUse(Use use, u64 in_page, u64 old_value, u64 new_value) {
+  View& view = pool_[use.view()];
+  const PagingContext& context = view.context();
+  if (context.format->entry_bytes == 8) {
+    u64 slot = in_page / 8;
+    if (use.level() == 1) {
+      ApplyLeafChange(view, use.index() + slot, old_value, new_value,
+                      static_cast<u8>(use.rights()));
+      return false;
+    }
+    if (context.format->levels == 3 && use.level() == 3) {
+      slot -= context.root.PageOffset() / 8;
+      if (slot >= 4) return false;
+    }
+    return ApplyUpperChange(view, use, slot, old_value, new_value);
+  }
+  bool removed = false;
+  for (unsigned half = 0; half < 2; ++half) {
+    const u64 old_entry = static_cast<u32>(old_value >> (32 * half));
+    const u64 new_entry = static_cast<u32>(new_value >> (32 * half));
+    if (old_entry == new_entry) continue;
+    const u64 slot = in_page / 4 + half;
+    if (use.level() == 1) {
+      ApplyLeafChange(view, use.index() + slot, old_entry, new_entry,
+                      static_cast<u8>(use.rights()));
+    } else {
+      removed |= ApplyUpperChange(view, use, slot, old_entry, new_entry);
+    }
+  }
+  return removed;
+}
+
+void Mmu::ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u8 upper_rights) {
+  if (!((old_entry | new_entry) & kPtePresent)) return;
+  if (view.ChunkReady(index) &&
+      view.SetEntry(index, DesiredEntry(view, index, new_entry, upper_rights))) {
+    ++counters_.pte_updates;
+  }
+  if (!(old_entry & kPtePresent)) return;
+  view.DropWriteTarget(index);
+  if ((old_entry ^ new_entry) & ~kNotForExecution) view.DropExecuted(index);
+}
+
+// Returns whether page-table uses were removed.
+bool Mmu::ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new_entry) {
+  const PagingContext& context = view.context();
+  const unsigned level = use.level();
+  const LevelFormat& format = context.format->level[level];
+  if (!(old_entry & kPtePresent)) return false;
+  // Never used by a walk: nothing was derived from it.
+  if (format.has_flags && !(old_entry & kPteAccessed)) return false;
+  const bool leaf = IsLeaf(context, level, old_entry);
+  u64 changed = (old_entry ^ new_entry) & ~kIgnoredAbove;
+  if (!leaf) changed &= ~kPteDirty;
+  constexpr u64 kUsed = kPteAccessed | kPteDirty;
+  if ((changed & ~kUsed) == 0 && (new_entry & changed) == changed) return false;
+  const u64 span = u64{1} << (format.shift - 12);
+  const u64 first = use.index() + slot * span;
+  ++counters_.range_poisons;
+  view.PoisonRange(first, span);
+  return !leaf &&
+         RemoveTable(view, level - 1, PhysAddr(old_entry & context.format->address_mask), first);
+}
+
+u64 Mmu::EntryBeforeStore(PhysAddr address, unsigned bytes) const {
+  const u64 unit = (address.value - pending_.first) / kUnit;
+  if (address.value < pending_.first || unit >= pending_.units) {
+    return ReadEntry(*memory_, address, bytes);
+  }
+  const u64 value = pending_.old_values[unit];
+  return bytes == 8 ? value : static_cast<u32>(value >> (8 * (address.value & 4)));
+}
+
+// Forgets a table at one place in a view, and the tables below it there. The range it maps has been
+// poisoned.
+bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
+  const u64 offset = memory_->ArenaOffset(table);
+  if (offset == GuestMemory::kNotRam) return false;
+  PageInfo& info = memory_->InfoAt(offset);
+  const Use use = Use::Make(base, view.id(), level);
+  u32* link = &info.table_chain;
+  while (*link != 0 && !uses_[*link].use.SamePlace(use)) link = &uses_[*link].next;
+  if (*link == 0) return false;
+  uses_.Remove(link);
+  if (info.table_chain == 0) info.flags &= static_cast<u8>(~kPageTableTrace);
+  if (level == 1) {
+    View::LeafCache& cache = view.LeafCacheOf(base);
+    if (cache.base == base) cache.base = View::kNoPage;
+    return true;
+  }
+  const PagingContext& context = view.context();
+  const LevelFormat& format = context.format->level[level];
+  const unsigned bytes = context.format->entry_bytes;
+  const u64 span = u64{1} << (format.shift - 12);
+  for (u64 slot = 0; slot < u64{1} << format.index_bits; ++slot) {
+    const u64 entry = EntryBeforeStore(table + slot * bytes, bytes);
+    if (!(entry & kPtePresent) || IsLeaf(context, level, entry)) continue;
+    RemoveTable(view, level - 1, PhysAddr(entry & context.format->address_mask),
+                base + slot * span);
+  }
+  return true;
+}
+
+// The page is not used as a page table any more, as far as one can guess; if it is, the next walk
+// registers it again.
+void Mmu::DropTable(u64 arena_offset) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  ++counters_.table_drops;
+  info.flood = 0;
+  while (info.table_chain != 0) {
+    const Use use = uses_[info.table_chain].use;
+    View& view = pool_[use.view()];
+    const PagingContext& context = view.context();
+    const LevelFormat& format = context.format->level[use.level()];
+    const u64 count = u64{1} << (format.shift + format.index_bits - 12);
+    view.PoisonRange(use.index(), count);
+    const PhysAddr table =
+        use.level() == context.format->levels ? context.root : memory_->PhysOf(arena_offset);
+    const bool removed = RemoveTable(view, use.level(), table, use.index());
+    ALIBI_CHECK(removed, "a page-table use is found through its own page");
+  }
+}
+
+// --- Traces ---
+
+void Mmu::SetTrace(u64 arena_offset, u8 flag) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  info.flags |= flag;
+  const u64 page = memory_->rw_base() + (arena_offset & ~kPageMask);
+  while (info.writable_chain != 0) {
+    const Use use = uses_[info.writable_chain].use;
+    View& view = pool_[use.view()];
+    const u64 entry = page - PageOfIndex(use.index());
+    if (view.Entry(use.index()) == entry) {
+      view.SetEntry(use.index(), entry - memory_->capacity());
+      ++counters_.demotions;
+    }
+    uses_.Remove(&info.writable_chain);
+  }
+  info.writable_count = 0;
+}
+
+void Mmu::TraceCode(PhysAddr page) {
+  const u64 offset = memory_->ArenaOffset(page);
+  if (offset != GuestMemory::kNotRam) SetTrace(offset, kCodeTrace);
+}
+
+void Mmu::UntraceCode(PhysAddr page) {
+  PageInfo* info = memory_->Info(page);
+  if (info != nullptr) info->flags &= static_cast<u8>(~kCodeTrace);
+}
+
+// False if there is no room: the entry must then stay in the read-only alias.
+bool Mmu::AddWritable(u64 arena_offset, View& view, u64 index) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  const Use use = Use::Make(index, view.id());
+  // Entries come and go at the same place; the two latest are enough to notice that mostly.
+  if (info.writable_chain != 0) {
+    const ReverseMap::Node& newest = uses_[info.writable_chain];
+    if (newest.use == use) return true;
+    if (newest.next != 0 && uses_[newest.next].use == use) return true;
+  }
+  if (uses_.available() == 0 || info.writable_count == 0xffff) return false;
+  uses_.Push(&info.writable_chain, use);
+  ++info.writable_count;
+  if (info.writable_count >= 8 && (info.writable_count & (info.writable_count - 1)) == 0) {
+    PruneWritable(arena_offset);
+  }
+  return true;
+}
+
+// Drops nodes whose entry no longer leads here, and repetitions. The newest node, whose entry is
+// about to be written, stays.
+void Mmu::PruneWritable(u64 arena_offset) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  const u64 page = memory_->rw_base() + (arena_offset & ~kPageMask);
+  constexpr unsigned kCompared = 32;
+  u64 kept[kCompared];
+  unsigned kept_count = 1;
+  kept[0] = uses_[info.writable_chain].use.packed;
+  u32* link = &uses_[info.writable_chain].next;
+  while (*link != 0) {
+    const Use use = uses_[*link].use;
+    bool keep = pool_[use.view()].Entry(use.index()) == page - PageOfIndex(use.index());
+    for (unsigned i = 0; i < kept_count && keep; ++i) keep = kept[i] != use.packed;
+    if (!keep) {
+      uses_.Remove(link);
+      --info.writable_count;
+      continue;
+    }
+    if (kept_count < kCompared) kept[kept_count++] = use.packed;
+    link = &uses_[*link].next;
+  }
+}
+
+// --- Executed pages ---
+
+void Mmu::AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  const Use use = Use::Make(index, view.id());
+  for (u32* link = &info.execute_chain; *link != 0;) {
+    const Use other = uses_[*link].use;
+    // Only one node per use; stale ones go while we are here.
+    if (other == use || pool_[other.view()].ExecutedAs(other.index()) != page.value) {
+      uses_.Remove(link);
+    } else {
+      link = &uses_[*link].next;
+    }
+  }
+  uses_.Push(&info.execute_chain, use);
+}
+
+void Mmu::ResetJumpEntriesForPhysPage(PhysAddr address) {
+  PageInfo* info = memory_->Info(address);
+  if (info == nullptr) return;
+  const u64 page = address.PageBase().value;
+  for (u32* link = &info->execute_chain; *link != 0;) {
+    const Use use = uses_[*link].use;
+    View& view = pool_[use.view()];
+    if (view.ExecutedAs(use.index()) != page) {
+      uses_.Remove(link);
+      continue;
+    }
+    view.ResetJumpPage(use.index());
+    link = &uses_[*link].next;
+  }
+}
+
+// --- Views as a whole ---
+
+void Mmu::FlushView(View& view, bool release) {
+  for (u32 i = 0; i < view.table_count(); ++i) {
+    PageInfo& info = memory_->InfoAt(u64{view.tables()[i]} << 12);
+    for (u32* link = &info.table_chain; *link != 0;) {
+      if (uses_[*link].use.view() == view.id()) {
+        uses_.Remove(link);
+      } else {
+        link = &uses_[*link].next;
+      }
+    }
+    if (info.table_chain == 0) info.flags &= static_cast<u8>(~kPageTableTrace);
+  }
+  view.Clear(release);
+}
+
+}  // namespace alibi::mmu

@@ -1,0 +1,274 @@
+#include "mmu/view.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace alibi::mmu {
+namespace {
+
+constexpr u64 kReservationBytes = kViewHeaderBytes + kShadowTableBytes;
+constexpr u64 kChunkBytes = View::kChunkEntries * 8;
+constexpr u64 kChunkMapBytes = kShadowEntries / View::kChunkEntries / 8;
+constexpr u64 kExecuteBytes = View::kExecuteSlots * 16;
+constexpr u64 kSideBytes =
+    kChunkMapBytes + kExecuteBytes + View::kMaxChunks * 4 + View::kMaxTables * 4;
+
+constexpr u64 kJumpsPerPage = kPageSize;
+constexpr u64 kLongestInstruction = 15;
+
+Error HostError(const char* what) {
+  return Error{std::string("shadow view: ") + what + ": " + std::strerror(errno) +
+               "; raise the limit on virtual memory (ulimit -v) and vm.max_map_count"};
+}
+
+}  // namespace
+
+View::~View() {
+  if (reservation_ != nullptr) munmap(reservation_, kReservationBytes);
+  if (side_ != nullptr) munmap(side_, kSideBytes);
+}
+
+Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, int vcpu_fd,
+                     u64 vcpu_offset, Counters* counters) {
+  void* memory = mmap(nullptr, kReservationBytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return HostError("cannot reserve 512 GB of address space");
+  u8* base = static_cast<u8*>(memory);
+  u8* table = base + kViewHeaderBytes;
+  const u64 private_bytes = kSlotsBytes + kJumpTableBytes;
+  void* side = MAP_FAILED;
+  if (mprotect(base, private_bytes, PROT_READ | PROT_WRITE) != 0 ||
+      mmap(table + kVcpuOffset, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+           vcpu_fd, static_cast<off_t>(vcpu_offset)) == MAP_FAILED ||
+      (side = mmap(nullptr, kSideBytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) == MAP_FAILED) {
+    const Error error = HostError("cannot map its header");
+    munmap(memory, kReservationBytes);
+    return error;
+  }
+  reservation_ = base;
+  side_ = static_cast<u8*>(side);
+  chunk_map_ = reinterpret_cast<u64*>(side_);
+  execute_ = reinterpret_cast<Executed*>(side_ + kChunkMapBytes);
+  chunks_ = reinterpret_cast<u32*>(side_ + kChunkMapBytes + kExecuteBytes);
+  tables_ = chunks_ + kMaxChunks;
+  slots_ = reinterpret_cast<LookupSlot*>(table + kSlotsOffset);
+  jump_table_ = reinterpret_cast<u64*>(table + kJumpTableOffset);
+  default_jump_ = reinterpret_cast<u64>(default_jump_target);
+  id_ = id;
+  guard_ = guard;
+  counters_ = counters;
+  context_.format = &FormatOf(PagingMode::kNone);
+  table_ = reinterpret_cast<u64*>(table);
+  for (i32 i = 0; i < 2 * kSlotCount; ++i) slots_[i] = LookupSlot{0, guard_};
+  RawFill(jump_table_, default_jump_, kJumpTableEntries);
+  return Ok{};
+}
+
+void View::set_default_jump_target(const void* target) {
+  default_jump_ = reinterpret_cast<u64>(target);
+  jump_dirty_ = 0xff;
+  ResetAllJumps();
+}
+
+void View::Retarget(ViewKey key, const PagingContext& context) {
+  key_ = key;
+  context_ = context;
+  smap_closed_ = context.smap && !key.user() && !(key.packed & ViewKey::kSmapOpen);
+}
+
+void View::PoisonEntries(u64 first, u64 count) {
+  u64 poison = Poison(first);
+  u64* entry = table_ + first;
+  for (u64* end = entry + count; entry != end; ++entry, poison -= kPageSize) *entry = poison;
+}
+
+bool View::InitChunk(u64 index) {
+  if (chunk_count_ == kMaxChunks) return false;
+  const u64 chunk = index >> kChunkShift;
+  u64* entries = table_ + (chunk << kChunkShift);
+  if (mprotect(entries, kChunkBytes, PROT_READ | PROT_WRITE) != 0) return false;
+#ifdef MADV_POPULATE_WRITE
+  // One call instead of a host fault per page; where the host does not know it, faults do.
+  madvise(entries, kChunkBytes, MADV_POPULATE_WRITE);
+#endif
+  PoisonEntries(chunk << kChunkShift, kChunkEntries);
+  chunk_map_[chunk >> 6] |= u64{1} << (chunk & 63);
+  chunks_[chunk_count_++] = static_cast<u32>(chunk);
+  ++counters_->chunk_inits;
+  return true;
+}
+
+void View::PoisonRange(u64 first, u64 count) {
+  const u64 last = first + count - 1;
+  const u64 first_chunk = first >> kChunkShift, last_chunk = last >> kChunkShift;
+  auto poison_in = [&](u64 chunk) {
+    const u64 from = chunk == first_chunk ? first : chunk << kChunkShift;
+    const u64 to = chunk == last_chunk ? last : (chunk << kChunkShift) + kChunkEntries - 1;
+    PoisonEntries(from, to - from + 1);
+  };
+  if (last_chunk - first_chunk < 64) {
+    for (u64 chunk = first_chunk; chunk <= last_chunk; ++chunk) {
+      if (ChunkReady(chunk << kChunkShift)) poison_in(chunk);
+    }
+  } else {
+    for (u32 i = 0; i < chunk_count_; ++i) {
+      if (chunks_[i] >= first_chunk && chunks_[i] <= last_chunk) poison_in(chunks_[i]);
+    }
+  }
+  if (slot_pages_ != 0) ClearSlots();
+  DropWriteTargets();
+  DropExecutedRange(first, count);
+}
+
+void View::FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement) {
+  const unsigned at = kind * kSlotCount + slot;
+  slots_[at] = LookupSlot{0 - page, displacement};
+  slot_filled_[at / 64] |= u64{1} << (at % 64);
+  slot_pages_ |= SlotBit(page >> 12);
+  ++counters_->slot_fills;
+}
+
+void View::ClearSlots() {
+  for (unsigned word = 0; word < 2 * kSlotCount / 64; ++word) {
+    for (u64 bits = slot_filled_[word]; bits != 0; bits &= bits - 1) {
+      slots_[word * 64 + static_cast<unsigned>(__builtin_ctzll(bits))] = LookupSlot{0, guard_};
+      ++counters_->slot_clears;
+    }
+    slot_filled_[word] = 0;
+  }
+  slot_pages_ = 0;
+}
+
+void View::ClearSlotsOf(u64 index) {
+  const u64 neg_page = 0 - PageOfIndex(index);
+  u64 pages = 0;
+  for (unsigned word = 0; word < 2 * kSlotCount / 64; ++word) {
+    for (u64 bits = slot_filled_[word]; bits != 0; bits &= bits - 1) {
+      LookupSlot& slot = slots_[word * 64 + static_cast<unsigned>(__builtin_ctzll(bits))];
+      if (slot.neg_page == neg_page) {
+        slot = LookupSlot{0, guard_};
+        slot_filled_[word] &= ~(bits & -bits);
+        ++counters_->slot_clears;
+      } else {
+        pages |= SlotBit((0 - slot.neg_page) >> 12);
+      }
+    }
+  }
+  slot_pages_ = pages;
+}
+
+void View::ResetJumpPage(u64 index) {
+  const u64 first = JumpIndex(index << 12);
+  if (jump_dirty_ & (1u << (first >> 12)))
+    RawFill(jump_table_ + first, default_jump_, kJumpsPerPage);
+  for (u64 i = 1; i <= kLongestInstruction; ++i) jump_table_[JumpIndex(first - i)] = default_jump_;
+  jump_dirty_ &= static_cast<u8>(~(1u << (first >> 12)));
+  ++counters_->jump_page_resets;
+}
+
+void View::ResetAllJumps() {
+  for (unsigned page = 0; page < 8; ++page) {
+    if (jump_dirty_ & (1u << page)) {
+      RawFill(jump_table_ + page * kJumpsPerPage, default_jump_, kJumpsPerPage);
+    }
+  }
+  jump_dirty_ = 0;
+}
+
+void View::RecordExecuted(u64 index, PhysAddr page) {
+  // Probing ends at free slots, so some must stay free; starting over costs only fetches.
+  if (execute_count_ >= kExecuteSlots / 4 * 3) DropExecutedRange(0, kShadowEntries);
+  u32 at = ExecuteHash(index);
+  while (execute_[at].index_plus_1 != 0 && execute_[at].index_plus_1 != index + 1) {
+    at = (at + 1) & (kExecuteSlots - 1);
+  }
+  if (execute_[at].index_plus_1 == 0) ++execute_count_;
+  execute_[at] = Executed{index + 1, page.value};
+}
+
+// Backward-shift deletion: no tombstones.
+void View::EraseExecuted(u32 at) {
+  u32 hole = at;
+  for (u32 next = (at + 1) & (kExecuteSlots - 1); execute_[next].index_plus_1 != 0;
+       next = (next + 1) & (kExecuteSlots - 1)) {
+    const u32 home = ExecuteHash(execute_[next].index_plus_1 - 1);
+    // Movable unless its home lies cyclically after the hole.
+    if (((next - home) & (kExecuteSlots - 1)) >= ((next - hole) & (kExecuteSlots - 1))) {
+      execute_[hole] = execute_[next];
+      hole = next;
+    }
+  }
+  execute_[hole].index_plus_1 = 0;
+  --execute_count_;
+}
+
+void View::DropExecutedSlow(u64 index) {
+  for (u32 at = ExecuteHash(index); execute_[at].index_plus_1 != 0;
+       at = (at + 1) & (kExecuteSlots - 1)) {
+    if (execute_[at].index_plus_1 != index + 1) continue;
+    EraseExecuted(at);
+    ResetJumpPage(index);
+    if (listener_ != nullptr) listener_->ExecutedPageChanged(gs_base(), PageOfIndex(index));
+    return;
+  }
+}
+
+void View::DropExecutedRange(u64 first, u64 count) {
+  if (execute_count_ == 0) return;
+  if (count <= 64) {
+    for (u64 i = 0; i < count; ++i) DropExecutedSlow(first + i);
+    return;
+  }
+  if (count < kShadowEntries) {
+    // A deletion shifts later entries back, also round the end: pass until nothing is found.
+    for (bool again = true; again;) {
+      again = false;
+      for (u32 at = 0; at < kExecuteSlots;) {
+        const u64 index = execute_[at].index_plus_1 - 1;
+        if (execute_[at].index_plus_1 == 0 || index - first >= count) {
+          ++at;
+          continue;
+        }
+        EraseExecuted(at);
+        ResetJumpPage(index);
+        if (listener_ != nullptr) listener_->ExecutedPageChanged(gs_base(), PageOfIndex(index));
+        again = true;
+      }
+    }
+    return;
+  }
+  RawFill(reinterpret_cast<u64*>(execute_), 0, kExecuteBytes / 8);
+  execute_count_ = 0;
+  ResetAllJumps();
+  if (listener_ != nullptr) {
+    listener_->ExecutedPageChanged(gs_base(), TraceListener::kEveryPage);
+  }
+}
+
+void View::Clear(bool release) {
+  if (release && chunk_count_ != 0) {
+    // A fresh mapping: gives back pages and merges the VMAs in one call.
+    mmap(table_, kShadowTableBytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    for (u32 i = 0; i < chunk_count_; ++i) {
+      chunk_map_[chunks_[i] >> 6] = 0;
+    }
+    chunk_count_ = 0;
+  } else {
+    for (u32 i = 0; i < chunk_count_; ++i) {
+      PoisonEntries(u64{chunks_[i]} << kChunkShift, kChunkEntries);
+    }
+  }
+  if (slot_pages_ != 0) ClearSlots();
+  ResetAllJumps();
+  DropExecutedRange(0, kShadowEntries);
+  DropWriteTargets();
+  DropLeafCaches();
+  table_count_ = 0;
+}
+
+}  // namespace alibi::mmu
