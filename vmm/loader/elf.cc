@@ -1,0 +1,128 @@
+#include "vmm/loader/elf.h"
+
+#include <elf.h>
+
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+namespace alibi::loader {
+namespace {
+
+template <class T>
+T LoadInteger(std::span<const u8> bytes, u64 offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+Error Bad(const std::string& name, const std::string& why) {
+  return Error{"cannot load '" + name + "': " + why};
+}
+
+// Far beyond any kernel's; keeps the work per image small.
+constexpr std::size_t kMostSegments = 256;
+
+// A program header of either class, widened.
+struct ProgramHeader {
+  u64 offset, virtual_address, physical_address, file_size, memory_size;
+};
+
+template <class Ehdr, class Phdr>
+Result<LoadableImage> ParseClass(std::span<const u8> image, const std::string& name) {
+  Ehdr header;
+  if (image.size() < sizeof header) return Bad(name, "the ELF header is truncated");
+  std::memcpy(&header, image.data(), sizeof header);
+  if (header.e_type != ET_EXEC && header.e_type != ET_DYN) {
+    return Bad(name, "it is an ELF file of type " + std::to_string(header.e_type) +
+                         ", not an executable (link it)");
+  }
+  if (header.e_phnum == 0) return Bad(name, "the ELF file has no program headers");
+  if (header.e_phentsize < sizeof(Phdr)) {
+    return Bad(name, "the ELF program headers are too small (" +
+                         std::to_string(header.e_phentsize) + " bytes)");
+  }
+  const u64 table = header.e_phoff;
+  const u64 table_size = u64{header.e_phentsize} * header.e_phnum;
+  if (table > image.size() || table_size > image.size() - table) {
+    return Bad(name, "truncated: the ELF program headers lie beyond the end of the file");
+  }
+
+  LoadableImage loadable;
+  std::optional<u64> translated_entry;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Phdr raw;
+    std::memcpy(&raw, image.data() + table + u64{i} * header.e_phentsize, sizeof raw);
+    if (raw.p_type != PT_LOAD) continue;
+    const ProgramHeader segment{raw.p_offset, raw.p_vaddr, raw.p_paddr, raw.p_filesz, raw.p_memsz};
+    const std::string which = "segment " + std::to_string(i);
+    if (segment.memory_size == 0 && segment.file_size == 0) continue;
+    if (loadable.segments.size() == kMostSegments) {
+      return Bad(name, "it has more than " + std::to_string(kMostSegments) + " segments");
+    }
+    if (segment.file_size > segment.memory_size) {
+      return Bad(name, which + " is larger in the file than in memory");
+    }
+    if (segment.offset > image.size() || segment.file_size > image.size() - segment.offset) {
+      return Bad(name, "truncated: " + which + " lies beyond the end of the file");
+    }
+    if (segment.physical_address + segment.memory_size < segment.physical_address) {
+      return Bad(name, which + " wraps around the address space");
+    }
+    loadable.segments.push_back(Segment{segment.physical_address, segment.memory_size,
+                                        image.subspan(segment.offset, segment.file_size)});
+    // Kernels linked high have a virtual entry point; they start at its physical place.
+    const u64 into = header.e_entry - segment.virtual_address;
+    if (!translated_entry && header.e_entry >= segment.virtual_address &&
+        into < segment.memory_size) {
+      translated_entry = segment.physical_address + into;
+    }
+  }
+  if (loadable.segments.empty()) return Bad(name, "the ELF file has nothing to load");
+  loadable.entry = translated_entry.value_or(header.e_entry);
+  return loadable;
+}
+
+}  // namespace
+
+u16 Load16(std::span<const u8> bytes, u64 offset) { return LoadInteger<u16>(bytes, offset); }
+u32 Load32(std::span<const u8> bytes, u64 offset) { return LoadInteger<u32>(bytes, offset); }
+u64 Load64(std::span<const u8> bytes, u64 offset) { return LoadInteger<u64>(bytes, offset); }
+
+std::string Hex(u64 value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+bool LooksLikeElf(std::span<const u8> image) {
+  return image.size() >= SELFMAG && std::memcmp(image.data(), ELFMAG, SELFMAG) == 0;
+}
+
+Result<LoadableImage> ParseElf(std::span<const u8> image, const std::string& name) {
+  // e_machine sits at the same place in both classes.
+  if (image.size() < offsetof(Elf32_Ehdr, e_version)) {
+    return Bad(name, "the ELF header is truncated");
+  }
+  if (image[EI_DATA] != ELFDATA2LSB) return Bad(name, "the ELF file is not little-endian x86");
+  const u16 machine = Load16(image, offsetof(Elf32_Ehdr, e_machine));
+  switch (image[EI_CLASS]) {
+    case ELFCLASS32:
+      if (machine != EM_386) {
+        return Bad(name,
+                   "the 32-bit ELF file is not for i386 (machine " + std::to_string(machine) + ")");
+      }
+      return ParseClass<Elf32_Ehdr, Elf32_Phdr>(image, name);
+    case ELFCLASS64:
+      if (machine != EM_X86_64) {
+        return Bad(name, "the 64-bit ELF file is not for x86-64 (machine " +
+                             std::to_string(machine) + ")");
+      }
+      return ParseClass<Elf64_Ehdr, Elf64_Phdr>(image, name);
+    default:
+      return Bad(name, "the ELF file has the unknown class " + std::to_string(image[EI_CLASS]));
+  }
+}
+
+}  // namespace alibi::loader
