@@ -57,7 +57,7 @@ EngineImpl::EngineImpl(const EngineOptions& options)
       memory_(*options.memory),
       policy_(*options.policy),
       tu_(std::make_unique<translator::TranslationUnit>()),
-      simulator_{*options.state, *options.mmu, *options.ports, *options.platform} {}
+      simulator_{*options.state, *options.mmu, *options.ports, *options.platform, *options.cpuid} {}
 
 EngineImpl::~EngineImpl() {
   if (bounce_ != nullptr) munmap(bounce_, kBounceBytes);

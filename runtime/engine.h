@@ -11,6 +11,7 @@
 #include "adapt/site_table.h"
 #include "base/result.h"
 #include "mmu/mmu.h"
+#include "vcpu/cpuid.h"
 #include "vcpu/memory.h"
 #include "vcpu/platform.h"
 #include "vcpu/state.h"
@@ -42,6 +43,7 @@ struct EngineOptions {
   vcpu::VcpuState* state = nullptr;
   vcpu::PortIo* ports = nullptr;
   vcpu::Platform* platform = nullptr;
+  const vcpu::CpuidPolicy* cpuid = nullptr;
   adapt::Policy* policy = nullptr;
   u64 tc_bytes = u64{64} << 20;  // of translations; at least 1 MB
 };

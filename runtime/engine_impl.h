@@ -87,6 +87,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void Unchain(ExitDesc* exit);
   void PatchJump(u64 at, u8 length, u64 target);
   void RedirectEntry(Ccf* ccf, u64 target);
+  void RedirectEntryToLookup(Ccf* ccf);
   void Invalidate(Ccf* ccf);
   void Retire(Ccf* ccf);
   void Kick(Ccf* ccf);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "runtime/engine_impl.h"
+#include "translator/entry_check.h"
 #include "vcpu/contract.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
@@ -25,6 +26,21 @@ void CopyBytes(void* to, const void* from, u64 size) {
 }
 
 constexpr u64 kNoPage = ~u64{0};
+
+// The linear address of the memory operand, as the emitted code computes it.
+u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
+  const translator::MemOperand& mem = instr.mem;
+  u64 address = static_cast<u64>(mem.disp);
+  if (mem.rip_relative) address += instr.next_pc();
+  if (mem.base != translator::kNoReg) address += state.gpr[mem.base];
+  if (mem.index != translator::kNoReg) address += state.gpr[mem.index] * mem.scale;
+  if (mem.address_bits == 32) address = static_cast<u32>(address);
+  if (mem.address_bits == 16) address = static_cast<u16>(address);
+  if (instr.code_bits != 64) return static_cast<u32>(address + state.segment[mem.segment].base);
+  if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs)
+    address += state.segment[mem.segment].base;
+  return address;
+}
 
 }  // namespace
 
@@ -136,9 +152,10 @@ u64 EngineImpl::DispatchFromState() { return Dispatch(state_.rip); }
 
 void EngineImpl::LinkJumpTable(Ccf* ccf) {
   if (ccf->indirect_entry == 0) {
-    const u64 host = tc_->AllocateCold(translator::kMaxIndirectEntryBytes);
+    const u64 host = tc_->AllocateCold(translator::kMaxEntryCheckBytes + 5);
     if (host == 0) return;
-    emitter_->EmitIndirectEntry(ccf->pc, ccf->entry, host, tc_->Writable(host));
+    translator::WriteIndirectEntry(ccf->pc, ccf->entry, stubs_.at(Callout::kLookup), host,
+                                   tc_->Writable(host));
     ccf->indirect_entry = host;
   }
   mmu_.SetJumpEntry(ccf->pc, reinterpret_cast<const void*>(ccf->indirect_entry));
@@ -347,7 +364,7 @@ u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
     case translator::AccessShape::kOperand:
       break;
   }
-  return EffectiveAddress(instr, state_);
+  return OperandAddress(instr, state_);
 }
 
 bool EngineImpl::SiteWrites(const SiteDesc& site) const {
@@ -416,6 +433,16 @@ void EngineImpl::Unchain(ExitDesc* exit) {
 
 void EngineImpl::RedirectEntry(Ccf* ccf, u64 target) { PatchJump(ccf->entry, 5, target); }
 
+// Whoever still enters the CCF (falling in from an elided exit, a stale jump-table entry, a chained
+// predecessor) looks its PC up again.
+void EngineImpl::RedirectEntryToLookup(Ccf* ccf) {
+  const u64 redirect = tc_->AllocateCold(translator::kRedirectBytes);
+  ALIBI_CHECK(redirect != 0, "the TC keeps room for redirections");
+  translator::WriteRedirect(ccf->pc, stubs_.at(Callout::kLookup), redirect,
+                            tc_->Writable(redirect));
+  RedirectEntry(ccf, redirect);
+}
+
 // Its guest code changed: nothing may enter it again. Code that is running in it leaves at the
 // next callout, because valid is false.
 void EngineImpl::Invalidate(Ccf* ccf) {
@@ -428,15 +455,7 @@ void EngineImpl::Invalidate(Ccf* ccf) {
   if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
   while (ccf->incoming != nullptr) Unchain(ccf->incoming);
   for (ExitDesc* exit : ccf->exits) Unchain(exit);
-  // Falling in from an elided exit, forwarding jumps and stale table entries end here.
-  const u64 redirect = tc_->AllocateCold(translator::kMaxIndirectEntryBytes);
-  ALIBI_CHECK(redirect != 0, "the TC keeps room for redirections");
-  u8* code = tc_->Writable(redirect);
-  code[0] = 0x49;  // mov r11, imm64
-  code[1] = 0xbb;
-  __builtin_memcpy(code + 2, &ccf->pc, 8);
-  PatchJump(redirect + 10, 5, stubs_.at(Callout::kLookup));
-  RedirectEntry(ccf, redirect);
+  RedirectEntryToLookup(ccf);
 }
 
 // A new translation of the same code will take its place. Predecessors are not visited: its entry
@@ -447,14 +466,7 @@ void EngineImpl::Retire(Ccf* ccf) {
   ccf->retired = true;
   tc_->Remove(ccf);
   if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
-  const u64 redirect = tc_->AllocateCold(translator::kMaxIndirectEntryBytes);
-  ALIBI_CHECK(redirect != 0, "the TC keeps room for redirections");
-  u8* code = tc_->Writable(redirect);
-  code[0] = 0x49;
-  code[1] = 0xbb;
-  __builtin_memcpy(code + 2, &ccf->pc, 8);
-  PatchJump(redirect + 10, 5, stubs_.at(Callout::kLookup));
-  RedirectEntry(ccf, redirect);
+  RedirectEntryToLookup(ccf);
 }
 
 void EngineImpl::CodeWritten(PhysAddr address, u64 size) {

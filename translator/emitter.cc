@@ -5,17 +5,11 @@
 
 #include "base/check.h"
 #include "translator/emitter_impl.h"
+#include "translator/entry_check.h"
 
 namespace alibi::translator {
 
 using vcpu::VcpuState;
-
-namespace {
-
-// Fits a sign-extended 32-bit displacement or immediate.
-constexpr bool FitsI32(u64 value) { return static_cast<u64>(static_cast<i32>(value)) == value; }
-
-}  // namespace
 
 CodeStream::CodeStream() {
   code_.init(asmjit::Environment::host());
@@ -59,11 +53,11 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   ccf->instrs.assign(tu_->instrs.begin(), tu_->instrs.begin() + tu_->count);
   ccf->plans.assign(request.plans.begin(), request.plans.begin() + tu_->count);
 
-  u32 entry_miss = 0;
   if (request.indirect_entry) {
     ccf->indirect_entry = hot_.Here();
-    EmitIndirectEntryCheck(hot_, tu_->pc, &entry_miss);
-    hot_.PatchRel32(entry_miss, stubs_.lookup);
+    u8 check[kMaxEntryCheckBytes];
+    const u32 size = WriteEntryCheck(tu_->pc, stubs_.lookup, hot_.Here(), check);
+    a().embed(check, size);
   }
   const u32 entry_offset = hot_.Offset();
   ccf->entry = hot_.Here();
@@ -293,34 +287,6 @@ void Emitter::Impl::EmitIndirectExit() {
   exit->patch_length = static_cast<u8>(hot_.Offset() - before);
 }
 
-// r11 must be pc, else leave through the jump whose rel32 offset comes back in *miss_rel32.
-void Emitter::Impl::EmitIndirectEntryCheck(CodeStream& s, u64 pc, u32* miss_rel32) {
-  x86::Assembler& as = s.assembler;
-  const u64 negated = 0 - pc;
-  if (FitsI32(negated)) {
-    as.lea(x86::r10, x86::ptr(x86::r11, static_cast<i32>(negated)));
-  } else {
-    as.mov(x86::r10, asmjit::imm(negated));
-    as.lea(x86::r10, x86::ptr(x86::r10, x86::r11));
-  }
-  as.xchg(x86::r10, x86::rcx);
-  s.Raw({0xe3, 8});  // jrcxz: over the miss
-  as.xchg(x86::r10, x86::rcx);
-  s.Raw({0xe9, 0, 0, 0, 0});
-  *miss_rel32 = s.Offset() - 4;
-  as.mov(x86::rcx, x86::r10);
-}
-
-u32 Emitter::Impl::EmitIndirectEntry(u64 pc, u64 entry, u64 host, u8* writable) {
-  cold_.Start(host);
-  u32 miss = 0;
-  EmitIndirectEntryCheck(cold_, pc, &miss);
-  cold_.PatchRel32(miss, stubs_.lookup);
-  cold_.JmpTo(entry);
-  std::memcpy(writable, cold_.Bytes(), cold_.Offset());
-  return cold_.Offset();
-}
-
 void Emitter::Impl::FlushCold() {
   for (const ColdLookup& miss : cold_lookups_) {
     hot_.PatchRel32(miss.fixup, cold_.Here());
@@ -375,8 +341,5 @@ void Emitter::Impl::StoreGpr(u8 guest_reg, const x86::Gp& host) {
 Emitter::Emitter(const StubTable& stubs) : impl_(std::make_unique<Impl>(stubs)) {}
 Emitter::~Emitter() = default;
 EmitResult Emitter::Emit(const EmitRequest& request, Ccf* ccf) { return impl_->Emit(request, ccf); }
-u32 Emitter::EmitIndirectEntry(u64 pc, u64 entry, u64 host, u8* writable) {
-  return impl_->EmitIndirectEntry(pc, entry, host, writable);
-}
 
 }  // namespace alibi::translator

@@ -23,16 +23,11 @@ class Emitter {
   // Nothing is written to the target when it does not fit (result.fits is false).
   EmitResult Emit(const EmitRequest& request, Ccf* ccf);
 
-  // The check-and-jump that lets the jump table reach a CCF that was emitted without one: writes
-  // to `writable` (which runs at `host`), returns the number of bytes.
-  u32 EmitIndirectEntry(u64 pc, u64 entry, u64 host, u8* writable);
-
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-inline constexpr u32 kMaxIndirectEntryBytes = 48;
 // The most one TU of kMaxTuInstructions can need.
 inline constexpr u32 kMaxHotBytes = 4096;
 inline constexpr u32 kMaxColdBytes = 4096;

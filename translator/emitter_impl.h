@@ -49,7 +49,6 @@ class Emitter::Impl {
  public:
   explicit Impl(const StubTable& stubs) : stubs_(stubs) {}
   EmitResult Emit(const EmitRequest& request, Ccf* ccf);
-  u32 EmitIndirectEntry(u64 pc, u64 entry, u64 host, u8* writable);
 
  private:
   // An effective address, ready to be looked up.
@@ -80,7 +79,6 @@ class Emitter::Impl {
   void EmitExit(u64 target_pc, bool conditional_jump_precedes);
   void EmitJccExit(u8 condition, u64 target_pc);
   void EmitIndirectExit();
-  void EmitIndirectEntryCheck(CodeStream& s, u64 pc, u32* miss_rel32);
   void FlushCold();
   SiteDesc* NewSite(const Instr& instr);
   ExitDesc* NewExit(ExitKind kind, u64 target);

@@ -529,7 +529,8 @@ void Emitter::Impl::EmitPush(const Instr& instr) {
     }
   }
   MarkFaultPoint(site, follower);
-  const x86::Gp sized = size == 8 ? value : x86::Gp(size == 4 ? x86::Gp(value.r32()) : x86::Gp(value.r16()));
+  const x86::Gp sized =
+      size == 8 ? value : x86::Gp(size == 4 ? x86::Gp(value.r32()) : x86::Gp(value.r16()));
   a().mov(slot, sized);
   AdjustRsp(-static_cast<i32>(size));
 }

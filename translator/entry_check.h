@@ -1,0 +1,81 @@
+// The check in front of a CCF that the jump table leads to: is r11 its PC? Flag-free.
+//
+// Raw bytes rather than the assembler library: callouts make entry checks while guest vector state
+// is live, and the library does not promise to leave vector registers alone.
+#ifndef ALIBI_TRANSLATOR_ENTRY_CHECK_H_
+#define ALIBI_TRANSLATOR_ENTRY_CHECK_H_
+
+#include "base/types.h"
+
+namespace alibi::translator {
+
+inline constexpr u32 kMaxEntryCheckBytes = 32;
+// mov r11, pc; jmp target: where a replaced or invalid CCF's entry is sent.
+inline constexpr u32 kRedirectBytes = 15;
+
+namespace internal {
+
+class RawCode {
+ public:
+  RawCode(u64 host, u8* out) : host_(host), out_(out) {}
+  u32 size() const { return size_; }
+  template <class... Bytes>
+  void Put(Bytes... bytes) {
+    ((out_[size_++] = static_cast<u8>(bytes)), ...);
+  }
+  void PutLittle(u64 value, unsigned bytes) {
+    for (unsigned i = 0; i < bytes; ++i) out_[size_++] = static_cast<u8>(value >> (8 * i));
+  }
+  void Jmp(u64 target) {
+    Put(0xe9);
+    PutLittle(target - (host_ + size_ + 4), 4);
+  }
+
+ private:
+  u64 host_;
+  u8* out_;
+  u32 size_ = 0;
+};
+
+}  // namespace internal
+
+// Writes the check (to run at `host`) to `out`: falls through if r11 is pc, else jumps to `miss`
+// with every register but r10 intact. Returns the number of bytes.
+inline u32 WriteEntryCheck(u64 pc, u64 miss, u64 host, u8* out) {
+  internal::RawCode code(host, out);
+  const u64 negated = 0 - pc;
+  if (static_cast<u64>(static_cast<i32>(negated)) == negated) {
+    code.Put(0x4d, 0x8d, 0x93);  // lea r10, [r11 - pc]
+    code.PutLittle(negated, 4);
+  } else {
+    code.Put(0x49, 0xba);  // mov r10, -pc
+    code.PutLittle(negated, 8);
+    code.Put(0x4f, 0x8d, 0x14, 0x1a);  // lea r10, [r10 + r11]
+  }
+  code.Put(0x4c, 0x87, 0xd1);  // xchg rcx, r10
+  code.Put(0xe3, 0x08);        // jrcxz: over the miss
+  code.Put(0x4c, 0x87, 0xd1);
+  code.Jmp(miss);
+  code.Put(0x4c, 0x89, 0xd1);  // mov rcx, r10
+  return code.size();
+}
+
+inline u32 WriteRedirect(u64 pc, u64 target, u64 host, u8* out) {
+  internal::RawCode code(host, out);
+  code.Put(0x49, 0xbb);  // mov r11, pc
+  code.PutLittle(pc, 8);
+  code.Jmp(target);
+  return code.size();
+}
+
+// The check followed by a jump to `entry`.
+inline u32 WriteIndirectEntry(u64 pc, u64 entry, u64 miss, u64 host, u8* out) {
+  const u32 check = WriteEntryCheck(pc, miss, host, out);
+  internal::RawCode code(host + check, out + check);
+  code.Jmp(entry);
+  return check + code.size();
+}
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_ENTRY_CHECK_H_
