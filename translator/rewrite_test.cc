@@ -437,19 +437,19 @@ class CapstoneChecker {
     unsigned first = instr.encoding == Encoding::kLegacy
                          ? instr.layout.rex != 0xff ? instr.layout.rex : instr.layout.opcode
                          : instr.layout.vector_prefix;
+    static constexpr u8 kKnown[] = {0x66, 0xf2, 0xf3, 0x64, 0x65, 0xf0};
     unsigned prefixes = 0;
-    static constexpr u8 kLegacyPrefixes[] = {0x66, 0xf2, 0xf3, 0x67, 0x64, 0x65, 0x2e, 0x36, 0xf0};
-    for (unsigned i = 0; i < first; ++i) {
-      prefixes +=
-          std::count(std::begin(kLegacyPrefixes), std::end(kLegacyPrefixes), instr.bytes[i]) != 0;
+    for (; prefixes < first && instr.bytes[prefixes] != 0x0f; ++prefixes) {
+      u8 prefix = instr.bytes[prefixes];
+      if (std::count(std::begin(kKnown), std::end(kKnown), prefix) == 0) return false;
     }
-    return prefixes == 0 || (prefixes == 1 && instr.bytes[0] != 0x67);
+    return prefixes <= 1;
   }
 
   static bool RegisterMatches(const Case& c, const std::string& guest, const std::string& host) {
     if (guest == host) return true;
-    // Capstone 4 takes the GPR of some EVEX conversions for an MMX register.
-    if (c.instr.encoding == Encoding::kEvex && guest.rfind("mm", 0) == 0) return true;
+    // Capstone 4 takes the GPR of some EVEX conversions for a vector register.
+    if (c.instr.encoding == Encoding::kEvex && c.instr.gpr_count != 0) return true;
     for (unsigned i = 0; i < c.instr.gpr_count; ++i) {
       const GprUse& use = c.instr.gprs[i];
       u8 host_reg = c.rewrite.gpr[i] == kNoReg ? use.reg : c.rewrite.gpr[i];
