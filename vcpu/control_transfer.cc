@@ -84,9 +84,10 @@ Outcome CheckTarget(const VcpuState& state, const Descriptor& code, u64 rip) {
   return inside ? Outcome() : GeneralProtection();
 }
 
-void LoadCode(VcpuState& state, const Descriptor& code, u16 selector, unsigned cpl, u64 rip) {
-  state.segment[kCs] = code.ToSegment(static_cast<u16>((selector & ~3u) | cpl));
+void LoadCode(VcpuState& state, LinearMemory& memory, const Descriptor& code, u16 selector,
+              unsigned cpl, u64 rip) {
   state.rip = rip;
+  EnterCode(state, memory, code.ToSegment(static_cast<u16>((selector & ~3u) | cpl)), cpl);
 }
 
 Outcome JumpShifted(VcpuState& state, u16 selector, u64 offset) {
@@ -171,7 +172,7 @@ Outcome JumpThroughGate(VcpuState& state, LinearMemory& memory, Gate& gate) {
   ALIBI_RETURN_IF_FAULT(CheckCodePresent(gate));
   ALIBI_RETURN_IF_FAULT(CheckTarget(state, gate.code, gate.offset));
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, gate.code_address, &gate.code));
-  LoadCode(state, gate.code, gate.selector, state.cpl, gate.offset);
+  LoadCode(state, memory, gate.code, gate.selector, state.cpl, gate.offset);
   return {};
 }
 
@@ -195,8 +196,7 @@ Outcome CallInnerLong(VcpuState& state, LinearMemory& memory, Gate& gate, u64 ne
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, gate.code_address, &gate.code));
   state.gpr[kRsp] = pointer;
   state.segment[kSs] = Segment{.selector = static_cast<u16>(cpl)};
-  LoadCode(state, gate.code, gate.selector, cpl, gate.offset);
-  SetCpl(state, memory, cpl);
+  LoadCode(state, memory, gate.code, gate.selector, cpl, gate.offset);
   return {};
 }
 
@@ -232,8 +232,7 @@ Outcome CallInnerLegacy(VcpuState& state, LinearMemory& memory, Gate& gate, u64 
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, gate.code_address, &gate.code));
   state.gpr[kRsp] = MergeStackPointer(stack, pointer, offset);
   state.segment[kSs] = stack_descriptor.ToSegment(stack.selector);
-  LoadCode(state, gate.code, gate.selector, cpl, gate.offset);
-  SetCpl(state, memory, cpl);
+  LoadCode(state, memory, gate.code, gate.selector, cpl, gate.offset);
   return {};
 }
 
@@ -255,7 +254,7 @@ Outcome CallThroughGate(VcpuState& state, LinearMemory& memory, Gate& gate, u64 
   }
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, gate.code_address, &gate.code));
   state.gpr[kRsp] = pointer;
-  LoadCode(state, gate.code, gate.selector, state.cpl, gate.offset);
+  LoadCode(state, memory, gate.code, gate.selector, state.cpl, gate.offset);
   return {};
 }
 
@@ -376,11 +375,8 @@ Outcome ReturnProtected(VcpuState& state, LinearMemory& memory, unsigned operand
   }
   if (iret) MergeFlags(state, frame.word[2], ReturnFlagsMask(state, operand_bits));
   state.segment[kSs] = stack;
-  LoadCode(state, code, cs, rpl, frame.word[0]);
-  if (outer) {
-    DropInnerSegments(state, rpl);
-    SetCpl(state, memory, rpl);
-  }
+  if (outer) DropInnerSegments(state, rpl);
+  LoadCode(state, memory, code, cs, rpl, frame.word[0]);
   return {};
 }
 
@@ -393,14 +389,14 @@ Outcome ReturnToVirtual8086(VcpuState& state, LinearMemory& memory) {
   state.SetRflags(words[2]);
   state.rip = words[0];
   state.gpr[kRsp] = words[3];
-  constexpr SegmentIndex kOrder[6] = {kCs, kSs, kEs, kDs, kFs, kGs};
-  constexpr int kWord[6] = {1, 4, 5, 6, 7, 8};
-  for (int i = 0; i < 6; ++i) {
-    u16 selector = static_cast<u16>(words[kWord[i]]);
-    state.segment[kOrder[i]] = {
+  auto segment = [&words](int word) {
+    u16 selector = static_cast<u16>(words[word]);
+    return Segment{
         .base = u32{selector} << 4, .limit = 0xffff, .selector = selector, .attributes = 0xf3};
-  }
-  SetCpl(state, memory, 3);
+  };
+  constexpr SegmentIndex kOrder[5] = {kSs, kEs, kDs, kFs, kGs};
+  for (int i = 0; i < 5; ++i) state.segment[kOrder[i]] = segment(4 + i);
+  EnterCode(state, memory, segment(1), 3);
   return {};
 }
 
@@ -438,12 +434,11 @@ Outcome TaskReturn(VcpuState& state, LinearMemory& memory, u64 next_rip) {
 }
 
 // The made-up segments of the fast system calls.
-void LoadFlat(VcpuState& state, SegmentIndex index, unsigned selector, u16 attributes,
-              unsigned dpl) {
-  state.segment[index] = {.base = 0,
-                          .limit = 0xffffffff,
-                          .selector = static_cast<u16>(selector),
-                          .attributes = WithDpl(attributes, dpl)};
+Segment Flat(unsigned selector, u16 attributes, unsigned dpl) {
+  return {.base = 0,
+          .limit = 0xffffffff,
+          .selector = static_cast<u16>(selector),
+          .attributes = WithDpl(attributes, dpl)};
 }
 
 }  // namespace
@@ -461,7 +456,7 @@ Outcome FarJump(VcpuState& state, LinearMemory& memory, u16 selector, u64 offset
     ALIBI_RETURN_IF_FAULT(CheckDirectCode(state, selector, descriptor));
     ALIBI_RETURN_IF_FAULT(CheckTarget(state, descriptor, offset));
     ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, address, &descriptor));
-    LoadCode(state, descriptor, selector, state.cpl, offset);
+    LoadCode(state, memory, descriptor, selector, state.cpl, offset);
     return {};
   }
   if (IsCallGate(state, descriptor)) {
@@ -497,7 +492,7 @@ Outcome FarCall(VcpuState& state, LinearMemory& memory, u16 selector, u64 offset
     ALIBI_RETURN_IF_FAULT(PushReturn(state, memory, next_rip, width, &pointer));
     ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, address, &descriptor));
     state.gpr[kRsp] = pointer;
-    LoadCode(state, descriptor, selector, state.cpl, offset);
+    LoadCode(state, memory, descriptor, selector, state.cpl, offset);
     return {};
   }
   if (IsCallGate(state, descriptor)) {
@@ -518,6 +513,7 @@ Outcome FarReturn(VcpuState& state, LinearMemory& memory, unsigned operand_bits,
 
 Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand_bits,
                         u64 next_rip) {
+  const u32 old_ac = state.system_flags & kAc;
   Outcome outcome;
   if (RealOrVirtual8086(state)) {
     outcome = ReturnShifted(state, memory, operand_bits, 0, true);
@@ -533,7 +529,9 @@ Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand
     outcome = to_virtual8086 ? ReturnToVirtual8086(state, memory)
                              : ReturnProtected(state, memory, operand_bits, 0, true);
   }
-  if (outcome.done()) state.nmi_blocked = 0;
+  if (outcome.faulted()) return outcome;
+  state.nmi_blocked = 0;
+  if ((state.system_flags & kAc) != old_ac) memory.PrivilegeChanged();
   return outcome;
 }
 
@@ -553,9 +551,8 @@ Outcome Syscall(VcpuState& state, LinearMemory& memory, Vendor vendor, u64 next_
     state.rip = static_cast<u32>(state.star);
     state.SetRflags(flags & ~(kVm | kIf));
   }
-  LoadFlat(state, kCs, selector & 0xfffc, long_mode ? kFlatCode64 : kFlatCode32, 0);
-  LoadFlat(state, kSs, selector + 8, kFlatData, 0);
-  SetCpl(state, memory, 0);
+  state.segment[kSs] = Flat(selector + 8, kFlatData, 0);
+  EnterCode(state, memory, Flat(selector & 0xfffc, long_mode ? kFlatCode64 : kFlatCode32, 0), 0);
   return {};
 }
 
@@ -568,9 +565,8 @@ Outcome Sysret(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned o
   const u64 target = to64 ? state.gpr[kRcx] : static_cast<u32>(state.gpr[kRcx]);
   if (vendor == Vendor::kIntel && to64 && !IsCanonical(target)) return GeneralProtection();
   const unsigned selector = (state.star >> 48) & 0xffff;
-  LoadFlat(state, kCs, (to64 ? selector + 16 : selector) | 3, to64 ? kFlatCode64 : kFlatCode32, 3);
   if (vendor == Vendor::kIntel) {
-    LoadFlat(state, kSs, (selector + 8) | 3, kFlatData, 3);
+    state.segment[kSs] = Flat((selector + 8) | 3, kFlatData, 3);
   } else {
     // AMD changes the selector alone: a null SS stays unusable in compatibility mode.
     state.segment[kSs].selector = static_cast<u16>(selector + 8);
@@ -581,7 +577,8 @@ Outcome Sysret(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned o
     state.if_flag = 1;
   }
   state.rip = target;
-  SetCpl(state, memory, 3);
+  const unsigned code = (to64 ? selector + 16 : selector) | 3;
+  EnterCode(state, memory, Flat(code, to64 ? kFlatCode64 : kFlatCode32, 3), 3);
   return {};
 }
 
@@ -594,9 +591,8 @@ Outcome Sysenter(VcpuState& state, LinearMemory& memory, Vendor vendor) {
   state.if_flag = 0;
   state.gpr[kRsp] = long_mode ? state.sysenter_esp : static_cast<u32>(state.sysenter_esp);
   state.rip = long_mode ? state.sysenter_eip : static_cast<u32>(state.sysenter_eip);
-  LoadFlat(state, kCs, selector, long_mode ? kFlatCode64 : kFlatCode32, 0);
-  LoadFlat(state, kSs, selector + 8, kFlatData, 0);
-  SetCpl(state, memory, 0);
+  state.segment[kSs] = Flat(selector + 8, kFlatData, 0);
+  EnterCode(state, memory, Flat(selector, long_mode ? kFlatCode64 : kFlatCode32, 0), 0);
   return {};
 }
 
@@ -611,11 +607,10 @@ Outcome Sysexit(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned 
   const u64 rip = to64 ? state.gpr[kRdx] : static_cast<u32>(state.gpr[kRdx]);
   if (to64 && (!IsCanonical(rsp) || !IsCanonical(rip))) return GeneralProtection();
   const unsigned code = (selector + (to64 ? 32 : 16)) | 3;
-  LoadFlat(state, kCs, code, to64 ? kFlatCode64 : kFlatCode32, 3);
-  LoadFlat(state, kSs, code + 8, kFlatData, 3);
+  state.segment[kSs] = Flat(code + 8, kFlatData, 3);
   state.gpr[kRsp] = rsp;
   state.rip = rip;
-  SetCpl(state, memory, 3);
+  EnterCode(state, memory, Flat(code, to64 ? kFlatCode64 : kFlatCode32, 3), 3);
   return {};
 }
 

@@ -35,7 +35,7 @@ constexpr u32 kLeaf1EdxPass = Bits(0 /*FPU*/, 8 /*CX8*/, 15 /*CMOV*/, 19 /*CLFSH
 constexpr u32 kLeaf1EdxSet = Bits(2 /*DE*/, 3 /*PSE*/, 4 /*TSC*/, 5 /*MSR*/, 6 /*PAE*/, 7 /*MCE*/,
                                   9 /*APIC*/, 11 /*SEP*/, 13 /*PGE*/, 16 /*PAT*/);
 // Leaf 7. Hidden: TSC_ADJUST, SGX, HLE, INVPCID, RTM, MPX, SMAP, PT; UMIP, PKU, WAITPKG, CET,
-// LA57, RDPID (it would read the host's TSC_AUX), MOVDIR64B, ENQCMD; AMX, speculation control.
+// LA57, MOVDIR64B, ENQCMD; AMX, speculation control.
 constexpr u32 kLeaf7EbxPass =
     Bits(3 /*BMI1*/, 5 /*AVX2*/, 8 /*BMI2*/, 9 /*ERMS*/, 16 /*AVX512F*/, 17 /*AVX512DQ*/,
          18 /*RDSEED*/, 19 /*ADX*/, 21 /*AVX512IFMA*/, 23 /*CLFLUSHOPT*/, 24 /*CLWB*/,
@@ -44,12 +44,12 @@ constexpr u32 kLeaf7EbxSet = Bits(0 /*FSGSBASE*/, 7 /*SMEP*/);
 constexpr u32 kLeaf7EcxPass =
     Bits(0 /*PREFETCHWT1*/, 1 /*AVX512VBMI*/, 6 /*AVX512VBMI2*/, 8 /*GFNI*/, 9 /*VAES*/,
          10 /*VPCLMULQDQ*/, 11 /*AVX512VNNI*/, 12 /*AVX512BITALG*/, 14 /*AVX512VPOPCNTDQ*/);
+constexpr u32 kLeaf7EcxSet = Bits(22 /*RDPID*/);
 constexpr u32 kLeaf7EdxPass = Bits(4 /*FSRM*/, 8 /*AVX512VP2INTERSECT*/, 23 /*AVX512FP16*/);
 constexpr u32 kLeaf7Sub1EaxPass = Bits(4 /*AVXVNNI*/, 5 /*AVX512BF16*/);
-// Leaf 80000001h. Hidden: SVM, EXTAPIC, AltMovCr8, OSVW, IBS, XOP, FMA4, TBM, TOPOEXT; FFXSR,
-// 3DNow.
-constexpr u32 kExtEcxPass =
-    Bits(0 /*LAHF*/, 5 /*ABM*/, 6 /*SSE4A*/, 7 /*MISALIGNSSE*/, 8 /*3DNOWPREFETCH*/);
+// Leaf 80000001h. Hidden: SVM, EXTAPIC, AltMovCr8, SSE4A, OSVW, IBS, XOP, FMA4, TBM, TOPOEXT;
+// FFXSR, 3DNow.
+constexpr u32 kExtEcxPass = Bits(0 /*LAHF*/, 5 /*ABM*/, 7 /*MISALIGNSSE*/, 8 /*3DNOWPREFETCH*/);
 constexpr u32 kSyscallBit = Bit(11);
 constexpr u32 kExtEdxPass = Bits(22 /*MMXEXT*/);
 constexpr u32 kExtEdxSet =
@@ -71,7 +71,11 @@ constexpr PolicyRow kPolicy[] = {
     {0x4, 2, false, {0x3fff, kAll, kAll, kAll}, {}},
     {0x4, 3, false, {0x3fff, kAll, kAll, kAll}, {}},
     {0x6, 0, true, {}, {Bit(2) /*ARAT*/, 0, 0, 0}},
-    {0x7, 0, false, {0, kLeaf7EbxPass, kLeaf7EcxPass, kLeaf7EdxPass}, {1, kLeaf7EbxSet, 0, 0}},
+    {0x7,
+     0,
+     false,
+     {0, kLeaf7EbxPass, kLeaf7EcxPass, kLeaf7EdxPass},
+     {1, kLeaf7EbxSet, kLeaf7EcxSet, 0}},
     {0x7, 1, false, {kLeaf7Sub1EaxPass, 0, 0, 0}, {}},
     // Sizes and EAX, EDX of subleaf 0 are computed. No XSAVES: no supervisor state.
     {0xd, 0, false, {}, {}},

@@ -127,11 +127,15 @@ inline bool InSegmentLimit(const Segment& segment, u32 offset, u32 size) {
 // The stack pointer bits that pushes and pops of this stack segment use, outside 64-bit mode.
 inline u32 StackMask(const Segment& stack) { return stack.Big() ? 0xffffffff : 0xffff; }
 
-// Stores a new CPL and tells the memory when it is another one.
-inline void SetCpl(VcpuState& state, LinearMemory& memory, unsigned cpl) {
-  if (state.cpl == cpl) return;
+// Loads CS and the CPL, and tells the memory when either means another view of it: the CPL or the
+// code size differs. Last of all state changes, because the memory reads the state.
+inline void EnterCode(VcpuState& state, LinearMemory& memory, const Segment& code, unsigned cpl) {
+  const unsigned old_attributes = state.segment[kCs].attributes;
+  const bool changed =
+      state.cpl != cpl || ((old_attributes ^ code.attributes) & (kAttrLong | kAttrBig)) != 0;
+  state.segment[kCs] = code;
   state.cpl = static_cast<u8>(cpl);
-  memory.PrivilegeChanged();
+  if (changed) memory.PrivilegeChanged();
 }
 
 // Which privilege the accesses to a stack of level `cpl` have: event frames and far transfers

@@ -51,14 +51,13 @@ Outcome ReadHandlerSegment(const VcpuState& state, LinearMemory& memory, u16 sel
   return {};
 }
 
-void EnterHandler(VcpuState& state, LinearMemory& memory, const Segment& code, u64 rip,
-                  unsigned cpl, bool interrupt_gate) {
-  state.segment[kCs] = code;
-  state.segment[kCs].selector = static_cast<u16>((code.selector & ~3u) | cpl);
+void EnterHandler(VcpuState& state, LinearMemory& memory, Segment code, u64 rip, unsigned cpl,
+                  bool interrupt_gate) {
+  code.selector = static_cast<u16>((code.selector & ~3u) | cpl);
   state.rip = rip;
   state.system_flags &= ~kClearedByGate;
   if (interrupt_gate) state.if_flag = 0;
-  SetCpl(state, memory, cpl);
+  EnterCode(state, memory, code, cpl);
 }
 
 // SDM vol. 3, 6.14. Kept straight: every true page fault of a 64-bit guest comes through here.

@@ -16,6 +16,7 @@ void ResetCommon(VcpuState& state, const CpuidPolicy& policy) {
   state.interrupt_shadow = 0;
   state.stop_requested = 0;
   state.cr8_bias = 0;
+  state.irq_pending = 0;
   state.cr8 = 0;
   state.cr0 = kCr0Et | kCr0Nw | kCr0Cd;
   state.cr2 = state.cr3 = state.cr4 = state.efer = 0;

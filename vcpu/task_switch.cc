@@ -153,8 +153,9 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
   state.cr0 |= kCr0Ts;
   state.dr[7] &= ~u64{0x55};  // local breakpoint enables
   ALIBI_RETURN_IF_FAULT(LoadTaskLdt(state, memory, static_cast<u16>(tss.ldt), ext));
-  if (state.system_flags & kVm) {
-    SetCpl(state, memory, 3);
+  const bool virtual8086 = state.system_flags & kVm;
+  state.cpl = static_cast<u8>(virtual8086 ? 3 : tss.segment[kCs] & 3);
+  if (virtual8086) {
     for (int i = 0; i < 6; ++i) {
       u16 selector = static_cast<u16>(tss.segment[i]);
       state.segment[i] = {
@@ -162,7 +163,6 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
     }
     return {};
   }
-  SetCpl(state, memory, tss.segment[kCs] & 3);
   for (SegmentIndex index : {kSs, kCs, kEs, kDs, kFs, kGs}) {
     ALIBI_RETURN_IF_FAULT(LoadTaskSegment(state, memory, index, ext));
   }
@@ -223,7 +223,9 @@ Outcome SwitchTask(VcpuState& state, LinearMemory& memory, const TaskSwitchReque
 
   state.segment[kTr] = descriptor.ToSegment(request.selector);
   state.segment[kTr].attributes |= 2;
-  ALIBI_RETURN_IF_FAULT(EnterTask(state, memory, tss, wide, request.ext));
+  Outcome entered = EnterTask(state, memory, tss, wide, request.ext);
+  memory.PrivilegeChanged();
+  if (entered.faulted()) return entered;
   if (request.has_error_code) {
     FrameWords frame(wide ? 4 : 2);
     frame.Add(request.error_code);

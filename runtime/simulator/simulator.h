@@ -1,12 +1,13 @@
-// The simulator: executes ONE guest instruction in software, on VcpuState and guest memory.
+// The simulator: one guest instruction in software, on the VCPU's state.
 //
-// It is what SIMULATE translations call for everything that cannot be done by running the
-// instruction itself on a bounce operand: system instructions, control transfers, strings, the
-// stack. Runs while guest vector state is live: general registers only.
+// It knows every instruction that cannot run unchanged on a bounce operand: privileged and system
+// instructions, control transfers, strings, the stack, port I/O, and what has no 64-bit encoding.
+// Compiled for general registers only: guest vector state may be live in the host's registers.
 #ifndef ALIBI_RUNTIME_SIMULATOR_SIMULATOR_H_
 #define ALIBI_RUNTIME_SIMULATOR_SIMULATOR_H_
 
 #include "translator/ir.h"
+#include "vcpu/cpuid.h"
 #include "vcpu/memory.h"
 #include "vcpu/outcome.h"
 #include "vcpu/platform.h"
@@ -19,17 +20,18 @@ struct SimulatorContext {
   vcpu::LinearMemory& memory;
   vcpu::PortIo& ports;
   vcpu::Platform& platform;
+  const vcpu::CpuidPolicy& cpuid;
 };
 
-// Precondition: state.rip == instr.pc. On success state.rip is the next instruction (or the branch
-// target, or instr.pc again for a string instruction that is not finished). On a fault nothing
-// architectural has changed, except completed iterations of a string instruction; the caller
-// delivers it. Instructions it does not know raise #UD.
-vcpu::Outcome Simulate(const translator::Instr& instr, SimulatorContext& context);
+// Does Simulate know this operation? What it does not know runs on a bounce operand; Simulate
+// answers #UD to it.
+bool CanSimulate(translator::Op op);
 
-// The linear address of instr.mem, from the current registers and segment bases; address-size and,
-// outside 64-bit mode, 32-bit wrap-around applied.
-u64 EffectiveAddress(const translator::Instr& instr, const vcpu::VcpuState& state);
+// Executes `instr`, which state.rip points at. Done: state.rip is the next instruction - or still
+// this one when a REP has more to do than one call may take (so that interrupts get in); the state
+// is at an instruction boundary either way, and halted is set after HLT. Fault: nothing changed
+// but the progress of a REP; the caller delivers it. Sets and clears the interrupt shadow.
+vcpu::Outcome Simulate(const translator::Instr& instr, SimulatorContext& context);
 
 }  // namespace alibi::runtime
 

@@ -1,0 +1,207 @@
+// Control transfers, near and far.
+#include "runtime/simulator/execution.h"
+#include "vcpu/control_transfer.h"
+#include "vcpu/exceptions.h"
+
+namespace alibi::runtime {
+namespace {
+
+using vcpu::kCf, vcpu::kOf, vcpu::kPf, vcpu::kRcx, vcpu::kSf, vcpu::kZf;
+
+// 64-bit mode has 64-bit branch targets whatever the prefixes say.
+unsigned TargetBits(const Instr& instr) {
+  return instr.code_bits == 64 ? 64 : instr.operand_bits == 16 ? 16 : 32;
+}
+
+u64 RelativeTarget(const Execution& e) {
+  return LowBits(e.next_rip + e.instr.immediate, TargetBits(e.instr));
+}
+
+bool ConditionHolds(u64 flags, unsigned condition) {
+  const bool less = ((flags & kSf) != 0) != ((flags & kOf) != 0);
+  const bool table[8] = {(flags & kOf) != 0,
+                         (flags & kCf) != 0,
+                         (flags & kZf) != 0,
+                         (flags & (kCf | kZf)) != 0,
+                         (flags & kSf) != 0,
+                         (flags & kPf) != 0,
+                         less,
+                         less || (flags & kZf)};
+  return table[(condition >> 1) & 7] != ((condition & 1) != 0);
+}
+
+Outcome Jmp(Execution& e) { return e.Jump(RelativeTarget(e)); }
+
+Outcome Jcc(Execution& e) {
+  if (!ConditionHolds(e.state.arithmetic_flags, e.instr.condition)) return {};
+  return e.Jump(RelativeTarget(e));
+}
+
+Outcome Loop(Execution& e) {
+  const unsigned bits = e.instr.address_bits;
+  const u64 count = LowBits(e.state.gpr[kRcx] - 1, bits);
+  const bool zero = e.state.arithmetic_flags & kZf;
+  const bool wanted = e.instr.op == Op::kLoop || (e.instr.op == Op::kLoope) == zero;
+  if (count != 0 && wanted) ALIBI_RETURN_IF_FAULT(e.Jump(RelativeTarget(e)));
+  e.SetReg(kRcx, bits, count);
+  return {};
+}
+
+Outcome Jcxz(Execution& e) {
+  if (e.Reg(kRcx, e.instr.address_bits) != 0) return {};
+  return e.Jump(RelativeTarget(e));
+}
+
+Outcome IndirectTarget(Execution& e, u64* target) {
+  const unsigned bits = TargetBits(e.instr);
+  ALIBI_RETURN_IF_FAULT(e.ReadRm(0, bits / 8, target));
+  *target = LowBits(*target, bits);
+  return {};
+}
+
+Outcome JmpIndirect(Execution& e) {
+  u64 target;
+  ALIBI_RETURN_IF_FAULT(IndirectTarget(e, &target));
+  return e.Jump(target);
+}
+
+Outcome CallTo(Execution& e, u64 target) {
+  ALIBI_RETURN_IF_FAULT(e.CheckTarget(target));
+  u64 pointer = e.StackPointer();
+  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, TargetBits(e.instr) / 8, e.next_rip));
+  e.CommitStackPointer(pointer);
+  return e.Jump(target);
+}
+
+Outcome Call(Execution& e) { return CallTo(e, RelativeTarget(e)); }
+
+Outcome CallIndirect(Execution& e) {
+  u64 target;
+  ALIBI_RETURN_IF_FAULT(IndirectTarget(e, &target));
+  return CallTo(e, target);
+}
+
+u16 Release(const Instr& instr) {
+  return instr.layout.imm == 0xff ? 0 : static_cast<u16>(instr.immediate);
+}
+
+Outcome Ret(Execution& e) {
+  u64 pointer = e.StackPointer();
+  u64 target;
+  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, TargetBits(e.instr) / 8, &target));
+  ALIBI_RETURN_IF_FAULT(e.Jump(target));
+  e.CommitStackPointer(LowBits(pointer + Release(e.instr), e.StackBits()));
+  return {};
+}
+
+// The far pointer of JMP and CALL: immediate, or offset and selector in memory.
+Outcome FarTarget(Execution& e, u16* selector, u64* offset) {
+  const Instr& instr = e.instr;
+  if (!instr.mem.present) {
+    *offset = instr.immediate;
+    *selector = static_cast<u16>(instr.immediate2);
+    return {};
+  }
+  const unsigned size = instr.operand_bits / 8;
+  const auto segment = static_cast<SegmentIndex>(instr.mem.segment);
+  LinearAddr whole;
+  ALIBI_RETURN_IF_FAULT(e.OperandAddress(size + 2, false, &whole));
+  ALIBI_RETURN_IF_FAULT(e.Read(segment, e.Offset(), size, offset));
+  u64 high;
+  ALIBI_RETURN_IF_FAULT(
+      e.Read(segment, LowBits(e.Offset() + size, instr.mem.address_bits), 2, &high));
+  *selector = static_cast<u16>(high);
+  return {};
+}
+
+Outcome JmpFar(Execution& e) {
+  u16 selector;
+  u64 offset;
+  ALIBI_RETURN_IF_FAULT(FarTarget(e, &selector, &offset));
+  return e.Transferred(
+      vcpu::FarJump(e.state, e.memory, selector, offset, e.instr.operand_bits, e.next_rip));
+}
+
+Outcome CallFar(Execution& e) {
+  u16 selector;
+  u64 offset;
+  ALIBI_RETURN_IF_FAULT(FarTarget(e, &selector, &offset));
+  return e.Transferred(
+      vcpu::FarCall(e.state, e.memory, selector, offset, e.instr.operand_bits, e.next_rip));
+}
+
+Outcome RetFar(Execution& e) {
+  return e.Transferred(vcpu::FarReturn(e.state, e.memory, e.instr.operand_bits, Release(e.instr)));
+}
+
+Outcome Iret(Execution& e) {
+  return e.Transferred(vcpu::InterruptReturn(e.state, e.memory, e.instr.operand_bits, e.next_rip));
+}
+
+Outcome Int(Execution& e) {
+  return e.Transferred(
+      vcpu::SoftwareInterrupt(e.state, e.memory, static_cast<u8>(e.instr.immediate), e.next_rip));
+}
+
+Outcome Int1(Execution& e) {
+  return e.Transferred(
+      vcpu::TryDeliver(e.state, e.memory, vcpu::Event::Trap(vcpu::kDebug), e.next_rip));
+}
+
+Outcome Int3(Execution& e) {
+  return e.Transferred(vcpu::SoftwareTrap(e.state, e.memory, vcpu::kBreakpoint, e.next_rip));
+}
+
+Outcome Into(Execution& e) {
+  if (!(e.state.arithmetic_flags & kOf)) return {};
+  return e.Transferred(vcpu::SoftwareTrap(e.state, e.memory, vcpu::kOverflow, e.next_rip));
+}
+
+Outcome Bound(Execution& e) {
+  const unsigned bits = e.instr.operand_bits, size = bits / 8;
+  const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
+  u64 low, high;
+  ALIBI_RETURN_IF_FAULT(e.Read(segment, e.Offset(), size, &low));
+  ALIBI_RETURN_IF_FAULT(
+      e.Read(segment, LowBits(e.Offset() + size, e.instr.mem.address_bits), size, &high));
+  const i64 index = static_cast<i64>(SignExtend(e.Reg(e.instr.gprs[0]), bits));
+  const bool inside = index >= static_cast<i64>(SignExtend(low, bits)) &&
+                      index <= static_cast<i64>(SignExtend(high, bits));
+  return inside ? Outcome() : Outcome::Simple(vcpu::kBoundRange);
+}
+
+Outcome Syscall(Execution& e) {
+  return e.Transferred(vcpu::Syscall(e.state, e.memory, e.context.cpuid.vendor(), e.next_rip));
+}
+Outcome Sysret(Execution& e) {
+  return e.Transferred(
+      vcpu::Sysret(e.state, e.memory, e.context.cpuid.vendor(), e.instr.operand_bits));
+}
+Outcome Sysenter(Execution& e) {
+  return e.Transferred(vcpu::Sysenter(e.state, e.memory, e.context.cpuid.vendor()));
+}
+Outcome Sysexit(Execution& e) {
+  return e.Transferred(
+      vcpu::Sysexit(e.state, e.memory, e.context.cpuid.vendor(), e.instr.operand_bits));
+}
+
+constexpr HandlerRow kRows[] = {
+    {Op::kJmp, Jmp},         {Op::kJmpIndirect, JmpIndirect},
+    {Op::kJmpFar, JmpFar},   {Op::kJcc, Jcc},
+    {Op::kLoop, Loop},       {Op::kLoope, Loop},
+    {Op::kLoopne, Loop},     {Op::kJcxz, Jcxz},
+    {Op::kCall, Call},       {Op::kCallIndirect, CallIndirect},
+    {Op::kCallFar, CallFar}, {Op::kRet, Ret},
+    {Op::kRetFar, RetFar},   {Op::kIret, Iret},
+    {Op::kInt, Int},         {Op::kInt1, Int1},
+    {Op::kInt3, Int3},       {Op::kInto, Into},
+    {Op::kBound, Bound},     {Op::kSyscall, Syscall},
+    {Op::kSysret, Sysret},   {Op::kSysenter, Sysenter},
+    {Op::kSysexit, Sysexit},
+};
+
+}  // namespace
+
+Handler ControlHandler(Op op) { return FindHandler(kRows, op); }
+
+}  // namespace alibi::runtime

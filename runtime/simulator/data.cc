@@ -1,0 +1,180 @@
+// Moves, exchanges, bit tests and decimal arithmetic.
+#include "runtime/simulator/execution.h"
+
+namespace alibi::runtime {
+namespace {
+
+using vcpu::kAf, vcpu::kCf, vcpu::kPf, vcpu::kSf, vcpu::kZf;
+using vcpu::kRax, vcpu::kRbx;
+
+Outcome Mov(Execution& e) {
+  const Instr& instr = e.instr;
+  const unsigned size = instr.mem.present ? instr.mem.size : 0;
+  // A0-A3 name AL..RAX without encoding it.
+  const bool accumulator = (e.Opcode() & 0xfc) == 0xa0 && instr.layout.modrm == 0xff;
+  u64 value = instr.immediate;
+  if (!instr.mem.present) {
+    if (instr.gpr_count > 1) value = e.Reg(instr.gprs[1]);
+    e.SetReg(instr.gprs[0], value);
+    return {};
+  }
+  if (instr.mem.written) {
+    if (accumulator) {
+      value = e.Reg(kRax, size * 8);
+    } else if (instr.gpr_count > 0) {
+      value = e.Reg(instr.gprs[0]);
+    }
+    return e.WriteOperand(size, value);
+  }
+  ALIBI_RETURN_IF_FAULT(e.ReadOperand(size, &value));
+  if (accumulator) {
+    e.SetReg(kRax, size * 8, value);
+  } else {
+    e.SetReg(instr.gprs[0], value);
+  }
+  return {};
+}
+
+Outcome Lea(Execution& e) {
+  e.SetReg(e.instr.gprs[0], e.Offset());
+  return {};
+}
+
+Outcome Xchg(Execution& e) {
+  const Instr& instr = e.instr;
+  if (!instr.mem.present) {
+    const GprUse& first = instr.gprs[0];
+    // 90+r: the other one is the accumulator.
+    const GprUse other =
+        instr.gpr_count > 1 ? instr.gprs[1] : GprUse{.reg = kRax, .bits = first.bits};
+    const u64 a = e.Reg(first), b = e.Reg(other);
+    e.SetReg(first, b);
+    e.SetReg(other, a);
+    return {};
+  }
+  u64 old;
+  ALIBI_RETURN_IF_FAULT(e.ReadOperand(instr.mem.size, &old));
+  ALIBI_RETURN_IF_FAULT(e.WriteOperand(instr.mem.size, e.Reg(instr.gprs[0])));
+  e.SetReg(instr.gprs[0], old);
+  return {};
+}
+
+Outcome Nop(Execution&) { return {}; }
+
+Outcome Xlat(Execution& e) {
+  const unsigned bits = e.instr.address_bits;
+  u64 offset = LowBits(e.Reg(kRbx, bits) + e.Reg(kRax, 8), bits);
+  u64 value;
+  ALIBI_RETURN_IF_FAULT(e.Read(e.SourceSegment(), offset, 1, &value));
+  e.SetReg(kRax, 8, value);
+  return {};
+}
+
+// BT, BTS, BTR, BTC with a register as bit offset: it reaches beyond the operand.
+Outcome BitTest(Execution& e) {
+  const Instr& instr = e.instr;
+  const unsigned bits = instr.operand_bits, size = bits / 8;
+  const u64 index = SignExtend(e.Reg(instr.gprs[0]), bits);
+  const u64 words = static_cast<u64>(static_cast<i64>(index) >> __builtin_ctz(bits));
+  const u64 offset = LowBits(e.Offset() + words * size, instr.mem.address_bits);
+  const auto segment = static_cast<SegmentIndex>(instr.mem.segment);
+  const u64 mask = u64{1} << (index & (bits - 1));
+  u64 value;
+  ALIBI_RETURN_IF_FAULT(e.Read(segment, offset, size, &value));
+  const bool old = value & mask;
+  enum : u8 { kBts = 0xab, kBtr = 0xb3, kBtc = 0xbb };
+  switch (e.Opcode()) {
+    case kBts:
+      ALIBI_RETURN_IF_FAULT(e.Write(segment, offset, size, value | mask));
+      break;
+    case kBtr:
+      ALIBI_RETURN_IF_FAULT(e.Write(segment, offset, size, value & ~mask));
+      break;
+    case kBtc:
+      ALIBI_RETURN_IF_FAULT(e.Write(segment, offset, size, value ^ mask));
+      break;
+    default:
+      break;
+  }
+  e.SetFlag(kCf, old);
+  return {};
+}
+
+void SetResultFlags(Execution& e, u8 value) {
+  e.SetFlag(kZf, value == 0);
+  e.SetFlag(kSf, value & 0x80);
+  e.SetFlag(kPf, !__builtin_parity(value));
+}
+
+void AsciiAdjust(Execution& e, int direction) {
+  const bool adjust = (e.state.gpr[kRax] & 0xf) > 9 || (e.state.arithmetic_flags & kAf);
+  u16 ax = static_cast<u16>(e.state.gpr[kRax]);
+  if (adjust) ax = static_cast<u16>(ax + direction * 0x106);
+  e.SetReg(kRax, 16, ax & 0xff0f);
+  SetResultFlags(e, static_cast<u8>(ax & 0xf));
+  e.SetFlag(kAf | kCf, false);
+  if (adjust) e.SetFlag(kAf | kCf, true);
+}
+
+void DecimalAdjust(Execution& e, int direction) {
+  const u8 old = static_cast<u8>(e.state.gpr[kRax]);
+  const bool low = (old & 0xf) > 9 || (e.state.arithmetic_flags & kAf);
+  const bool high = old > 0x99 || (e.state.arithmetic_flags & kCf);
+  u8 al = old;
+  if (low) al = static_cast<u8>(al + direction * 6);
+  if (high) al = static_cast<u8>(al + direction * 0x60);
+  // DAS also reports the borrow of its first step.
+  const bool carry = high || (direction < 0 && low && old < 6);
+  e.SetReg(kRax, 8, al);
+  SetResultFlags(e, al);
+  e.SetFlag(kAf, low);
+  e.SetFlag(kCf, carry);
+}
+
+Outcome Decimal(Execution& e) {
+  enum : u8 { kDaa = 0x27, kDas = 0x2f, kAaa = 0x37, kAas = 0x3f, kAam = 0xd4, kAad = 0xd5 };
+  const u8 base = static_cast<u8>(e.instr.immediate);
+  const u8 al = static_cast<u8>(e.state.gpr[kRax]);
+  const u8 ah = static_cast<u8>(e.state.gpr[kRax] >> 8);
+  switch (e.Opcode()) {
+    case kDaa:
+      DecimalAdjust(e, 1);
+      return {};
+    case kDas:
+      DecimalAdjust(e, -1);
+      return {};
+    case kAaa:
+      AsciiAdjust(e, 1);
+      return {};
+    case kAas:
+      AsciiAdjust(e, -1);
+      return {};
+    case kAam:
+      if (base == 0) return Outcome::Simple(vcpu::kDivideError);
+      e.SetReg(kRax, 16, (u64{static_cast<u8>(al / base)} << 8) | (al % base));
+      break;
+    default:
+      e.SetReg(kRax, 16, static_cast<u8>(al + ah * base));
+      break;
+  }
+  e.SetFlag(kAf | kCf | vcpu::kOf, false);
+  SetResultFlags(e, static_cast<u8>(e.state.gpr[kRax]));
+  return {};
+}
+
+Outcome Salc(Execution& e) {
+  e.SetReg(kRax, 8, e.state.arithmetic_flags & kCf ? 0xff : 0);
+  return {};
+}
+
+constexpr HandlerRow kRows[] = {
+    {Op::kMov, Mov},   {Op::kLea, Lea},         {Op::kXchg, Xchg},
+    {Op::kNop, Nop},   {Op::kPause, Nop},       {Op::kXlat, Xlat},
+    {Op::kSalc, Salc}, {Op::kDecimal, Decimal}, {Op::kBitTestMemory, BitTest},
+};
+
+}  // namespace
+
+Handler DataHandler(Op op) { return FindHandler(kRows, op); }
+
+}  // namespace alibi::runtime

@@ -1,0 +1,112 @@
+// One instruction in execution: what the handlers of the simulator share.
+#ifndef ALIBI_RUNTIME_SIMULATOR_EXECUTION_H_
+#define ALIBI_RUNTIME_SIMULATOR_EXECUTION_H_
+
+#include "base/types.h"
+#include "runtime/simulator/simulator.h"
+#include "translator/ir.h"
+#include "vcpu/memory.h"
+#include "vcpu/outcome.h"
+#include "vcpu/state.h"
+
+namespace alibi::runtime {
+
+using translator::GprUse;
+using translator::Instr;
+using translator::Op;
+using vcpu::Outcome;
+using vcpu::SegmentIndex;
+using vcpu::VcpuState;
+
+constexpr u64 LowBits(u64 value, unsigned bits) {
+  return bits >= 64 ? value : value & ((u64{1} << bits) - 1);
+}
+constexpr u64 SignExtend(u64 value, unsigned bits) {
+  return static_cast<u64>(static_cast<i64>(value << (64 - bits)) >> (64 - bits));
+}
+
+struct Execution {
+  Execution(const Instr& instruction, SimulatorContext& c);
+
+  const Instr& instr;
+  SimulatorContext& context;
+  VcpuState& state;
+  vcpu::LinearMemory& memory;
+  u64 next_rip;
+  bool rip_set = false;  // the handler has stored RIP itself
+
+  u8 Opcode() const { return instr.bytes[instr.layout.opcode]; }
+
+  // --- General registers. Results of 32 bits clear the upper half, smaller ones keep the rest. ---
+  u64 Reg(const GprUse& use) const;
+  void SetReg(const GprUse& use, u64 value);
+  u64 Reg(unsigned reg, unsigned bits) const { return LowBits(state.gpr[reg], bits); }
+  void SetReg(unsigned reg, unsigned bits, u64 value);
+
+  // --- Memory ---
+  // Segmentation: limit, type and canonical checks; size is at least 1.
+  Outcome Linear(SegmentIndex segment, u64 offset, unsigned size, bool write, LinearAddr* linear);
+  // The offset of instr.mem inside its segment.
+  u64 Offset() const;
+  Outcome OperandAddress(unsigned size, bool write, LinearAddr* linear);
+  // Values of 1, 2, 4 or 8 bytes.
+  Outcome Read(SegmentIndex segment, u64 offset, unsigned size, u64* value);
+  Outcome Write(SegmentIndex segment, u64 offset, unsigned size, u64 value);
+  Outcome ReadOperand(unsigned size, u64* value);
+  Outcome WriteOperand(unsigned size, u64 value);
+  // The ModRM operand: memory of `size` bytes, or gprs[index] at its own width.
+  Outcome ReadRm(unsigned index, unsigned size, u64* value);
+  Outcome WriteRm(unsigned index, unsigned size, u64 value);
+
+  // --- Stack. Handlers move a copy of the pointer and commit it when nothing can fault. ---
+  unsigned StackBits() const;
+  u64 StackPointer() const { return LowBits(state.gpr[vcpu::kRsp], StackBits()); }
+  void CommitStackPointer(u64 pointer) { SetReg(vcpu::kRsp, StackBits(), pointer); }
+  Outcome Push(u64* pointer, unsigned size, u64 value);
+  Outcome Pop(u64* pointer, unsigned size, u64* value);
+
+  // --- Control ---
+  Outcome CheckTarget(u64 rip) const;
+  Outcome Jump(u64 rip);
+  // The system semantics functions store RIP themselves.
+  Outcome Transferred(Outcome outcome) {
+    rip_set = outcome.done();
+    return outcome;
+  }
+
+  // The register of the string instructions' source, and of XLAT: DS unless overridden.
+  SegmentIndex SourceSegment() const {
+    return instr.segment_override == 0xff ? vcpu::kDs
+                                          : static_cast<SegmentIndex>(instr.segment_override);
+  }
+  void SetFlag(u64 flag, bool value) {
+    state.arithmetic_flags = value ? state.arithmetic_flags | flag : state.arithmetic_flags & ~flag;
+  }
+};
+
+using Handler = Outcome (*)(Execution&);
+
+// The handlers, by file.
+Handler DataHandler(Op op);     // data.cc: moves, exchanges, bit tests, decimal arithmetic
+Handler StackHandler(Op op);    // stack.cc
+Handler ControlHandler(Op op);  // control.cc
+Handler StringHandler(Op op);   // strings.cc
+Handler SystemHandler(Op op);   // system.cc
+
+// One row of such a file's table.
+struct HandlerRow {
+  Op op;
+  Handler handler;
+};
+
+template <unsigned N>
+constexpr Handler FindHandler(const HandlerRow (&rows)[N], Op op) {
+  for (const HandlerRow& row : rows) {
+    if (row.op == op) return row.handler;
+  }
+  return nullptr;
+}
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_SIMULATOR_EXECUTION_H_

@@ -1,0 +1,51 @@
+#include "runtime/simulator/simulator.h"
+
+#include <array>
+
+#include "runtime/simulator/execution.h"
+
+namespace alibi::runtime {
+namespace {
+
+constexpr unsigned kOpCount = static_cast<unsigned>(Op::kCount);
+
+Handler Search(Op op) {
+  Handler (*const kFiles[])(Op) = {DataHandler, StackHandler, ControlHandler, StringHandler,
+                                   SystemHandler};
+  for (auto file : kFiles) {
+    if (Handler handler = file(op)) return handler;
+  }
+  return nullptr;
+}
+
+std::array<Handler, kOpCount> MakeTable() {
+  std::array<Handler, kOpCount> table;
+  for (unsigned op = 0; op < kOpCount; ++op) table[op] = Search(static_cast<Op>(op));
+  return table;
+}
+
+const std::array<Handler, kOpCount> kHandlers = MakeTable();
+
+}  // namespace
+
+bool CanSimulate(Op op) { return kHandlers[static_cast<unsigned>(op)] != nullptr; }
+
+Outcome Simulate(const Instr& instr, SimulatorContext& context) {
+  Execution execution(instr, context);
+  const u8 shadow = context.state.interrupt_shadow;
+  context.state.interrupt_shadow = 0;
+  const Handler handler = kHandlers[static_cast<unsigned>(instr.op)];
+  Outcome outcome = handler != nullptr ? handler(execution) : vcpu::InvalidOpcode();
+  if (outcome.faulted()) {
+    context.state.interrupt_shadow = shadow;
+    return outcome;
+  }
+  if (!execution.rip_set) {
+    context.state.rip = execution.next_rip;
+    // RF holds for one instruction; what loads it (IRET, task switches) stores RIP as well.
+    context.state.system_flags &= ~static_cast<u32>(vcpu::kRf);
+  }
+  return outcome;
+}
+
+}  // namespace alibi::runtime

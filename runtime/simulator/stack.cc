@@ -1,0 +1,175 @@
+// PUSH, POP and their relatives.
+#include "runtime/simulator/execution.h"
+#include "vcpu/segments.h"
+
+namespace alibi::runtime {
+namespace {
+
+using vcpu::kRbp, vcpu::kRsp;
+
+constexpr bool IsVirtual8086(const VcpuState& state) { return state.system_flags & vcpu::kVm; }
+
+Outcome Push(Execution& e) {
+  const Instr& instr = e.instr;
+  const unsigned size = instr.operand_bits / 8;
+  u64 value = instr.immediate;
+  if (instr.mem.present) {
+    ALIBI_RETURN_IF_FAULT(e.ReadOperand(size, &value));
+  } else if (instr.gpr_count > 0) {
+    value = e.Reg(instr.gprs[0]);
+  }
+  u64 pointer = e.StackPointer();
+  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, size, value));
+  e.CommitStackPointer(pointer);
+  return {};
+}
+
+Outcome Pop(Execution& e) {
+  const Instr& instr = e.instr;
+  const unsigned size = instr.operand_bits / 8;
+  const u64 old = e.state.gpr[kRsp];
+  u64 pointer = e.StackPointer();
+  u64 value;
+  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, size, &value));
+  // The address of a memory operand uses the incremented RSP, and POP RSP overwrites it.
+  e.CommitStackPointer(pointer);
+  if (!instr.mem.present) {
+    e.SetReg(instr.gprs[0], value);
+    return {};
+  }
+  Outcome outcome = e.WriteOperand(size, value);
+  if (outcome.faulted()) e.state.gpr[kRsp] = old;
+  return outcome;
+}
+
+Outcome PushSreg(Execution& e) {
+  u64 pointer = e.StackPointer();
+  const u16 selector = e.state.segment[e.instr.system_reg].selector;
+  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, e.instr.operand_bits / 8, selector));
+  e.CommitStackPointer(pointer);
+  return {};
+}
+
+Outcome PopSreg(Execution& e) {
+  u64 pointer = e.StackPointer();
+  // The pointer's width is that of the stack it was popped from.
+  const unsigned stack_bits = e.StackBits();
+  u64 value;
+  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, e.instr.operand_bits / 8, &value));
+  const auto index = static_cast<SegmentIndex>(e.instr.system_reg);
+  ALIBI_RETURN_IF_FAULT(vcpu::LoadSegment(e.state, e.memory, index, static_cast<u16>(value)));
+  e.SetReg(kRsp, stack_bits, pointer);
+  if (index == vcpu::kSs) e.state.interrupt_shadow = 1;
+  return {};
+}
+
+Outcome Pusha(Execution& e) {
+  const unsigned size = e.instr.operand_bits / 8;
+  const u64 start = e.StackPointer();
+  // All eight slots must be writable before the first is written.
+  u64 pointer = start;
+  for (unsigned reg = 0; reg < 8; ++reg) {
+    pointer = LowBits(pointer - size, e.StackBits());
+    LinearAddr linear;
+    ALIBI_RETURN_IF_FAULT(e.Linear(vcpu::kSs, pointer, size, true, &linear));
+    vcpu::GuestFault fault;
+    if (!e.memory.ProbeWrite(linear, size, vcpu::Privilege::kCpl, &fault)) return fault;
+  }
+  pointer = start;
+  for (unsigned reg = 0; reg < 8; ++reg) {
+    ALIBI_RETURN_IF_FAULT(e.Push(&pointer, size, e.state.gpr[reg]));
+  }
+  e.CommitStackPointer(pointer);
+  return {};
+}
+
+Outcome Popa(Execution& e) {
+  const unsigned size = e.instr.operand_bits / 8;
+  u64 values[8];
+  u64 pointer = e.StackPointer();
+  for (unsigned reg = 8; reg-- > 0;) ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, size, &values[reg]));
+  for (unsigned reg = 0; reg < 8; ++reg) {
+    if (reg != kRsp) e.SetReg(reg, size * 8, values[reg]);
+  }
+  e.CommitStackPointer(pointer);
+  return {};
+}
+
+Outcome Pushf(Execution& e) {
+  if (IsVirtual8086(e.state) && e.state.Iopl() < 3) return vcpu::GeneralProtection();
+  u64 pointer = e.StackPointer();
+  const u64 flags = e.state.Rflags() & ~(vcpu::kVm | vcpu::kRf);
+  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, e.instr.operand_bits / 8, flags));
+  e.CommitStackPointer(pointer);
+  return {};
+}
+
+Outcome Popf(Execution& e) {
+  VcpuState& state = e.state;
+  if (IsVirtual8086(state) && state.Iopl() < 3) return vcpu::GeneralProtection();
+  const unsigned bits = e.instr.operand_bits;
+  u64 pointer = e.StackPointer();
+  u64 value;
+  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, bits / 8, &value));
+  u64 mask = vcpu::kArithmeticFlags | vcpu::kTf | vcpu::kDf | vcpu::kNt;
+  if (bits != 16) mask |= vcpu::kAc | vcpu::kId;
+  const unsigned cpl = state.ProtectedMode() ? state.cpl : 0;
+  if (cpl <= state.Iopl()) mask |= vcpu::kIf;
+  if (cpl == 0) mask |= vcpu::kIopl;
+  const u64 old_ac = state.system_flags & vcpu::kAc;
+  u64 flags = (state.Rflags() & ~mask) | (value & mask);
+  // At CPL 0 a POPF of 32 or 64 bits clears the virtual-interrupt flags.
+  if (bits != 16 && cpl == 0) flags &= ~(vcpu::kVif | vcpu::kVip);
+  state.SetRflags(flags);
+  e.CommitStackPointer(pointer);
+  if ((state.system_flags & vcpu::kAc) != old_ac) e.memory.PrivilegeChanged();
+  return {};
+}
+
+Outcome Enter(Execution& e) {
+  const unsigned size = e.instr.operand_bits / 8, stack_bits = e.StackBits();
+  const u64 locals = e.instr.immediate & 0xffff;
+  const unsigned level = e.instr.immediate2 & 31;
+  u64 pointer = e.StackPointer();
+  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, size, e.state.gpr[kRbp]));
+  const u64 frame = pointer;
+  u64 outer = LowBits(e.state.gpr[kRbp], stack_bits);
+  for (unsigned i = 1; i < level; ++i) {
+    outer = LowBits(outer - size, stack_bits);
+    u64 value;
+    ALIBI_RETURN_IF_FAULT(e.Read(vcpu::kSs, outer, size, &value));
+    ALIBI_RETURN_IF_FAULT(e.Push(&pointer, size, value));
+  }
+  if (level > 0) ALIBI_RETURN_IF_FAULT(e.Push(&pointer, size, frame));
+  pointer = LowBits(pointer - locals, stack_bits);
+  // The new stack must be writable at its end (SDM vol. 2, ENTER).
+  LinearAddr linear;
+  ALIBI_RETURN_IF_FAULT(e.Linear(vcpu::kSs, pointer, size, true, &linear));
+  vcpu::GuestFault fault;
+  if (!e.memory.ProbeWrite(linear, size, vcpu::Privilege::kCpl, &fault)) return fault;
+  e.SetReg(kRbp, size * 8, frame);
+  e.CommitStackPointer(pointer);
+  return {};
+}
+
+Outcome Leave(Execution& e) {
+  const unsigned size = e.instr.operand_bits / 8;
+  u64 pointer = LowBits(e.state.gpr[kRbp], e.StackBits());
+  u64 value;
+  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, size, &value));
+  e.CommitStackPointer(pointer);
+  e.SetReg(kRbp, size * 8, value);
+  return {};
+}
+
+constexpr HandlerRow kRows[] = {
+    {Op::kPush, Push},   {Op::kPop, Pop},     {Op::kPushSreg, PushSreg}, {Op::kPopSreg, PopSreg},
+    {Op::kPusha, Pusha}, {Op::kPopa, Popa},   {Op::kPushf, Pushf},       {Op::kPopf, Popf},
+    {Op::kEnter, Enter}, {Op::kLeave, Leave},
+};
+
+}  // namespace
+
+Handler StackHandler(Op op) { return FindHandler(kRows, op); }
+
+}  // namespace alibi::runtime
