@@ -1,0 +1,47 @@
+// Where guest instructions leave the CPU: ports, device memory, platform registers. Compiled for
+// general registers only, because the guest's vector state is live until the guard has saved it.
+#include "vmm/machine.h"
+#include "vmm/trace.h"
+
+namespace alibi::vmm {
+
+u32 Machine::In(u16 port, unsigned size) {
+  SimdGuard guard(simd_);
+  ++counters_.port_reads;
+  const u32 value = board_.PortRead(port, size);
+  if (tracer_ != nullptr) tracer_->Access(TraceTopic::kIo, "in", port, size, value);
+  return value;
+}
+
+void Machine::Out(u16 port, unsigned size, u32 value) {
+  SimdGuard guard(simd_);
+  ++counters_.port_writes;
+  if (tracer_ != nullptr) tracer_->Access(TraceTopic::kIo, "out", port, size, value);
+  board_.PortWrite(port, size, value);
+}
+
+u64 Machine::MmioRead(PhysAddr address, unsigned size) {
+  SimdGuard guard(simd_);
+  const u64 value = board_.MmioRead(address, size);
+  if (tracer_ != nullptr) tracer_->Access(TraceTopic::kMmio, "load", address.value, size, value);
+  return value;
+}
+
+void Machine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
+  SimdGuard guard(simd_);
+  if (tracer_ != nullptr) tracer_->Access(TraceTopic::kMmio, "store", address.value, size, value);
+  board_.MmioWrite(address, size, value);
+}
+
+void Machine::ApicBaseWritten() {
+  SimdGuard guard(simd_);
+  board_.ApicBaseWritten();
+  InterruptsChanged();
+}
+
+void Machine::TaskPriorityWritten() {
+  SimdGuard guard(simd_);
+  InterruptsChanged();
+}
+
+}  // namespace alibi::vmm

@@ -1,0 +1,43 @@
+// What the subcommands share. The program's contract: stdout belongs to the guest's console and to
+// reports that were asked for; everything else goes to stderr, one line per failure.
+#ifndef ALIBI_VMM_CLI_H_
+#define ALIBI_VMM_CLI_H_
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "vmm/exit_codes.h"
+
+namespace CLI {
+class App;
+}
+
+namespace alibi::vmm {
+
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  // argv[0] is the subcommand's name. Returns the exit status.
+  int (*run)(int argc, char** argv);
+};
+
+// Says what is wrong, on one line of stderr, and returns the code.
+int Fail(ExitCode code, const std::string& message);
+
+// The exit status to end with at once (after --help, or when the arguments are wrong), or nothing.
+std::optional<int> ParseArguments(CLI::App& app, const std::string& command, int argc, char** argv);
+
+// "65536", "64K", "128M", "2G": bytes.
+Result<u64> ParseSize(const std::string& text);
+// "128 MB", for messages.
+std::string FormatSize(u64 bytes);
+
+// The subcommands, each in its cmd_*.cc.
+int CmdRun(int argc, char** argv);
+int CmdCpu(int argc, char** argv);
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_CLI_H_

@@ -1,0 +1,189 @@
+// alibi run: a multiboot kernel on a PC, with its serial port on our terminal.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <string>
+
+#include "devices/clock.h"
+#include "vmm/cli.h"
+#include "vmm/host_check.h"
+#include "vmm/loader/file.h"
+#include "vmm/pc_machine.h"
+#include "vmm/stats.h"
+#include "vmm/terminal.h"
+#include "vmm/trace.h"
+
+namespace alibi::vmm {
+namespace {
+
+constexpr u64 kLeastRam = u64{1} << 20;
+constexpr u64 kLeastTc = u64{1} << 20;
+constexpr u64 kMostTc = u64{1} << 30;  // exits are 32-bit displacements
+
+struct RunOptions {
+  std::string image;
+  std::string ram = "128M";
+  std::string tc_size = "64M";
+  std::string policy = "hysteresis";
+  std::string append;
+  std::string trace;
+  std::string stats_json;
+  bool stats = false;
+};
+
+// For the signal handler.
+std::atomic<PcMachine*>& RunningMachine() {
+  static std::atomic<PcMachine*> machine = nullptr;
+  return machine;
+}
+
+std::string PolicyList() {
+  std::string text;
+  for (const std::string& name : adapt::PolicyNames()) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
+  switch (end) {
+    case PcEnd::kDebugExit:
+      return static_cast<int>(machine.exit_status() & 0xff);
+    case PcEnd::kRequested:
+      return quit_by_key ? kSuccess : 128 + TerminalGuard::caught();
+    case PcEnd::kTripleFault:
+      return Fail(kTripleFault,
+                  fmt::format("the guest shut down (triple fault) near rip {:#x}; --trace=irq,io "
+                              "shows what it did before",
+                              machine.machine().state().rip));
+    case PcEnd::kHaltedForever:
+      return Fail(kHaltedForever, fmt::format("the guest halted with interrupts off at rip {:#x}; "
+                                              "nothing can wake it",
+                                              machine.machine().state().rip));
+    case PcEnd::kUnsupported:
+      return Fail(kUnsupportedGuest,
+                  fmt::format("{} (rip {:#x})", machine.machine().engine().exit_message(),
+                              machine.machine().state().rip));
+    case PcEnd::kOutputFailed:
+      return Fail(kOutputFailed, "standard output cannot be written; is its reader gone?");
+  }
+  return kInternalError;
+}
+
+}  // namespace
+
+int CmdRun(int argc, char** argv) {
+  RunOptions options;
+  CLI::App app(
+      "Runs a multiboot 1 kernel. Its serial port COM1 is the terminal; Ctrl-C ends it,\n"
+      "Ctrl-A X quits, Ctrl-A C sends a Ctrl-C, Ctrl-A Ctrl-A a Ctrl-A.");
+  app.add_option("IMAGE", options.image, "the kernel: ELF32 or ELF64 with a multiboot 1 header")
+      ->required();
+  app.add_option("--ram", options.ram, "guest memory: bytes, or with K, M, G behind (128M)");
+  app.add_option("--policy", options.policy,
+                 "adaptation policy: " + PolicyList() + " (hysteresis)");
+  app.add_option("--append", options.append, "the kernel's command line");
+  app.add_flag("--stats", options.stats, "show every counter on stderr at the end");
+  app.add_option("--stats-json", options.stats_json, "write the counters to FILE")
+      ->type_name("FILE");
+  app.add_option("--trace", options.trace,
+                 "show events on stderr; TOPICS separated by commas, or all:\n" + Tracer::Help())
+      ->type_name("TOPICS");
+  app.add_option("--tc-size", options.tc_size,
+                 "room for translations: bytes, or with K, M, G (64M)");
+  app.footer(ExitCodeHelp());
+  if (const auto status = ParseArguments(app, "run", argc, argv)) return *status;
+
+  // --- Everything that can be wrong before there is a machine ---
+  auto ram = ParseSize(options.ram);
+  if (!ram.ok()) return Fail(kUsage, "--ram: " + ram.error().message);
+  if (*ram < kLeastRam || (*ram & kPageMask) != 0) {
+    return Fail(kUsage, fmt::format("--ram: {} is not a size a PC can have; give at least 1M, in "
+                                    "whole pages of 4K",
+                                    FormatSize(*ram)));
+  }
+  const u64 host_ram =
+      static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
+  if (*ram > host_ram) {
+    return Fail(kHostResources, fmt::format("--ram: {} is more than this host's {} MB; give less",
+                                            FormatSize(*ram), host_ram >> 20));
+  }
+  auto tc = ParseSize(options.tc_size);
+  if (!tc.ok()) return Fail(kUsage, "--tc-size: " + tc.error().message);
+  if (*tc < kLeastTc || *tc > kMostTc || (*tc & kPageMask) != 0) {
+    return Fail(kUsage,
+                fmt::format("--tc-size: {} is out of range; give 1M to 1G", FormatSize(*tc)));
+  }
+  if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
+    return Fail(kUsage, "--policy: " + policy.error().message);
+  }
+  Tracer tracer;
+  if (!options.trace.empty()) {
+    auto parsed = Tracer::Parse(options.trace);
+    if (!parsed.ok()) return Fail(kUsage, "--trace: " + parsed.error().message);
+    tracer = *parsed;
+  }
+  if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
+    return Fail(kUnsupportedHost, host.error().message);
+  }
+  auto image = loader::ReadWholeFile(options.image);
+  if (!image.ok()) return Fail(kNoInput, image.error().message);
+
+  // --- The machine ---
+  EscapeFilter escape;
+  PcMachineConfig config;
+  config.machine.policy = options.policy;
+  config.machine.tc_bytes = *tc;
+  config.ram_bytes = *ram;
+  config.input_fd = STDIN_FILENO;
+  config.output_fd = STDOUT_FILENO;
+  const bool terminal = isatty(STDIN_FILENO);
+  if (terminal) {
+    config.input_filter = [&escape](std::string input) {
+      std::string rest = escape.Filter(input);
+      if (escape.quit()) RunningMachine().load()->RequestStop();
+      return rest;
+    };
+  }
+  auto machine = PcMachine::Create(config);
+  if (!machine.ok()) return Fail(kHostResources, machine.error().message);
+  PcMachine& pc = **machine;
+  if (!options.trace.empty()) {
+    pc.machine().set_tracer(&tracer);
+    if (tracer.observes_translations()) pc.machine().engine().set_translation_observer(&tracer);
+  }
+  if (Status loaded = pc.LoadMultiboot(*image, options.image, options.append); !loaded.ok()) {
+    return Fail(kBadImage, loaded.error().message);
+  }
+  std::FILE* stats_file = nullptr;
+  if (!options.stats_json.empty()) {
+    stats_file = std::fopen(options.stats_json.c_str(), "w");
+    if (stats_file == nullptr) {
+      return Fail(kCannotCreate, fmt::format("{}: cannot be written: {}", options.stats_json,
+                                             std::strerror(errno)));
+    }
+  }
+
+  // --- The run ---
+  const u64 begin = devices::MonotonicClock::HostNs();
+  PcEnd end;
+  {
+    RunningMachine() = &pc;
+    TerminalGuard guard(STDIN_FILENO, [](int) { RunningMachine().load()->RequestStop(); });
+    end = pc.Run();
+  }
+  const u64 wall_ns = devices::MonotonicClock::HostNs() - begin;
+  const int status = ExitStatusOf(end, pc, escape.quit());
+  if (options.stats) fmt::print(stderr, "{}", StatsText(pc.machine(), wall_ns));
+  if (stats_file != nullptr) {
+    const std::string json = StatsJson(pc.machine(), wall_ns);
+    const bool written = std::fwrite(json.data(), 1, json.size(), stats_file) == json.size();
+    if (std::fclose(stats_file) != 0 || !written) {
+      return Fail(kCannotCreate, options.stats_json + ": not written; is the disk full?");
+    }
+  }
+  return status;
+}
+
+}  // namespace alibi::vmm

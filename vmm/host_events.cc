@@ -1,0 +1,153 @@
+#include "vmm/host_events.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace alibi::vmm {
+namespace {
+
+// Input that the guest does not take: more than this and we stop reading, as a terminal does.
+constexpr std::size_t kMostInput = 1 << 16;
+
+timespec ToTimespec(u64 ns) {
+  timespec time;
+  time.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
+  time.tv_nsec = static_cast<long>(ns % 1'000'000'000);
+  return time;
+}
+
+u64 MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
+}
+
+void Drain(int fd) {
+  u64 count;
+  while (read(fd, &count, sizeof(count)) > 0) {
+  }
+}
+
+void Signal(int fd) {
+  const u64 one = 1;
+  // It can only fail because the counter is at its limit, and then the reader wakes anyway.
+  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof(one));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HostEvents>> HostEvents::Create(int input_fd, std::function<void()> poke) {
+  std::unique_ptr<HostEvents> events(new HostEvents);
+  events->poke_ = std::move(poke);
+  events->input_fd_ = input_fd;
+  events->timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  events->quit_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  events->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (events->timer_fd_ < 0 || events->quit_fd_ < 0 || events->wake_fd_ < 0) {
+    return Error{std::string("host timers: ") + std::strerror(errno) +
+                 "; raise the limit on open files (ulimit -n)"};
+  }
+  // Signals of the process belong to the VCPU's thread: this one must not take them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::string failure;
+  try {
+    events->thread_ = std::thread([raw = events.get()] { raw->Wait(); });
+  } catch (const std::system_error& error) {
+    failure = error.what();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!failure.empty()) {
+    return Error{"host timers: cannot start a thread: " + failure +
+                 "; raise the limit on processes (ulimit -u)"};
+  }
+  return events;
+}
+
+HostEvents::~HostEvents() {
+  if (thread_.joinable()) {
+    Signal(quit_fd_);
+    thread_.join();
+  }
+  for (int fd : {timer_fd_, quit_fd_, wake_fd_}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+void HostEvents::Wait() {
+  pollfd fds[] = {
+      {quit_fd_, POLLIN, 0},
+      {timer_fd_, POLLIN, 0},
+      {input_fd_, POLLIN, 0},
+  };
+  for (;;) {
+    if (poll(fds, 3, -1) < 0) continue;  // every signal is blocked: only a debugger interrupts
+    if (fds[0].revents != 0) return;
+    bool poke = false;
+    if (fds[1].revents != 0) {
+      Drain(timer_fd_);
+      expired_.store(true, std::memory_order_release);
+      poke = true;
+    }
+    if (fds[2].revents != 0) {
+      char bytes[256];
+      const ssize_t count = read(input_fd_, bytes, sizeof(bytes));
+      if (count > 0) {
+        std::lock_guard lock(mutex_);
+        input_.append(bytes, static_cast<std::size_t>(count));
+        if (input_.size() > kMostInput) input_.resize(kMostInput);
+        has_input_.store(true, std::memory_order_release);
+        poke = true;
+      } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+        fds[2].fd = -1;  // the end of the input is not the end of the machine
+      }
+    }
+    if (poke) {
+      poke_();
+      Wake();
+    }
+  }
+}
+
+void HostEvents::SetDeadline(u64 monotonic_ns) {
+  if (monotonic_ns == armed_ns_ && !expired_.load(std::memory_order_acquire)) return;
+  expired_.store(false, std::memory_order_relaxed);
+  armed_ns_ = monotonic_ns;
+  itimerspec time{};
+  // Zero would disarm the timer.
+  if (monotonic_ns != kNever) time.it_value = ToTimespec(monotonic_ns == 0 ? 1 : monotonic_ns);
+  timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &time, nullptr);
+}
+
+std::string HostEvents::TakeInput() {
+  if (!has_input_.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(mutex_);
+  has_input_.store(false, std::memory_order_relaxed);
+  return std::exchange(input_, {});
+}
+
+void HostEvents::Sleep(u64 deadline_ns) {
+  pollfd fd{wake_fd_, POLLIN, 0};
+  timespec left{};
+  if (deadline_ns != kNever) {
+    const u64 now = MonotonicNs();
+    if (deadline_ns <= now) return;
+    left = ToTimespec(deadline_ns - now);
+  }
+  ppoll(&fd, 1, deadline_ns == kNever ? nullptr : &left, nullptr);
+  if (fd.revents != 0) Drain(wake_fd_);
+}
+
+void HostEvents::Wake() { Signal(wake_fd_); }
+
+}  // namespace alibi::vmm

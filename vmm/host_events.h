@@ -1,0 +1,59 @@
+// What happens on the host while the guest runs: a deadline passes, input arrives. One thread
+// waits for both and pokes the VCPU's thread.
+#ifndef ALIBI_VMM_HOST_EVENTS_H_
+#define ALIBI_VMM_HOST_EVENTS_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/result.h"
+#include "base/types.h"
+
+namespace alibi::vmm {
+
+class HostEvents {
+ public:
+  static constexpr u64 kNever = ~u64{0};
+
+  // `poke` is called on the waiting thread after a deadline has passed or input has arrived.
+  // `input_fd` < 0: there is no input. The file is read as bytes come and never closed.
+  static Result<std::unique_ptr<HostEvents>> Create(int input_fd, std::function<void()> poke);
+  ~HostEvents();
+  HostEvents(const HostEvents&) = delete;
+  HostEvents& operator=(const HostEvents&) = delete;
+
+  // --- On the VCPU's thread ---
+  // The next poke's time, by CLOCK_MONOTONIC in ns. Cheap when it has not changed.
+  void SetDeadline(u64 monotonic_ns);
+  // Bytes that arrived since the last call.
+  std::string TakeInput();
+  // Waits until the deadline, input, or Wake().
+  void Sleep(u64 deadline_ns);
+
+  // From any thread or signal handler: ends a Sleep(), or the next one.
+  void Wake();
+
+ private:
+  HostEvents() = default;
+  void Wait();
+
+  std::function<void()> poke_;
+  int input_fd_ = -1;
+  int timer_fd_ = -1;
+  int quit_fd_ = -1;
+  int wake_fd_ = -1;
+  u64 armed_ns_ = kNever;
+  std::atomic<bool> expired_ = false;  // the timer went off since it was set
+  std::mutex mutex_;                   // of input_
+  std::string input_;
+  std::atomic<bool> has_input_ = false;
+  std::thread thread_;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_HOST_EVENTS_H_

@@ -1,0 +1,175 @@
+#include "vmm/machine.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "vcpu/contract.h"
+#include "vcpu/exceptions.h"
+#include "vcpu/interrupts.h"
+#include "vcpu/reset.h"
+#include "vmm/trace.h"
+
+namespace alibi::vmm {
+namespace {
+
+u64 HostXcr0() {
+  u32 low, high;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return u64{high} << 32 | low;
+}
+
+}  // namespace
+
+SimdState::SimdState() : mask_(static_cast<u32>(HostXcr0() & kComponents)) {}
+
+const vcpu::CpuidPolicy& Machine::cpuid_policy() {
+  static const vcpu::CpuidPolicy policy = vcpu::CpuidPolicy::ForHost();
+  return policy;
+}
+
+Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config, Board& board) {
+  std::unique_ptr<Machine> machine(new Machine(board));
+  Status status = machine->Init(config);
+  if (!status.ok()) return status.error();
+  return machine;
+}
+
+Status Machine::Init(const MachineConfig& config) {
+  auto policy = adapt::MakePolicy(config.policy);
+  if (!policy.ok()) return policy.error();
+  policy_ = std::move(*policy);
+
+  auto memory = mmu::GuestMemory::Create(config.arena_bytes);
+  if (!memory.ok()) return memory.error();
+  memory_ = std::move(*memory);
+  memory_->set_mmio_handler(this);
+
+  // A file, because the block lies in front of every shadow view.
+  vcpu_fd_ = memfd_create("alibi-vcpu", MFD_CLOEXEC);
+  void* block = MAP_FAILED;
+  if (vcpu_fd_ >= 0 && ftruncate(vcpu_fd_, kVcpuBlockBytes) == 0) {
+    block = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu_fd_, 0);
+  }
+  if (block == MAP_FAILED) {
+    return Error{std::string("VCPU block: cannot be mapped: ") + std::strerror(errno) +
+                 "; free host memory, or raise the limit on open files (ulimit -n)"};
+  }
+  state_ = static_cast<vcpu::VcpuState*>(block);
+  vcpu::ResetToPowerUp(*state_, cpuid_policy());
+  // The guest's time begins now.
+  state_->tsc_offset = -static_cast<i64>(__rdtsc());
+
+  mmu::MmuOptions mmu_options;
+  mmu_options.state = state_;
+  mmu_options.memory = memory_.get();
+  mmu_options.vcpu_fd = vcpu_fd_;
+  auto mmu = mmu::Mmu::Create(mmu_options);
+  if (!mmu.ok()) return mmu.error();
+  mmu_ = std::move(*mmu);
+
+  runtime::EngineOptions options;
+  options.mmu = mmu_.get();
+  options.memory = memory_.get();
+  options.state = state_;
+  options.ports = this;
+  options.platform = this;
+  options.policy = policy_.get();
+  options.tc_bytes = config.tc_bytes;
+  auto engine = runtime::Engine::Create(options);
+  if (!engine.ok()) return engine.error();
+  engine_ = std::move(*engine);
+  return Ok{};
+}
+
+Machine::~Machine() {
+  engine_.reset();
+  mmu_.reset();
+  memory_.reset();
+  if (state_ != nullptr) munmap(state_, kVcpuBlockBytes);
+  if (vcpu_fd_ >= 0) close(vcpu_fd_);
+}
+
+Stop Machine::Run() {
+  for (;;) {
+    ++counters_.loop_turns;
+    if (stop_.exchange(false, std::memory_order_acq_rel)) return Stop::kRequested;
+    board_.Turn();
+    if (stop_.load(std::memory_order_acquire)) continue;
+    TakeInterrupts();
+    if (state_->shutdown) return Stop::kShutdown;
+    if (state_->halted) {
+      ++counters_.idle_sleeps;
+      if (!board_.Idle()) return Stop::kHalted;
+      continue;
+    }
+    in_engine_ = true;
+    const runtime::Exit exit = engine_->Run();
+    in_engine_ = false;
+    switch (exit) {
+      case runtime::Exit::kStopped:
+      case runtime::Exit::kHalted:
+      case runtime::Exit::kInterruptWindow:
+        break;
+      case runtime::Exit::kShutdown:
+        return Stop::kShutdown;
+      case runtime::Exit::kUnsupported:
+        return Stop::kUnsupported;
+    }
+  }
+}
+
+void Machine::TakeInterrupts() {
+  InterruptsChanged();
+  if (nmi_pending_ && vcpu::CanTakeNmi(*state_)) {
+    nmi_pending_ = false;
+    ++counters_.nmis_taken;
+    if (tracer_ != nullptr) tracer_->Interrupt("NMI", vcpu::kNmi, state_->rip);
+    state_->nmi_blocked = 1;
+    vcpu::DeliverEvent(*state_, *mmu_, vcpu::Event::External(vcpu::kNmi), state_->rip);
+  }
+  if (state_->irq_pending && vcpu::CanTakeInterrupt(*state_)) {
+    const u8 vector = board_.Acknowledge();
+    ++counters_.interrupts_taken;
+    if (tracer_ != nullptr) tracer_->Interrupt("interrupt", vector, state_->rip);
+    engine_->InjectInterrupt(vector);
+    InterruptsChanged();
+  }
+}
+
+void Machine::StateChanged() {
+  engine_->StateChanged();
+  InterruptsChanged();
+}
+
+void Machine::InterruptsChanged() {
+  const u8 cr8 = static_cast<u8>(state_->cr8);
+  const bool pending = board_.InterruptPending(cr8);
+  state_->irq_pending = pending;
+  state_->cr8_bias = !pending && board_.HeldByPriority(cr8) ? 16 : 0;
+  if (pending && in_engine_ && vcpu::CanTakeInterrupt(*state_)) engine_->RequestAttention();
+}
+
+void Machine::RaiseNmi() {
+  nmi_pending_ = true;
+  RequestTurn();
+}
+
+void Machine::RequestTurn() {
+  if (in_engine_) engine_->RequestAttention();
+}
+
+void Machine::RequestStop() {
+  stop_.store(true, std::memory_order_release);
+  RequestTurnFromOutside();
+}
+
+void Machine::RequestTurnFromOutside() {
+  __atomic_fetch_add(&counters_.stop_requests, 1, __ATOMIC_RELAXED);
+  engine_->RequestStop();
+}
+
+}  // namespace alibi::vmm

@@ -1,0 +1,112 @@
+// The machine: memory, one VCPU with its shadow and engine, and the loop that runs it. What hangs
+// on the buses is the Board's.
+#ifndef ALIBI_VMM_MACHINE_H_
+#define ALIBI_VMM_MACHINE_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "adapt/policy.h"
+#include "base/result.h"
+#include "base/types.h"
+#include "mmu/guest_memory.h"
+#include "mmu/mmu.h"
+#include "runtime/engine.h"
+#include "vcpu/cpuid.h"
+#include "vcpu/memory.h"
+#include "vcpu/platform.h"
+#include "vcpu/state.h"
+#include "vmm/board.h"
+#include "vmm/simd_guard.h"
+
+namespace alibi::vmm {
+
+class Tracer;
+
+struct Counters {
+#define ALIBI_VMM_COUNTER(name, what) u64 name = 0;
+#include "vmm/counters.inc"
+#undef ALIBI_VMM_COUNTER
+};
+
+struct MachineConfig {
+  std::string policy = "hysteresis";  // see adapt::MakePolicy
+  u64 tc_bytes = u64{64} << 20;
+  u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
+};
+
+enum class Stop : u8 {
+  kRequested,    // RequestStop()
+  kHalted,       // HLT, and the board does not wait
+  kShutdown,     // triple fault
+  kUnsupported,  // see Engine::exit_message()
+};
+
+class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vcpu::Platform {
+ public:
+  // `board` outlives the machine. The VCPU is in its power-up state, without memory.
+  static Result<std::unique_ptr<Machine>> Create(const MachineConfig& config, Board& board);
+  ~Machine() override;
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // The host's CPUID is slow to ask: one policy per process.
+  static const vcpu::CpuidPolicy& cpuid_policy();
+
+  mmu::GuestMemory& memory() { return *memory_; }
+  mmu::Mmu& mmu() { return *mmu_; }
+  runtime::Engine& engine() { return *engine_; }
+  vcpu::VcpuState& state() { return *state_; }
+  const adapt::Policy& policy() const { return *policy_; }
+  const Counters& counters() const { return counters_; }
+  void set_tracer(Tracer* tracer) { tracer_ = tracer; }
+
+  // --- On the VCPU's thread ---
+  Stop Run();
+  // The VCPU's registers were changed from outside, between runs.
+  void StateChanged();
+  // What the board would answer about interrupts has changed.
+  void InterruptsChanged();
+  void RaiseNmi();
+  // From inside an access: Run() goes on with a Turn() at the next instruction boundary.
+  void RequestTurn();
+
+  // --- From any thread or signal handler ---
+  // Run() returns kRequested; if it is not running, the next one does.
+  void RequestStop();
+  // Run() makes a Turn() soon. The board's Idle() must be woken by its own means.
+  void RequestTurnFromOutside();
+  bool stop_requested() const { return stop_.load(std::memory_order_acquire); }
+
+ private:
+  explicit Machine(Board& board) : board_(board) {}
+  Status Init(const MachineConfig& config);
+  void TakeInterrupts();
+
+  // --- access.cc: called with the guest's vector state live ---
+  u32 In(u16 port, unsigned size) override;
+  void Out(u16 port, unsigned size, u32 value) override;
+  u64 MmioRead(PhysAddr address, unsigned size) override;
+  void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
+  void ApicBaseWritten() override;
+  void TaskPriorityWritten() override;
+
+  Board& board_;
+  SimdState simd_;
+  Counters counters_;
+  Tracer* tracer_ = nullptr;
+  int vcpu_fd_ = -1;
+  vcpu::VcpuState* state_ = nullptr;
+  std::unique_ptr<mmu::GuestMemory> memory_;
+  std::unique_ptr<adapt::Policy> policy_;
+  std::unique_ptr<mmu::Mmu> mmu_;
+  std::unique_ptr<runtime::Engine> engine_;
+  bool in_engine_ = false;
+  bool nmi_pending_ = false;
+  std::atomic<bool> stop_ = false;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_MACHINE_H_

@@ -1,0 +1,54 @@
+// The program. stdout: the guest's console, or the report asked for. stderr: one line per failure,
+// traces, statistics. Exit status: vmm/exit_codes.inc.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string_view>
+
+#include "vmm/cli.h"
+
+namespace alibi::vmm {
+namespace {
+
+constexpr const char* kVersion = "0.1";
+
+constexpr Subcommand kSubcommands[] = {
+    {"run", "run a multiboot kernel on a PC, the terminal being its serial port", CmdRun},
+    {"cpu", "show the CPU that guests see", CmdCpu},
+};
+
+void PrintHelp(std::FILE* to) {
+  fmt::print(to,
+             "Alibi runs x86 operating systems in an ordinary process, by binary translation.\n\n"
+             "Usage: alibi COMMAND [ARGUMENTS]   (alibi COMMAND --help shows a command's)\n"
+             "       alibi --version\n\nCommands:\n");
+  for (const Subcommand& command : kSubcommands) {
+    fmt::print(to, "  {:<6} {}\n", command.name, command.summary);
+  }
+  fmt::print(to, "\n{}", ExitCodeHelp());
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) {
+    PrintHelp(stderr);
+    return kUsage;
+  }
+  const std::string_view name = argv[1];
+  for (const Subcommand& command : kSubcommands) {
+    if (name == command.name) return command.run(argc - 1, argv + 1);
+  }
+  if (name == "--help" || name == "-h" || name == "help") {
+    PrintHelp(stdout);
+    return kSuccess;
+  }
+  if (name == "--version") {
+    fmt::print("alibi {}\n", kVersion);
+    return kSuccess;
+  }
+  return Fail(kUsage, fmt::format("unknown command '{}'; see alibi --help", name));
+}
+
+}  // namespace
+}  // namespace alibi::vmm
+
+int main(int argc, char** argv) { return alibi::vmm::Main(argc, argv); }

@@ -1,0 +1,256 @@
+#include "vmm/pc_machine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "vcpu/reset.h"
+#include "vmm/loader/multiboot.h"
+
+namespace alibi::vmm {
+namespace {
+
+// How long the beginning of a line may wait for its end before it is shown.
+constexpr u64 kOutputPatienceNs = 10'000'000;
+constexpr std::size_t kOutputBytes = 4096;
+
+class LoaderMemory final : public loader::GuestMemory {
+ public:
+  explicit LoaderMemory(mmu::GuestMemory& memory) : memory_(memory) {}
+  bool Write(PhysAddr addr, std::span<const u8> bytes) override {
+    return memory_.LoadPhys(addr, bytes.data(), bytes.size());
+  }
+  bool Zero(PhysAddr addr, u64 size) override {
+    if (!memory_.IsBacked(addr, size)) return false;
+    static constexpr u8 kZeros[kPageSize] = {};
+    while (size != 0) {
+      const u64 piece = std::min<u64>(size, kPageSize);
+      if (!memory_.LoadPhys(addr, kZeros, piece)) return false;
+      addr = addr + piece;
+      size -= piece;
+    }
+    return true;
+  }
+
+ private:
+  mmu::GuestMemory& memory_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PcMachine>> PcMachine::Create(const PcMachineConfig& config) {
+  std::unique_ptr<PcMachine> machine(new PcMachine);
+  Status status = machine->Init(config);
+  if (!status.ok()) return status.error();
+  return machine;
+}
+
+Status PcMachine::Init(const PcMachineConfig& config) {
+  input_filter_ = config.input_filter;
+  output_fd_ = config.output_fd;
+  low_ram_bytes_ = std::min(config.ram_bytes, kMostLowRam);
+  high_ram_bytes_ = config.ram_bytes - low_ram_bytes_;
+
+  MachineConfig machine_config = config.machine;
+  // The arena's page descriptors and its memory file are as large as what could be added.
+  machine_config.arena_bytes = (config.ram_bytes + kPageMask) & ~kPageMask;
+  auto machine = Machine::Create(machine_config, *this);
+  if (!machine.ok()) return machine.error();
+  machine_ = std::move(*machine);
+  Status status = machine_->memory().AddSlot(PhysAddr(0), low_ram_bytes_);
+  if (!status.ok()) return status;
+  if (high_ram_bytes_ != 0) {
+    status = machine_->memory().AddSlot(PhysAddr(kHighRamBase), high_ram_bytes_);
+    if (!status.ok()) return status;
+  }
+
+  tsc_.emplace(devices::HostTsc::MeasureFrequencyHz(),
+               static_cast<u64>(machine_->state().tsc_offset));
+  devices::PcConfig board;
+  board.low_ram_bytes = low_ram_bytes_;
+  board.high_ram_bytes = high_ram_bytes_;
+  board.unix_seconds = static_cast<i64>(time(nullptr));
+  devices::PcHooks hooks;
+  hooks.serial_output = [this](u8 byte) { Output(byte); };
+  hooks.debug_output = [this](u8 byte) { Output(byte); };
+  hooks.exit_requested = [this](u32 status) {
+    exit_status_ = status;
+    End(PcEnd::kDebugExit);
+  };
+  // The board tells before there is a `pc_`, while it sets itself up.
+  hooks.interrupt_raised = [this] {
+    if (pc_ != nullptr) machine_->InterruptsChanged();
+  };
+  hooks.nmi = [this] { machine_->RaiseNmi(); };
+  // The only CPU sent itself an INIT: as a PC, it starts anew from its reset vector.
+  hooks.init = [this] { End(PcEnd::kTripleFault); };
+  auto pc = devices::Pc::Create(board, std::move(hooks), clock_, *tsc_);
+  if (!pc.ok()) return pc.error();
+  pc_ = std::move(*pc);
+  flush_timer_ = pc_->timers().Register([this](u64) {
+    if (!FlushOutput()) End(PcEnd::kOutputFailed);
+  });
+  // A device armed a timer from inside the guest: the deadline moves at once.
+  pc_->timers().OnEarlierDeadline([this](u64) {
+    if (events_ != nullptr) events_->SetDeadline(HostDeadline());
+  });
+
+  auto events = HostEvents::Create(config.input_fd, [this] { machine_->RequestTurnFromOutside(); });
+  if (!events.ok()) return events.error();
+  events_ = std::move(*events);
+  return Ok{};
+}
+
+PcMachine::~PcMachine() {
+  events_.reset();
+  FlushOutput();
+}
+
+Status PcMachine::LoadMultiboot(std::span<const u8> image, const std::string& name,
+                                const std::string& command_line) {
+  loader::MultibootOptions options;
+  options.low_ram_bytes = low_ram_bytes_;
+  options.high_ram_bytes = high_ram_bytes_;
+  options.command_line = command_line;
+  LoaderMemory memory(machine_->memory());
+  auto entry = loader::LoadMultiboot(image, name, options, memory);
+  if (!entry.ok()) return entry.error();
+  vcpu::ResetToMultiboot(machine_->state(), Machine::cpuid_policy(), entry->eip, entry->eax,
+                         entry->ebx);
+  machine_->StateChanged();
+  return Ok{};
+}
+
+PcEnd PcMachine::Run() {
+  const Stop stop = machine_->Run();
+  if (!FlushOutput()) end_ = PcEnd::kOutputFailed;
+  switch (stop) {
+    case Stop::kRequested:
+      return std::exchange(end_, PcEnd::kRequested);
+    case Stop::kHalted:
+      return PcEnd::kHaltedForever;
+    case Stop::kShutdown:
+      return PcEnd::kTripleFault;
+    case Stop::kUnsupported:
+      return PcEnd::kUnsupported;
+  }
+  return PcEnd::kUnsupported;
+}
+
+void PcMachine::RequestStop() {
+  machine_->RequestStop();
+  events_->Wake();
+}
+
+void PcMachine::End(PcEnd end) {
+  end_ = end;
+  RequestStop();
+}
+
+void PcMachine::Output(u8 byte) {
+  if (output_fd_ < 0) return;
+  output_.push_back(static_cast<char>(byte));
+  if (byte == '\n' || output_.size() >= kOutputBytes) {
+    if (!FlushOutput()) End(PcEnd::kOutputFailed);
+  } else if (!pc_->timers().IsArmed(flush_timer_)) {
+    pc_->timers().Arm(flush_timer_, clock_.NowNs() + kOutputPatienceNs);
+  }
+}
+
+bool PcMachine::FlushOutput() {
+  if (output_.empty()) return true;
+  if (pc_ != nullptr) pc_->timers().Cancel(flush_timer_);
+  const char* at = output_.data();
+  std::size_t left = output_.size();
+  bool ok = true;
+  while (left != 0) {
+    const ssize_t written = write(output_fd_, at, left);
+    if (written >= 0) {
+      at += written;
+      left -= static_cast<std::size_t>(written);
+    } else if (errno == EAGAIN) {
+      // Somebody else made our output non-blocking.
+      pollfd fd{output_fd_, POLLOUT, 0};
+      poll(&fd, 1, -1);
+    } else if (errno != EINTR) {
+      ok = false;
+      break;
+    }
+  }
+  output_.clear();
+  return ok;
+}
+
+// The low half of the TPR is the local APIC's alone, the high half is CR8.
+void PcMachine::SyncTprToLapic() {
+  const u8 cr8 = static_cast<u8>(machine_->state().cr8);
+  if (pc_->lapic().tpr() >> 4 != cr8) pc_->lapic().SetTpr(static_cast<u8>(cr8 << 4));
+}
+
+u64 PcMachine::MmioRead(PhysAddr address, unsigned size) {
+  SyncTprToLapic();
+  return pc_->mmio().Read(address, size);
+}
+
+void PcMachine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
+  SyncTprToLapic();
+  pc_->mmio().Write(address, size, value);
+  const u8 cr8 = pc_->lapic().tpr() >> 4;
+  if (machine_->state().cr8 != cr8) {
+    machine_->state().cr8 = cr8;
+    machine_->InterruptsChanged();
+  }
+}
+
+bool PcMachine::InterruptPending(u8) {
+  SyncTprToLapic();
+  return pc_->interrupts().InterruptPending(pc_->lapic().tpr());
+}
+
+bool PcMachine::HeldByPriority(u8 cr8) {
+  const u8 waiting = *pc_->interrupts().TprThreshold();
+  return waiting != 0 && waiting <= cr8;
+}
+
+void PcMachine::ApicBaseWritten() {
+  u64 value = machine_->state().apic_base;
+  pc_->lapic().WriteMsr(devices::Lapic::kMsrApicBase, value);
+  // The APIC's page does not move: show the guest what it got.
+  if (pc_->lapic().ReadMsr(devices::Lapic::kMsrApicBase, &value)) {
+    machine_->state().apic_base = value;
+  }
+}
+
+// The machine's clock begins later than the host's.
+u64 PcMachine::HostDeadline() {
+  const u64 next = pc_->timers().NextDeadlineNs();
+  if (next == devices::TimerQueue::kNever) return HostEvents::kNever;
+  return next + clock_start_ns_;
+}
+
+void PcMachine::Turn() {
+  std::string input = events_->TakeInput();
+  if (!input.empty()) {
+    if (input_filter_) input = input_filter_(std::move(input));
+    pc_->SerialInput(input);
+  }
+  const u64 now = clock_.NowNs();
+  if (pc_->timers().NextDeadlineNs() <= now) pc_->timers().RunExpired(now);
+  events_->SetDeadline(HostDeadline());
+}
+
+bool PcMachine::Idle() {
+  // With IF clear only an NMI wakes the CPU, and nothing here sends one to a halted CPU.
+  if (machine_->state().if_flag == 0) return false;
+  if (!FlushOutput()) {
+    End(PcEnd::kOutputFailed);
+    return true;
+  }
+  events_->Sleep(HostDeadline());
+  return true;
+}
+
+}  // namespace alibi::vmm

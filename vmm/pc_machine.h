@@ -1,0 +1,111 @@
+// A PC: the machine with the PC board, RAM, a console, and a way to end.
+//
+//   0 .. low RAM        up to 3 GB
+//   0xfec00000, 0xfee00000   I/O APIC, local APIC
+//   4 GB ..             the rest of the RAM
+#ifndef ALIBI_VMM_PC_MACHINE_H_
+#define ALIBI_VMM_PC_MACHINE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "devices/clock.h"
+#include "devices/pc.h"
+#include "vmm/board.h"
+#include "vmm/host_events.h"
+#include "vmm/machine.h"
+
+namespace alibi::vmm {
+
+struct PcMachineConfig {
+  MachineConfig machine;
+  u64 ram_bytes = u64{128} << 20;
+  int input_fd = -1;   // the serial port's input; -1: none
+  int output_fd = -1;  // the serial port's output; -1: dropped
+  // Filters input before the guest sees it, on the VCPU's thread (escape keys).
+  std::function<std::string(std::string)> input_filter;
+};
+
+// Why Run() came back.
+enum class PcEnd : u8 {
+  kDebugExit,  // exit_status() is the guest's
+  kRequested,  // RequestStop()
+  kTripleFault,
+  kHaltedForever,  // halted, and no interrupt can come
+  kUnsupported,    // message in engine().exit_message()
+  kOutputFailed,   // the console cannot be written
+};
+
+class PcMachine final : private Board {
+ public:
+  static constexpr u64 kMostLowRam = u64{3} << 30;
+  static constexpr u64 kHighRamBase = u64{4} << 30;
+
+  static Result<std::unique_ptr<PcMachine>> Create(const PcMachineConfig& config);
+  ~PcMachine() override;
+
+  Machine& machine() { return *machine_; }
+  devices::Pc& pc() { return *pc_; }
+  u64 low_ram_bytes() const { return low_ram_bytes_; }
+  u64 high_ram_bytes() const { return high_ram_bytes_; }
+
+  // Loads a Multiboot 1 image and sets the VCPU up to enter it. `name` is for messages.
+  Status LoadMultiboot(std::span<const u8> image, const std::string& name,
+                       const std::string& command_line);
+
+  PcEnd Run();
+  u32 exit_status() const { return exit_status_; }
+  // From any thread or signal handler.
+  void RequestStop();
+
+  // Everything the guest wrote to its serial port leaves the process; true if it could be written.
+  bool FlushOutput();
+
+ private:
+  PcMachine() = default;
+  Status Init(const PcMachineConfig& config);
+  void End(PcEnd end);
+  void Output(u8 byte);
+
+  // --- Board ---
+  u32 PortRead(u16 port, unsigned size) override { return pc_->ports().Read(port, size); }
+  void PortWrite(u16 port, unsigned size, u32 value) override {
+    pc_->ports().Write(port, size, value);
+  }
+  u64 MmioRead(PhysAddr address, unsigned size) override;
+  void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
+  bool InterruptPending(u8 cr8) override;
+  u8 Acknowledge() override { return pc_->interrupts().Acknowledge(); }
+  bool HeldByPriority(u8 cr8) override;
+  void ApicBaseWritten() override;
+  void Turn() override;
+  bool Idle() override;
+
+  u64 HostDeadline();
+  void SyncTprToLapic();
+
+  devices::MonotonicClock clock_;
+  std::optional<devices::HostTsc> tsc_;
+  std::unique_ptr<devices::Pc> pc_;
+  std::unique_ptr<Machine> machine_;
+  std::function<std::string(std::string)> input_filter_;
+  devices::TimerQueue::TimerId flush_timer_ = 0;
+  std::string output_;
+  int output_fd_ = -1;
+  u64 clock_start_ns_ = 0;  // by CLOCK_MONOTONIC
+  u64 low_ram_bytes_ = 0;
+  u64 high_ram_bytes_ = 0;
+  PcEnd end_ = PcEnd::kRequested;
+  u32 exit_status_ = 0;
+  // Last: its thread pokes the machine.
+  std::unique_ptr<HostEvents> events_;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_PC_MACHINE_H_

@@ -1,0 +1,24 @@
+// What a run cost: every counter of every layer, and the guiltiest sites.
+#ifndef ALIBI_VMM_STATS_H_
+#define ALIBI_VMM_STATS_H_
+
+#include <string>
+
+#include "base/types.h"
+#include "vmm/machine.h"
+
+namespace alibi::vmm {
+
+inline constexpr unsigned kGuiltiestSites = 10;
+
+// `wall_ns`: how long the guest ran, by the host's clock.
+std::string StatsText(Machine& machine, u64 wall_ns);
+// One JSON object:
+//   {"policy", "wall_ns", "tc_bytes_used", "sites_known", "runtime": {...}, "mmu": {...},
+//    "vmm": {...}, "sites": [{"pc", "phys", "kind", "traps", "callouts", "adaptations",
+//    "reversions", "events": {...}}]}
+std::string StatsJson(Machine& machine, u64 wall_ns);
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_STATS_H_

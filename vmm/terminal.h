@@ -1,0 +1,48 @@
+// The user's terminal as the guest's: raw while the guest runs, as it was before afterwards,
+// whatever way the process ends.
+#ifndef ALIBI_VMM_TERMINAL_H_
+#define ALIBI_VMM_TERMINAL_H_
+
+#include <functional>
+#include <string>
+
+namespace alibi::vmm {
+
+// At most one at a time. While it lives:
+//  - `fd`, if it is a terminal that belongs to us, is raw: no echo, no lines. Ctrl-C still is a
+//    signal; every other key goes to the guest.
+//  - SIGINT, SIGTERM, SIGHUP and SIGQUIT call `on_signal` once (which must be safe in a signal
+//    handler); a second one ends the process. The handlers run on the alternate stack, because the
+//    stack pointer of translated code is the guest's.
+//  - a crash restores the terminal first.
+class TerminalGuard {
+ public:
+  TerminalGuard(int fd, void (*on_signal)(int signal));
+  ~TerminalGuard();
+  TerminalGuard(const TerminalGuard&) = delete;
+  TerminalGuard& operator=(const TerminalGuard&) = delete;
+
+  bool raw() const { return raw_; }
+  // The signal that ended the run, or 0.
+  static int caught();
+
+ private:
+  bool raw_ = false;
+};
+
+// Finds what the user types at us instead of the guest: Ctrl-A X quits, Ctrl-A C sends Ctrl-C,
+// Ctrl-A Ctrl-A sends Ctrl-A.
+class EscapeFilter {
+ public:
+  // Returns what is the guest's.
+  std::string Filter(const std::string& input);
+  bool quit() const { return quit_; }
+
+ private:
+  bool escaped_ = false;
+  bool quit_ = false;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_TERMINAL_H_
