@@ -2,11 +2,12 @@
 //
 //            low addresses                                                  high addresses
 //   +---------------+------------------+-------------+---------------------------------------+
-//   | look-up slots | jump table       | VCPU block  | shadow table: 2^36 entries of 8 bytes  |
-//   | (this view)   | (this view)      | (shared by  | entry[page]: host = linear + entry     |
-//   |               |                  |  all views) | (this view)                            |
+//   | look-up slots | jump table       | VCPU block  | shadow table: 2^36 entries of 8 bytes |
+//   | and directory | (this view)      | (shared by  | entry[page]: host = linear + entry    |
+//   | (this view)   |                  |  all views) | (this view)                           |
 //   +---------------+------------------+-------------+---------------------------------------+
-//   ^ kSlotsOffset  ^ kJumpTableOffset ^ kVcpuOffset ^ %gs base
+//   ^ kSlotDirectoryOffset             ^ kVcpuOffset ^ %gs base
+//        kSlotsOffset, kJumpTableOffset
 //
 // A *view* is one shadow of one guest address space as one privilege class sees it; everything
 // derived from its mappings lies in front of its table, so that switching views is one WRGSBASE.
@@ -43,13 +44,21 @@ struct LookupSlot {
   u64 neg_page;
   u64 displacement;
 };
+// What the look-up slots hold, so that a changed shadow entry finds them quickly. Bytes, not bits:
+// the miss stub only stores.
+struct SlotDirectory {
+  u8 pages[64];               // [page number % 64]: some slot may cache such a page
+  u8 filled[2 * kSlotCount];  // [slot]
+};
+inline constexpr i32 kSlotDirectoryBytes = 4096;
 inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(LookupSlot));
 
 // %gs-relative displacements.
 inline constexpr i32 kVcpuOffset = -kVcpuBlockBytes;
 inline constexpr i32 kJumpTableOffset = kVcpuOffset - kJumpTableBytes;
 inline constexpr i32 kSlotsOffset = kJumpTableOffset - kSlotsBytes;  // loads first, then stores
-inline constexpr i32 kViewHeaderBytes = -kSlotsOffset;
+inline constexpr i32 kSlotDirectoryOffset = kSlotsOffset - kSlotDirectoryBytes;
+inline constexpr i32 kViewHeaderBytes = -kSlotDirectoryOffset;
 
 static_assert(sizeof(vcpu::VcpuState) <= kVcpuBlockBytes);
 static_assert(kViewHeaderBytes % 4096 == 0);

@@ -283,6 +283,8 @@ void DeliverEvent(VcpuState& state, LinearMemory& memory, const Event& event, u6
     Outcome outcome = TryDeliver(state, memory, current, return_rip);
     if (outcome.done()) return;
     Event second = Event::Fault(outcome.fault());
+    // The processor has CR2 from the walk, whatever becomes of the fault.
+    if (second.vector == kPageFault) state.cr2 = second.cr2;
     if (Escalates(current, second)) {
       if (SeverityOf(current) == Severity::kDoubleFault) {
         state.shutdown = 1;
