@@ -77,6 +77,7 @@ Status Machine::Init(const MachineConfig& config) {
   options.state = state_;
   options.ports = this;
   options.platform = this;
+  options.cpuid = &cpuid_policy();
   options.policy = policy_.get();
   options.tc_bytes = config.tc_bytes;
   auto engine = runtime::Engine::Create(options);
