@@ -33,8 +33,7 @@ u64 MonotonicNs() {
 
 void Drain(int fd) {
   u64 count;
-  while (read(fd, &count, sizeof(count)) > 0) {
-  }
+  [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof(count));
 }
 
 void Signal(int fd) {

@@ -98,6 +98,10 @@ Status PcMachine::Init(const PcMachineConfig& config) {
     if (events_ != nullptr) events_->SetDeadline(HostDeadline());
   });
 
+  // In this order, the sum errs towards a timer that comes a little late: an early one would find
+  // nothing to do.
+  const u64 now = clock_.NowNs();
+  clock_start_ns_ = devices::MonotonicClock::HostNs() - now;
   auto events = HostEvents::Create(config.input_fd, [this] { machine_->RequestTurnFromOutside(); });
   if (!events.ok()) return events.error();
   events_ = std::move(*events);
