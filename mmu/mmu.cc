@@ -287,11 +287,12 @@ bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
   access.fetch = true;
   access.user = view.user();
   WalkResult walk;
-  if (!CheckedWalk(pc, view.context(), access, &view, &walk, fault)) {
+  // Not the view's context: a user view serves several settings of CR4.SMEP, error codes do not.
+  if (!CheckedWalk(pc, context_, access, &view, &walk, fault)) {
     ++counters_.true_faults;
     return false;
   }
-  MarkWalk(view.context(), &walk, false);
+  MarkWalk(context_, &walk, false);
   RegisterTables(view, index, walk);
   if (have_chunk && walk.leaf_level == 1) FillSlice(view, index, walk, 8);
   *pa = walk.address;

@@ -291,7 +291,6 @@ TEST_CASE("page-crossing accesses of every size: exact faults, nothing half done
       std::memset(m.Host(0x300000), 0, 4096);
       std::memset(m.Host(0x500000), 0, 4096);
       REQUIRE(m.mmu->Write(at, data, size, Privilege::kCpl, &m.fault));
-      REQUIRE(std::memcmp(m.Host(0x301000 - 4096) + 0, m.Host(0x300000), 1) == 0);
       REQUIRE(std::memcmp(reinterpret_cast<u8*>(m.Host(0x300000)) + 4096 - first, data, first) ==
               0);
       REQUIRE(std::memcmp(m.Host(0x500000), data + first, size - first) == 0);
@@ -617,8 +616,12 @@ TEST_CASE("sparse accesses stay within the bound on table memory", "[mmu]") {
   }
   CHECK(m.mmu->views().TotalChunks() <= View::kMaxChunks);
   CHECK(m.mmu->counters().view_flushes >= 1);
+  // One page mapped more often than its chain can be long: a trace still reaches every entry.
   m.mmu->TraceCode(PhysAddr(0x300000));
-  CHECK(m.InRo(m.HostOf(0)) != m.InGuard(m.HostOf(0)));
+  for (u64 i = 0; i < 10000; ++i) {
+    const u64 linear = static_cast<u64>(static_cast<i64>((i * 0x1001 * 0x1000000) << 16) >> 16);
+    REQUIRE_FALSE(m.InRw(m.HostOf(linear)));
+  }
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // SDM vol. 3: 4.3 (32-bit), 4.4 (PAE), 4.5 (4-level), 4.6 (access rights), 4.7 (error codes),
 // 4.8 (accessed and dirty flags). PAE's four top entries are read from memory at every walk, as AMD
-// does it, not latched at MOV to CR3.
+// does it, not latched at MOV to CR3. (If a guest uses their page as a lower table too, flags that
+// walks set in it are seen by the next walk but poison nothing, as if the entries were latched.)
 #ifndef ALIBI_MMU_PAGE_WALKER_H_
 #define ALIBI_MMU_PAGE_WALKER_H_
 

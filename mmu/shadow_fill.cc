@@ -198,7 +198,8 @@ Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool writ
     return Resolution::kSimulate;
   }
   const u64 index = EntryIndex(address);
-  const PagingContext& context = view.context();
+  // Of the VCPU, not of the view: a user view serves several settings of CR0.WP and CR4.
+  const PagingContext& context = context_;
   ReserveNodes();
   if (!MakeChunk(view, index)) return Resolution::kSimulate;
 

@@ -135,10 +135,12 @@ bool Mmu::ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new
   // Never used by a walk: nothing was derived from it.
   if (format.has_flags && !(old_entry & kPteAccessed)) return false;
   const bool leaf = IsLeaf(context, level, old_entry);
-  u64 changed = (old_entry ^ new_entry) & ~kIgnoredAbove;
-  if (!leaf) changed &= ~kPteDirty;
+  u64 changed = old_entry ^ new_entry;
+  // PAE's top level reserves what other levels ignore.
+  if (format.has_flags) changed &= ~(leaf ? kIgnoredAbove : kIgnoredAbove | kPteDirty);
   constexpr u64 kUsed = kPteAccessed | kPteDirty;
-  if ((changed & ~kUsed) == 0 && (new_entry & changed) == changed) return false;
+  const u64 harmless = format.has_flags ? kUsed : 0;
+  if ((changed & ~harmless) == 0 && (new_entry & changed) == changed) return false;
   const u64 span = u64{1} << (format.shift - 12);
   const u64 first = use.index() + slot * span;
   ++counters_.range_poisons;
@@ -245,7 +247,9 @@ bool Mmu::AddWritable(u64 arena_offset, View& view, u64 index) {
     if (newest.use == use) return true;
     if (newest.next != 0 && uses_[newest.next].use == use) return true;
   }
-  if (uses_.available() == 0 || info.writable_count == 0xffff) return false;
+  // Full: the page's other entries become read-only and come back when they are stored through.
+  if (uses_.available() == 0 || info.writable_count == 0xffff) SetTrace(arena_offset, 0);
+  if (uses_.available() == 0) return false;
   uses_.Push(&info.writable_chain, use);
   ++info.writable_count;
   if (info.writable_count >= 8 && (info.writable_count & (info.writable_count - 1)) == 0) {

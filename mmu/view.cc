@@ -38,7 +38,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   if (memory == MAP_FAILED) return HostError("cannot reserve 512 GB of address space");
   u8* base = static_cast<u8*>(memory);
   u8* table = base + kViewHeaderBytes;
-  const u64 private_bytes = kSlotsBytes + kJumpTableBytes;
+  const u64 private_bytes = kSlotDirectoryBytes + kSlotsBytes + kJumpTableBytes;
   void* side = MAP_FAILED;
   if (mprotect(base, private_bytes, PROT_READ | PROT_WRITE) != 0 ||
       mmap(table + kVcpuOffset, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
@@ -55,6 +55,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   execute_ = reinterpret_cast<Executed*>(side_ + kChunkMapBytes);
   chunks_ = reinterpret_cast<u32*>(side_ + kChunkMapBytes + kExecuteBytes);
   tables_ = chunks_ + kMaxChunks;
+  directory_ = reinterpret_cast<SlotDirectory*>(table + kSlotDirectoryOffset);
   slots_ = reinterpret_cast<LookupSlot*>(table + kSlotsOffset);
   jump_table_ = reinterpret_cast<u64*>(table + kJumpTableOffset);
   default_jump_ = reinterpret_cast<u64>(default_jump_target);
@@ -119,7 +120,7 @@ void View::PoisonRange(u64 first, u64 count) {
       if (chunks_[i] >= first_chunk && chunks_[i] <= last_chunk) poison_in(chunks_[i]);
     }
   }
-  if (slot_pages_ != 0) ClearSlots();
+  ClearSlots();
   DropWriteTargets();
   DropExecutedRange(first, count);
 }
@@ -127,38 +128,49 @@ void View::PoisonRange(u64 first, u64 count) {
 void View::FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement) {
   const unsigned at = kind * kSlotCount + slot;
   slots_[at] = LookupSlot{0 - page, displacement};
-  slot_filled_[at / 64] |= u64{1} << (at % 64);
-  slot_pages_ |= SlotBit(page >> 12);
+  directory_->filled[at] = 1;
+  directory_->pages[(page >> 12) % sizeof(directory_->pages)] = 1;
   ++counters_->slot_fills;
 }
 
-void View::ClearSlots() {
-  for (unsigned word = 0; word < 2 * kSlotCount / 64; ++word) {
-    for (u64 bits = slot_filled_[word]; bits != 0; bits &= bits - 1) {
-      slots_[word * 64 + static_cast<unsigned>(__builtin_ctzll(bits))] = LookupSlot{0, guard_};
-      ++counters_->slot_clears;
-    }
-    slot_filled_[word] = 0;
+namespace {
+
+// Calls f(slot number) for every filled slot, eight directory bytes at a time.
+template <class F>
+void ForEachFilled(const SlotDirectory& directory, F f) {
+  for (unsigned word = 0; word < sizeof(directory.filled) / 8; ++word) {
+    u64 bits;
+    __builtin_memcpy(&bits, directory.filled + 8 * word, 8);
+    for (; bits != 0; bits &= bits - 1)
+      f(8 * word + static_cast<unsigned>(__builtin_ctzll(bits)) / 8);
   }
-  slot_pages_ = 0;
+}
+
+}  // namespace
+
+void View::ClearSlots() {
+  ForEachFilled(*directory_, [&](unsigned at) {
+    slots_[at] = LookupSlot{0, guard_};
+    directory_->filled[at] = 0;
+    ++counters_->slot_clears;
+  });
+  RawFill(reinterpret_cast<u64*>(directory_->pages), 0, sizeof(directory_->pages) / 8);
 }
 
 void View::ClearSlotsOf(u64 index) {
   const u64 neg_page = 0 - PageOfIndex(index);
-  u64 pages = 0;
-  for (unsigned word = 0; word < 2 * kSlotCount / 64; ++word) {
-    for (u64 bits = slot_filled_[word]; bits != 0; bits &= bits - 1) {
-      LookupSlot& slot = slots_[word * 64 + static_cast<unsigned>(__builtin_ctzll(bits))];
-      if (slot.neg_page == neg_page) {
-        slot = LookupSlot{0, guard_};
-        slot_filled_[word] &= ~(bits & -bits);
-        ++counters_->slot_clears;
-      } else {
-        pages |= SlotBit((0 - slot.neg_page) >> 12);
-      }
+  const u64 residue = index % sizeof(directory_->pages);
+  u8 others = 0;
+  ForEachFilled(*directory_, [&](unsigned at) {
+    if (slots_[at].neg_page == neg_page) {
+      slots_[at] = LookupSlot{0, guard_};
+      directory_->filled[at] = 0;
+      ++counters_->slot_clears;
+    } else {
+      others |= ((0 - slots_[at].neg_page) >> 12) % sizeof(directory_->pages) == residue;
     }
-  }
-  slot_pages_ = pages;
+  });
+  directory_->pages[residue] = others;
 }
 
 void View::ResetJumpPage(u64 index) {
@@ -263,7 +275,7 @@ void View::Clear(bool release) {
       PoisonEntries(u64{chunks_[i]} << kChunkShift, kChunkEntries);
     }
   }
-  if (slot_pages_ != 0) ClearSlots();
+  ClearSlots();
   ResetAllJumps();
   DropExecutedRange(0, kShadowEntries);
   DropWriteTargets();

@@ -111,7 +111,7 @@ class View {
   u32 chunk_count() const { return chunk_count_; }
 
   // --- Look-up slots ---
-  // kind 0: loads, 1: stores. Filled only here, so that nothing is searched where nothing is.
+  // kind 0: loads, 1: stores. Filled here and by the miss stub; both keep the directory.
   void FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement);
   void ClearSlots();
 
@@ -184,9 +184,8 @@ class View {
   bool InitChunk(u64 index);
   void PoisonEntries(u64 first, u64 count);
   void DropCached(u64 index) {
-    if (slot_pages_ & SlotBit(index)) ClearSlotsOf(index);
+    if (directory_->pages[index % sizeof(directory_->pages)] != 0) ClearSlotsOf(index);
   }
-  static u64 SlotBit(u64 index) { return u64{1} << (index & 63); }
   void ClearSlotsOf(u64 index);
   void DropExecutedSlow(u64 index);
   void EraseExecuted(u32 at);
@@ -195,7 +194,7 @@ class View {
   u64* table_ = nullptr;
   u64* chunk_map_ = nullptr;  // 2^24 bits
   u64 guard_ = 0;
-  u64 slot_pages_ = 0;  // a bit per page number modulo 64 that some slot may cache
+  SlotDirectory* directory_ = nullptr;  // the miss stub fills slots, too
   u32 execute_count_ = 0;
   u32 chunk_count_ = 0;
   Executed* execute_ = nullptr;
@@ -206,7 +205,6 @@ class View {
   unsigned id_ = 0;
   WriteTarget targets_[kWriteTargets];
   LeafCache leaves_[kLeafCaches];
-  u64 slot_filled_[2 * kSlotCount / 64] = {};
   LookupSlot* slots_ = nullptr;
   u64* jump_table_ = nullptr;
   u64 default_jump_ = 0;
