@@ -90,7 +90,7 @@ Status EngineImpl::Init() {
   stubs_ = EmitStubs(request);
 
   translator::StubTable table;
-  table.miss = stubs_.at(Callout::kMiss);
+  table.miss = stubs_.miss;
   table.lookup = stubs_.at(Callout::kLookup);
   table.exit = stubs_.at(Callout::kExit);
   table.stop = stubs_.at(Callout::kStop);
@@ -229,8 +229,10 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     memory_.ReadPhys(phys, copy, available);
     bytes = copy;
   }
-  const unsigned limit =
-      mode.single || mode.simulate || !in_ram ? 1 : translator::kMaxTuInstructions;
+  const unsigned most = options_.plan_override == nullptr
+                            ? translator::kMaxTuInstructions
+                            : options_.plan_override->MaxInstructions();
+  const unsigned limit = mode.single || mode.simulate || !in_ram ? 1 : most;
   DecodeStatus status =
       BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, limit, tu_.get());
   u64 second_page = kNoPage;
@@ -268,6 +270,9 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
       request.plans[i].kind = static_cast<translator::SiteKind>(site->kind);
       request.plans[i].alone = site->alone;
       if (site->table_lookup) request.plans[i].lookup = translator::LookupKind::kTable;
+    }
+    if (options_.plan_override != nullptr) {
+      options_.plan_override->Override(tu_->instrs[i], &request.plans[i]);
     }
     if (mode.simulate) request.plans[i].kind = translator::SiteKind::kSimulate;
   }

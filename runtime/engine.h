@@ -18,7 +18,9 @@
 
 namespace alibi::translator {
 struct Ccf;
-}
+struct Instr;
+struct SitePlan;
+}  // namespace alibi::translator
 
 namespace alibi::runtime {
 
@@ -37,6 +39,15 @@ enum class Exit : u8 {
   kUnsupported,      // the guest entered a mode this version does not run; see exit_message()
 };
 
+// For tests and experiments: how sites are translated, over what the site table says.
+class PlanOverride {
+ public:
+  virtual ~PlanOverride() = default;
+  virtual void Override(const translator::Instr& instr, translator::SitePlan* plan) = 0;
+  // At most this many instructions per TU.
+  virtual unsigned MaxInstructions() const = 0;
+};
+
 struct EngineOptions {
   mmu::Mmu* mmu = nullptr;
   mmu::GuestMemory* memory = nullptr;
@@ -45,6 +56,7 @@ struct EngineOptions {
   vcpu::Platform* platform = nullptr;
   const vcpu::CpuidPolicy* cpuid = nullptr;
   adapt::Policy* policy = nullptr;
+  PlanOverride* plan_override = nullptr;
   u64 tc_bytes = u64{64} << 20;  // of translations; at least 1 MB
 };
 
