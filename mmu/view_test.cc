@@ -1,0 +1,180 @@
+#include "mmu/view.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+#include <set>
+
+#include "mmu/test_machine.h"
+
+namespace alibi::mmu {
+namespace {
+
+using M = TestMachine;
+
+const LookupSlot* Slots(const View& view) {
+  return reinterpret_cast<const LookupSlot*>(view.gs_base() + kSlotsOffset);
+}
+const u64* Jumps(const View& view) {
+  return reinterpret_cast<const u64*>(view.gs_base() + kJumpTableOffset);
+}
+u64 Default() { return reinterpret_cast<u64>(&M::kDefaultJump); }
+
+TEST_CASE("layout: the VCPU block is the same memory in front of every view", "[view]") {
+  M m;
+  const u64 first = m.mmu->gs_base();
+  m.EnterLongMode();
+  const u64 second = m.mmu->gs_base();
+  REQUIRE(first != second);
+  m.state->gpr[10] = 0x1234567;
+  for (u64 base : {first, second}) {
+    CHECK(reinterpret_cast<vcpu::VcpuState*>(base + kVcpuOffset)->gpr[10] == 0x1234567);
+  }
+  CHECK(m.state->ram_window[0] == m.memory->ro_base());
+  CHECK(m.state->ram_window_size[0] == 2 * m.memory->capacity());
+  CHECK(m.state->ram_window[1] == m.memory->rw_base());
+}
+
+TEST_CASE("a fresh view: empty slots, default jumps, no accessible chunk", "[view]") {
+  M m;
+  const View& view = m.mmu->current_view();
+  for (int i = 0; i < 2 * kSlotCount; ++i) {
+    REQUIRE(Slots(view)[i].neg_page == 0);
+    REQUIRE(Slots(view)[i].displacement == m.memory->guard());
+  }
+  for (int i = 0; i < kJumpTableEntries; ++i) REQUIRE(Jumps(view)[i] == Default());
+  CHECK(view.chunk_count() == 0);
+}
+
+TEST_CASE("poison leads every page into the guard", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  for (u64 index : {u64{0}, u64{1}, (u64{1} << 35) - 1, u64{1} << 35, kShadowEntries - 1}) {
+    CHECK(PageOfIndex(index) + view.Poison(index) == m.memory->guard());
+    REQUIRE(view.EnsureChunk(index));
+    const u64 chunk = index & ~(View::kChunkEntries - 1);
+    const u64* table = reinterpret_cast<const u64*>(view.gs_base());
+    for (u64 i = chunk; i < chunk + View::kChunkEntries; ++i) {
+      REQUIRE(table[i] + PageOfIndex(i) == m.memory->guard());
+    }
+  }
+  CHECK(PageOfIndex(u64{1} << 35) == 0xffff800000000000);
+  CHECK(EntryIndex(LinearAddr(~u64{0})) == kShadowEntries - 1);
+}
+
+TEST_CASE("ranges are poisoned exactly, across chunks and far apart", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  const u64 indices[] = {0, 4095, 4096, 4097, 100000, u64{1} << 20, (u64{1} << 30) + 5};
+  auto set_all = [&] {
+    for (u64 index : indices) {
+      REQUIRE(view.EnsureChunk(index));
+      view.SetEntry(index, m.memory->ro_base() - PageOfIndex(index));
+    }
+  };
+  auto is_set = [&](u64 index) { return view.Entry(index) != view.Poison(index); };
+  const u64 firsts[] = {0, 1, 4096, 4097, 99999, u64{1} << 20};
+  const u64 counts[] = {1, 2, 4096, 100000, u64{1} << 21, u64{1} << 31, u64{1} << 35};
+  for (u64 first : firsts) {
+    for (u64 count : counts) {
+      set_all();
+      view.PoisonRange(first, count);
+      for (u64 index : indices) {
+        INFO(first << ' ' << count << ' ' << index);
+        CHECK(is_set(index) == (index < first || index - first >= count));
+      }
+    }
+  }
+}
+
+TEST_CASE("slots: only those of the changed page are cleared", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  const u64 a = 0x5000, b = 0x5000 + 64 * kPageSize;  // share a filter bit
+  for (u64 page : {a, b}) {
+    REQUIRE(view.EnsureChunk(page >> 12));
+    view.SetEntry(page >> 12, m.memory->rw_base());
+  }
+  view.FillSlot(0, 3, a, 1);
+  view.FillSlot(1, 127, a, 2);
+  view.FillSlot(1, 64, b, 3);
+  view.SetEntry(a >> 12, m.memory->ro_base());
+  CHECK(Slots(view)[3].neg_page == 0);
+  CHECK(Slots(view)[3].displacement == m.memory->guard());
+  CHECK(Slots(view)[kSlotCount + 127].neg_page == 0);
+  CHECK(Slots(view)[kSlotCount + 64].neg_page == 0 - b);
+  view.SetEntry(b >> 12, m.memory->ro_base());
+  CHECK(Slots(view)[kSlotCount + 64].neg_page == 0);
+  CHECK(m.mmu->counters().slot_clears == 3);
+}
+
+TEST_CASE("a jump page: its 4,096 entries and the 15 before, wrapping round", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  for (u64 page : {u64{0x8000}, u64{0x3000}, u64{0xf000}}) {  // colours 0, 3, 7
+    for (u64 pc = 0; pc < u64{kJumpTableEntries}; ++pc) view.SetJump(pc, &m);
+    view.ResetJumpPage(page >> 12);
+    for (u64 slot = 0; slot < u64{kJumpTableEntries}; ++slot) {
+      const u64 distance = JumpIndex(slot - page + 15);
+      INFO(page << ' ' << slot);
+      REQUIRE((Jumps(view)[slot] == Default()) == (distance < kPageSize + 15));
+    }
+    view.ResetAllJumps();
+    for (int i = 0; i < kJumpTableEntries; ++i) REQUIRE(Jumps(view)[i] == Default());
+  }
+}
+
+TEST_CASE("executed pages: a set under insertion and removal", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  std::mt19937_64 random(5);
+  std::set<u64> expected;
+  for (unsigned step = 0; step < 60000; ++step) {
+    const u64 index = random() % 3000 * 0x10001;
+    if (random() % 3 != 0) {
+      view.RecordExecuted(index, PhysAddr(index << 4 & ~kPageMask));
+      expected.insert(index);
+    } else {
+      view.DropExecuted(index);
+      expected.erase(index);
+    }
+    if (step % 5000 == 0) {
+      const u64 first = random() % (3000 * 0x10001), count = 100 * 0x10001;
+      view.DropExecutedRange(first, count);
+      std::erase_if(expected, [&](u64 i) { return i - first < count; });
+    }
+  }
+  for (u64 i = 0; i < 3000; ++i) {
+    const u64 index = i * 0x10001;
+    REQUIRE(view.ExecutedAs(index) ==
+            (expected.count(index) ? (index << 4 & ~kPageMask) : View::kNoPage));
+  }
+  // More than the set holds: it starts over, and says so.
+  m.executed_changes.clear();
+  for (u64 index = 0; index < View::kExecuteSlots; ++index) {
+    view.RecordExecuted(u64{1} << 30 | index, PhysAddr(0));
+  }
+  CHECK(view.ExecutedAs(u64{1} << 30 | (View::kExecuteSlots - 1)) == 0);
+  CHECK(m.executed_changes == std::vector<u64>{TraceListener::kEveryPage});
+}
+
+TEST_CASE("clearing with and without release leaves poison only", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  for (bool release : {false, true, false}) {
+    for (u64 i = 0; i < 100; ++i) {
+      REQUIRE(view.EnsureChunk(i * 5000));
+      view.SetEntry(i * 5000, m.memory->rw_base());
+    }
+    view.FillSlot(0, 0, 0x1000, 0);
+    view.Clear(release);
+    CHECK((view.chunk_count() == 0) == release);
+    for (u64 i = 0; i < 100; ++i) {
+      REQUIRE(view.Entry(i * 5000) == view.Poison(i * 5000));
+      REQUIRE(view.ChunkReady(i * 5000) == !release);
+    }
+    CHECK(Slots(view)[0].neg_page == 0);
+  }
+}
+
+}  // namespace
+}  // namespace alibi::mmu
