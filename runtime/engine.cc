@@ -234,7 +234,8 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
                             : options_.plan_override->MaxInstructions();
   const unsigned limit = mode.single || mode.simulate || !in_ram ? 1 : most;
   DecodeStatus status =
-      BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, limit, tu_.get());
+      BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, limit, tu_.get(),
+                           in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0);
   u64 second_page = kNoPage;
   if (status == DecodeStatus::kNeedMoreBytes) {
     PhysAddr next;

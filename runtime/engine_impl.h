@@ -65,6 +65,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   translator::CodeMode CurrentMode();
   // Goes on at `pc`: host PC, or 0 when the run loop must act (translate, stop, single-step).
   u64 Dispatch(u64 pc);
+  u64 DispatchThroughTable(u64 pc);
   u64 DeliverAndDispatch(const vcpu::GuestFault& fault);
   Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
               bool* faulted);

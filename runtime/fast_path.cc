@@ -1,6 +1,7 @@
 // The callouts: what translated code calls while guest vector state is live. Compiled for general
 // registers only; no allocation, no library call that might use vector registers.
 #include <immintrin.h>
+#include <x86intrin.h>
 
 #include "base/check.h"
 #include "runtime/engine_impl.h"
@@ -26,6 +27,10 @@ void CopyBytes(void* to, const void* from, u64 size) {
 }
 
 constexpr u64 kNoPage = ~u64{0};
+
+// A slot that misses more often than once in so many cycles is worse than the table look-up, whose
+// load sits in every access's dependency chain.
+constexpr u64 kThrashCycles = 100;
 
 // The linear address of the memory operand, as the emitted code computes it.
 u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
@@ -112,8 +117,7 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
 u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
   ++counters_.exceptions_delivered;
   vcpu::DeliverFault(state_, mmu_, fault);
-  SyncGs();
-  return Dispatch(state_.rip);
+  return DispatchThroughTable(state_.rip);
 }
 
 u64 EngineImpl::Dispatch(u64 pc) {
@@ -148,14 +152,24 @@ u64 EngineImpl::Dispatch(u64 pc) {
   return ccf->entry;
 }
 
-u64 EngineImpl::DispatchFromState() { return Dispatch(state_.rip); }
+// As Dispatch, but by way of the jump table: for computed targets that have mostly been seen
+// before.
+u64 EngineImpl::DispatchThroughTable(u64 pc) {
+  SyncGs();
+  if (MustLeave() || in_single_ || simulate_next_ || state_.CodeBits() != 64) return Dispatch(pc);
+  state_.rip = pc;
+  state_.spill[4] = pc;  // the stub loads it into r11
+  return stubs_.jump;
+}
+
+u64 EngineImpl::DispatchFromState() { return DispatchThroughTable(state_.rip); }
 
 void EngineImpl::LinkJumpTable(Ccf* ccf) {
   if (ccf->indirect_entry == 0) {
     const u64 host = tc_->AllocateCold(translator::kMaxEntryCheckBytes + 5);
     if (host == 0) return;
-    translator::WriteIndirectEntry(ccf->pc, ccf->entry, stubs_.at(Callout::kLookup), host,
-                                   tc_->Writable(host));
+    translator::WriteIndirectEntry(ccf->pc, ccf->flags_live_in, ccf->entry,
+                                   stubs_.at(Callout::kLookup), host, tc_->Writable(host));
     ccf->indirect_entry = host;
   }
   mmu_.SetJumpEntry(ccf->pc, reinterpret_cast<const void*>(ccf->indirect_entry));
@@ -189,7 +203,7 @@ u64 EngineImpl::Continue(SiteDesc* site, u64 next_pc) {
   pending_exit_ = nullptr;
   pending_indirect_ = false;
   if (site->resume == 0 || state_.rip != next_pc || !site->ccf->valid || MustLeave()) {
-    return Dispatch(state_.rip);
+    return DispatchThroughTable(state_.rip);
   }
   return site->resume;
 }
@@ -229,9 +243,23 @@ u64 EngineImpl::SimulateNext(u64 pc) {
 
 u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
-  ++site->misses;
   ++counters_.slot_misses;
   const Instr& instr = *site->instr;
+  if (site->misses % translator::kMissWindow == 0 && site->slot != 0) {
+    const u64 now = __rdtsc();
+    const bool thrashing =
+        now - site->miss_window_start < u64{translator::kMissWindow} * kThrashCycles;
+    site->miss_window_start = now;
+    if (thrashing && site->ccf->valid && !site->ccf->retired) {
+      sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc)).table_lookup = true;
+      ++counters_.lookup_changes;
+      Retire(site->ccf);
+      state_.rip = instr.pc;
+      pending_exit_ = nullptr;
+      pending_indirect_ = false;
+      return Dispatch(instr.pc);
+    }
+  }
   const u64 span = u64{site->span_minus_1} + 1;
   if ((linear & kPageMask) + span > kPageSize) {
     ++counters_.page_crossings;

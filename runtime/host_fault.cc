@@ -129,6 +129,10 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   auto* uc = static_cast<ucontext_t*>(context);
   greg_t* gregs = uc->uc_mcontext.gregs;
   const u64 rip = static_cast<u64>(gregs[REG_RIP]);
+  if (rip == stubs_.miss_load) {
+    gregs[REG_RIP] = static_cast<greg_t>(stubs_.miss_slow);
+    return true;
+  }
   Ccf* ccf = tc_->FindByHost(rip);
   if (ccf == nullptr || rip < ccf->hot_start || rip >= ccf->hot_end) return false;
   const FaultPoint* point = FindFaultPoint(*ccf, rip);

@@ -60,6 +60,91 @@ void LoadGuestAndGo(x86::Assembler& a) {
   a.jmp(State(offsetof(VcpuState, resume_host_pc)));
 }
 
+x86::Mem Gs(i64 displacement, const x86::Gp& index, unsigned shift, unsigned size) {
+  x86::Mem m = x86::ptr_abs(static_cast<u64>(displacement), index, shift, size);
+  m.setSegment(x86::gs);
+  return m;
+}
+
+// A slot does not hold the page: take the entry from the shadow table and cache it. Everything
+// unusual (crossing, poison, read-only, time to judge the site) is the callout's.
+void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
+  using translator::SiteDesc;
+  const asmjit::Label slow = a.newLabel(), done = a.newLabel();
+  const x86::Mem save_rax = State(offsetof(VcpuState, spill)),
+                 save_rcx = State(offsetof(VcpuState, spill) + 8),
+                 save_rdx = State(offsetof(VcpuState, spill) + 16),
+                 save_flags = State(offsetof(VcpuState, spill) + 24);
+  auto restore = [&] {
+    a.mov(x86::rax, save_flags);
+    a.add(x86::al, 0x7f);
+    a.sahf();
+    a.mov(x86::rax, save_rax);
+    a.mov(x86::rcx, save_rcx);
+    a.mov(x86::rdx, save_rdx);
+  };
+  auto field = [&](std::size_t offset, unsigned size) {
+    return x86::Mem(x86::r10, static_cast<i32>(offset), size);
+  };
+  a.align(asmjit::AlignMode::kCode, 64);
+  stubs->miss = host + a.offset();
+  a.mov(save_rax, x86::rax);
+  a.mov(save_rcx, x86::rcx);
+  a.mov(save_rdx, x86::rdx);
+  a.lahf();
+  a.seto(x86::al);
+  a.mov(save_flags, x86::rax);
+  a.mov(x86::eax, field(offsetof(SiteDesc, misses), 4));
+  a.inc(x86::eax);
+  a.mov(field(offsetof(SiteDesc, misses), 4), x86::eax);
+  a.test(x86::eax, static_cast<i32>(translator::kMissWindow - 1));
+  a.jz(slow);
+  a.mov(x86::eax, x86::r11d);
+  a.and_(x86::eax, static_cast<i32>(kPageMask));
+  a.add(x86::eax, field(offsetof(SiteDesc, span_minus_1), 4));
+  a.cmp(x86::eax, static_cast<i32>(kPageMask));
+  a.ja(slow);
+  a.pext(x86::rax, x86::r11, State(offsetof(VcpuState, page_index_mask)));
+  stubs->miss_load = host + a.offset();
+  a.mov(x86::rdx, Gs(0, x86::rax, 3, 8));
+  a.lea(x86::rcx, x86::ptr(x86::rdx, x86::r11));
+  a.mov(x86::eax, field(offsetof(SiteDesc, window), 4));
+  a.sub(x86::rcx,
+        Gs(kVcpuOffset + static_cast<i64>(offsetof(VcpuState, ram_window)), x86::rax, 3, 8));
+  a.cmp(x86::rcx,
+        Gs(kVcpuOffset + static_cast<i64>(offsetof(VcpuState, ram_window_size)), x86::rax, 3, 8));
+  a.jae(slow);
+  a.movsxd(x86::rcx, field(offsetof(SiteDesc, slot), 4));
+  a.test(x86::ecx, x86::ecx);
+  a.jz(done);
+  a.mov(x86::rax, x86::r11);
+  a.and_(x86::rax, -static_cast<i32>(kPageSize));
+  a.neg(x86::rax);
+  a.mov(Gs(0, x86::rcx, 0, 8), x86::rax);
+  a.mov(Gs(8, x86::rcx, 0, 8), x86::rdx);
+  a.sub(x86::ecx, kSlotsOffset);
+  a.shr(x86::ecx, 4);
+  a.mov(
+      Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, filled)), x86::rcx, 0, 1),
+      1);
+  a.mov(x86::rax, x86::r11);
+  a.shr(x86::eax, 12);
+  a.and_(x86::eax, sizeof(SlotDirectory::pages) - 1);
+  a.mov(Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, pages)), x86::rax, 0, 1),
+        1);
+  a.bind(done);
+  a.mov(x86::rax, field(offsetof(SiteDesc, resume), 8));
+  a.mov(State(offsetof(VcpuState, resume_host_pc)), x86::rax);
+  a.mov(x86::r10, x86::rdx);
+  restore();
+  a.jmp(State(offsetof(VcpuState, resume_host_pc)));
+
+  a.bind(slow);
+  stubs->miss_slow = host + a.offset();
+  restore();
+  a.jmp(asmjit::imm(stubs->at(Callout::kMiss)));
+}
+
 // The callee-saved registers of the System V ABI, as the entry pushes them.
 constexpr x86::Gp kCalleeSaved[] = {x86::rbx, x86::rbp, x86::r12, x86::r13, x86::r14, x86::r15};
 
@@ -137,8 +222,18 @@ Stubs EmitStubs(const StubRequest& request) {
     call(request.callouts[i]);
     a.jmp(tail);
   }
+
+  a.align(asmjit::AlignMode::kCode, 64);
+  stubs.jump = here();
+  a.pext(x86::r10, x86::r11, State(offsetof(VcpuState, jump_index_mask)));
+  x86::Mem target = Gs(kJumpTableOffset, x86::r10, 3, 8);
+  a.jmp(target);
+
+  EmitMissStub(a, request.host, &stubs);
   stubs.size = a.offset();
   ALIBI_CHECK(stubs.size <= kStubBytes, "the stubs fit their part of the TC");
+  code.resolveUnresolvedLinks();
+  code.relocateToBase(request.host);
   std::memcpy(request.writable, code.sectionById(0)->buffer().data(), stubs.size);
   return stubs;
 }

@@ -59,6 +59,9 @@ enum class AccessShape : u8 {
   kFrame,    // LEAVE: the stack slot at rbp
 };
 
+// Every so many misses of a site the runtime judges whether its slot pays.
+inline constexpr u32 kMissWindow = 512;
+
 // A site's descriptor in the TC data region. Stubs (see runtime/stubs) read the first fields.
 struct SiteDesc {
   u64 resume = 0;        // host PC behind the look-up, or behind the callout; 0: dispatch
@@ -72,8 +75,9 @@ struct SiteDesc {
   u8 instr_index = 0;
   Ccf* ccf = nullptr;
   const Instr* instr = nullptr;
-  u64 restart = 0;  // host PC of the instruction's first byte
-  u64 vector = 0;   // raise: the exception vector
+  u64 restart = 0;            // host PC of the instruction's first byte
+  u64 miss_window_start = 0;  // TSC when `misses` was last a multiple of kMissWindow
+  u64 vector = 0;             // raise: the exception vector
 };
 
 // Where a CCF is left.
@@ -123,8 +127,9 @@ struct Ccf {
   u64 phys_page = 0;         // physical page number of pc
   u64 phys_page2 = ~u64{0};  // of the next page, for an instruction that crosses
   CodeMode mode;
-  bool valid = true;     // false: its guest code changed
-  bool retired = false;  // replaced by another translation of the same code; forwards to it
+  bool valid = true;          // false: its guest code changed
+  bool retired = false;       // replaced by another translation of the same code; forwards to it
+  bool flags_live_in = true;  // its first instructions may read the flags it is entered with
   u32 guest_bytes = 0;
   u64 hot_start = 0, hot_end = 0;  // host addresses, executable alias
   u64 cold_start = 0, cold_end = 0;

@@ -50,13 +50,15 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   ccf->pc = tu_->pc;
   ccf->mode = request.mode;
   ccf->guest_bytes = tu_->byte_length;
+  ccf->flags_live_in = tu_->flags_live_before[0] != 0;
   ccf->instrs.assign(tu_->instrs.begin(), tu_->instrs.begin() + tu_->count);
   ccf->plans.assign(request.plans.begin(), request.plans.begin() + tu_->count);
 
   if (request.indirect_entry) {
     ccf->indirect_entry = hot_.Here();
     u8 check[kMaxEntryCheckBytes];
-    const u32 size = WriteEntryCheck(tu_->pc, stubs_.lookup, hot_.Here(), check);
+    const u32 size =
+        WriteEntryCheck(tu_->pc, ccf->flags_live_in, stubs_.lookup, hot_.Here(), check);
     a().embed(check, size);
   }
   const u32 entry_offset = hot_.Offset();
@@ -291,6 +293,7 @@ void Emitter::Impl::FlushCold() {
   for (const ColdLookup& miss : cold_lookups_) {
     hot_.PatchRel32(miss.fixup, cold_.Here());
     ccf_->cold_map.push_back({cold_.Offset(), miss.instr_index});
+    if (miss.flags_in_rax) RestoreFlags(cold_.assembler);
     if (miss.ea.base_disp) {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
     }
@@ -310,6 +313,19 @@ void Emitter::Impl::FlushCold() {
     cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(exit.exit)));
     cold_.JmpTo(stubs_.exit);
   }
+}
+
+// LAHF and SETO take the flags into rax, whose value waits in r11.
+void Emitter::Impl::SaveFlags(x86::Assembler& as) {
+  as.mov(x86::r11, x86::rax);
+  as.lahf();
+  as.seto(x86::al);
+}
+
+void Emitter::Impl::RestoreFlags(x86::Assembler& as) {
+  as.add(x86::al, 0x7f);  // OF
+  as.sahf();
+  as.mov(x86::rax, x86::r11);
 }
 
 u32 Emitter::Impl::JumpToColdIfR10NonZero() {

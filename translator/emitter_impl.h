@@ -133,6 +133,8 @@ class Emitter::Impl {
   // Branches to cold code (later bound to the returned fixup) when r10 is not zero. Preserves
   // flags and every register but r10.
   u32 JumpToColdIfR10NonZero();
+  static void SaveFlags(x86::Assembler& as);
+  static void RestoreFlags(x86::Assembler& as);
   x86::Assembler& a() { return hot_.assembler; }
 
   struct ColdLookup {
@@ -140,6 +142,7 @@ class Emitter::Impl {
     u32 fixup;  // hot offset of the rel32 to bind
     Ea ea;
     u8 instr_index;
+    bool flags_in_rax = false;  // SaveFlags is in force on the way to the miss
   };
   struct ColdExit {
     ExitDesc* exit;

@@ -85,8 +85,8 @@ void Emitter::Impl::PlanGroups() {
   for (unsigned i = 0; i < tu_->count; ++i) {
     const Instr& instr = tu_->instrs[i];
     const SitePlan& plan = request_->plans[i];
-    const bool plain = plan.kind == SiteKind::kDirect && plan.lookup == LookupKind::kSlot &&
-                       !plan.alone && request_->mode.flat && instr.code_bits == 64;
+    const bool plain = plan.kind == SiteKind::kDirect && !plan.alone && request_->mode.flat &&
+                       instr.code_bits == 64;
     u8 access_base = kNoReg;
     i64 offset = 0;
     i64 size = 0;
@@ -277,7 +277,6 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, const Ea& ea, unsigned s
     entry.setSegment(x86::gs);
     a().mov(x86::r10, entry);
     site->resume = hot_.Here();
-    if (ea.base_disp) a().lea(x86::r11, x86::ptr(Gp64(ea.base), ea.disp));
     return site;
   }
 
@@ -291,24 +290,20 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, const Ea& ea, unsigned s
     a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
   }
   u32 fixup = 0;
-  if (!FlagsLive()) {
+  const bool save_flags = FlagsLive() && range.base_disp;
+  if (save_flags) SaveFlags(a());
+  if (!FlagsLive() || save_flags) {
     a().cmp(x86::r10, static_cast<i32>(kPageSize - span));
     hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
     fixup = hot_.Offset() - 4;
-  } else if (range.base_disp && (span > 64 || !std::has_single_bit(span))) {
-    // Both ends must lie in the page.
-    a().lea(x86::r11, x86::ptr(x86::r10, static_cast<i32>(span - 1)));
-    a().pext(x86::r10, x86::r10, State(offsetof(VcpuState, line_mask)));
-    a().pext(x86::r11, x86::r11, State(offsetof(VcpuState, line_mask)));
-    a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
-    fixup = JumpToColdIfR10NonZero();
+    if (save_flags) RestoreFlags(a());
   } else {
     a().pext(x86::r10, x86::r10,
              State(offsetof(VcpuState, line_mask) +
                    8 * static_cast<unsigned>(std::countr_zero(std::bit_ceil(span)))));
     fixup = JumpToColdIfR10NonZero();
   }
-  cold_lookups_.push_back({site, fixup, range, static_cast<u8>(index_)});
+  cold_lookups_.push_back({site, fixup, range, static_cast<u8>(index_), save_flags});
   a().mov(x86::r10, GsAbs(slot + 8, 8));
   site->resume = hot_.Here();
   return site;

@@ -1,4 +1,4 @@
-// The check in front of a CCF that the jump table leads to: is r11 its PC? Flag-free.
+// The check in front of a CCF that the jump table leads to: is r11 its PC?
 //
 // Raw bytes rather than the assembler library: callouts make entry checks while guest vector state
 // is live, and the library does not promise to leave vector registers alone.
@@ -26,6 +26,10 @@ class RawCode {
   void PutLittle(u64 value, unsigned bytes) {
     for (unsigned i = 0; i < bytes; ++i) out_[size_++] = static_cast<u8>(value >> (8 * i));
   }
+  void Jne(u64 target) {
+    Put(0x0f, 0x85);
+    PutLittle(target - (host_ + size_ + 4), 4);
+  }
   void Jmp(u64 target) {
     Put(0xe9);
     PutLittle(target - (host_ + size_ + 4), 4);
@@ -40,10 +44,24 @@ class RawCode {
 }  // namespace internal
 
 // Writes the check (to run at `host`) to `out`: falls through if r11 is pc, else jumps to `miss`
-// with every register but r10 intact. Returns the number of bytes.
-inline u32 WriteEntryCheck(u64 pc, u64 miss, u64 host, u8* out) {
+// with every register but r10 intact. Flags survive unless the code behind does not need them.
+// Returns the number of bytes.
+inline u32 WriteEntryCheck(u64 pc, bool flags_live, u64 miss, u64 host, u8* out) {
   internal::RawCode code(host, out);
   const u64 negated = 0 - pc;
+  if (!flags_live) {
+    // A branch that is not taken also leaves the indirect predictor's history alone.
+    if (static_cast<u64>(static_cast<i32>(pc)) == pc) {
+      code.Put(0x49, 0x81, 0xfb);  // cmp r11, pc
+      code.PutLittle(pc, 4);
+    } else {
+      code.Put(0x49, 0xba);  // mov r10, pc
+      code.PutLittle(pc, 8);
+      code.Put(0x4d, 0x39, 0xd3);  // cmp r11, r10
+    }
+    code.Jne(miss);
+    return code.size();
+  }
   if (static_cast<u64>(static_cast<i32>(negated)) == negated) {
     code.Put(0x4d, 0x8d, 0x93);  // lea r10, [r11 - pc]
     code.PutLittle(negated, 4);
@@ -69,8 +87,8 @@ inline u32 WriteRedirect(u64 pc, u64 target, u64 host, u8* out) {
 }
 
 // The check followed by a jump to `entry`.
-inline u32 WriteIndirectEntry(u64 pc, u64 entry, u64 miss, u64 host, u8* out) {
-  const u32 check = WriteEntryCheck(pc, miss, host, out);
+inline u32 WriteIndirectEntry(u64 pc, bool flags_live, u64 entry, u64 miss, u64 host, u8* out) {
+  const u32 check = WriteEntryCheck(pc, flags_live, miss, host, out);
   internal::RawCode code(host + check, out + check);
   code.Jmp(entry);
   return check + code.size();
