@@ -1,0 +1,295 @@
+// Control, debug and model-specific registers, CPUID, reset states.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "vcpu/control_registers.h"
+#include "vcpu/cpuid.h"
+#include "vcpu/interrupts.h"
+#include "vcpu/msr.h"
+#include "vcpu/test_machine.h"
+
+namespace alibi::vcpu {
+namespace {
+
+// A made-up host: everything set everywhere.
+template <u32 kVendorWord, u32 kMax>
+CpuidRegisters RichHost(u32 leaf, u32 subleaf) {
+  if (leaf == 0) return {kMax, kVendorWord, 0, 0};
+  if (leaf == 0x80000000) return {0x80000028, kVendorWord, 0, 0};
+  if (leaf == 0xd && subleaf >= 2) {
+    switch (subleaf) {
+      case 2:
+        return {256, 576, 0, 0};
+      case 5:
+        return {64, 1088, 0, 0};
+      case 6:
+        return {512, 1152, 0, 0};
+      case 7:
+        return {1024, 1664, 0, 0};
+      default:
+        return {};
+    }
+  }
+  return {~0u, ~0u, ~0u, ~0u};
+}
+constexpr u32 kIntelWord = 0x756e6547, kAmdWord = 0x68747541;
+
+CpuidPolicy Intel(u64 xcr0 = 0xe7) { return CpuidPolicy::Make(RichHost<kIntelWord, 0x20>, xcr0); }
+CpuidPolicy Amd(u64 xcr0 = 0xe7) { return CpuidPolicy::Make(RichHost<kAmdWord, 0x10>, xcr0); }
+
+class Registers : public TestMachine {
+ public:
+  Outcome WriteCr(unsigned number, u64 value) {
+    return WriteControlRegister(state(), memory, policy(), platform, number, value);
+  }
+  Outcome Wrmsr(const CpuidPolicy& cpuid, u32 index, u64 value) {
+    return WriteMsr(state(), memory, cpuid, platform, index, value);
+  }
+};
+
+TEST_CASE("CR0: reserved bits and combinations", "[registers]") {
+  Registers m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  const u64 good = s.cr0;
+  CHECK(m.WriteCr(0, good | (u64{1} << 32)) == GeneralProtection());
+  CHECK(m.WriteCr(0, good & ~kCr0Pe) == GeneralProtection());
+  CHECK(m.WriteCr(0, good | kCr0Nw) == GeneralProtection());
+  CHECK(m.WriteCr(0, good & ~kCr0Pg) == GeneralProtection());  // from 64-bit code
+  CHECK(s.cr0 == good);
+  CHECK(m.WriteCr(0, (good & ~kCr0Et) | 0x40).done());  // reserved low bits are ignored
+  CHECK(s.cr0 == good);
+  CHECK(m.memory.paging_mode_changes == 0);
+  CHECK(m.WriteCr(0, good & ~kCr0Wp).done());
+  CHECK(m.memory.paging_mode_changes == 1);
+  CHECK(m.WriteCr(1, 0) == InvalidOpcode());
+  CHECK(m.WriteCr(9, 0) == InvalidOpcode());
+  s.cpl = 3;
+  CHECK(m.WriteCr(1, 0) == InvalidOpcode());  // before the privilege
+  CHECK(m.WriteCr(0, good) == GeneralProtection());
+}
+
+TEST_CASE("Into long mode and out of it", "[registers]") {
+  Registers m;
+  m.Protected32();
+  VcpuState& s = m.state();
+  const u64 paging = s.cr0 | kCr0Pg;
+  CHECK(m.Wrmsr(m.policy(), kMsrEfer, kEferLme).done());
+  CHECK(m.WriteCr(0, paging) == GeneralProtection());  // no PAE
+  CHECK(m.WriteCr(4, kCr4Pae).done());
+  s.segment[kCs].attributes |= kAttrLong;
+  CHECK(m.WriteCr(0, paging) == GeneralProtection());  // CS.L
+  s.segment[kCs].attributes = kFlatCode32;
+  CHECK(m.WriteCr(0, paging).done());
+  CHECK(s.efer == (kEferLme | kEferLma));
+  CHECK(m.Wrmsr(m.policy(), kMsrEfer, 0) == GeneralProtection());  // LME under paging
+  CHECK(m.Wrmsr(m.policy(), kMsrEfer, kEferLme | kEferNxe).done());
+  CHECK(s.efer == (kEferLme | kEferLma | kEferNxe));
+  CHECK(m.Wrmsr(m.policy(), kMsrEfer, kEferLme | (1u << 12)) == GeneralProtection());  // SVME
+  CHECK(m.WriteCr(4, 0) == GeneralProtection());  // PAE in long mode
+  CHECK(m.WriteCr(0, paging & ~kCr0Pg).done());   // from compatibility mode
+  CHECK((s.efer & kEferLma) == 0);
+}
+
+TEST_CASE("CR3, CR4, CR8", "[registers]") {
+  Registers m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  CHECK(m.WriteCr(3, u64{1} << 40) == GeneralProtection());
+  CHECK(m.WriteCr(3, u64{1} << 63) == GeneralProtection());
+  CHECK(m.WriteCr(3, 0x1018).done());
+  CHECK(m.memory.address_space_loads == 1);
+  CHECK(m.WriteCr(4, s.cr4 | kCr4Pcide) == GeneralProtection());
+  CHECK(m.WriteCr(4, s.cr4 | (1u << 13)) == GeneralProtection());  // VMXE
+  CHECK(m.WriteCr(4, s.cr4 | kCr4Pge).done());
+  CHECK(m.memory.paging_mode_changes == 1);
+  CHECK(m.WriteCr(4, s.cr4 | kCr4Tsd).done());
+  CHECK(m.memory.paging_mode_changes == 1);
+  CHECK(m.WriteCr(8, 16) == GeneralProtection());
+  CHECK(m.WriteCr(8, 15).done());
+  CHECK(s.cr8 == 15);
+  CHECK_FALSE(AboveTaskPriority(s, 0xff));
+}
+
+TEST_CASE("LMSW sets PE but does not clear it", "[registers]") {
+  Registers m;
+  m.Protected32();
+  CHECK(LoadMachineStatus(m.state(), m.memory, 0xfff0 | kCr0Ts).done());
+  CHECK(m.state().cr0 == (kCr0Pe | kCr0Et | kCr0Ts));
+  CHECK(ClearTaskSwitched(m.state(), m.memory).done());
+  CHECK(StoreMachineStatus(m.state()) == (kCr0Pe | kCr0Et));
+}
+
+TEST_CASE("Debug registers", "[registers]") {
+  Registers m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  u64 value;
+  CHECK(WriteDebugRegister(s, 7, 0xffffdfff).done());
+  CHECK(s.dr[7] == ((0xffffdfff & 0xffff2bff) | kDr7Fixed));
+  CHECK(WriteDebugRegister(s, 4, 0).done());  // alias of DR6
+  CHECK(s.dr[6] == kDr6Fixed);
+  CHECK(WriteDebugRegister(s, 6, u64{1} << 32) == GeneralProtection());
+  CHECK(ReadDebugRegister(s, 8, &value) == InvalidOpcode());
+  s.cr4 |= kCr4De;
+  CHECK(ReadDebugRegister(s, 5, &value) == InvalidOpcode());
+  s.dr[7] |= kDr7Gd;
+  CHECK(ReadDebugRegister(s, 0, &value) == Outcome::Simple(kDebug));
+  CHECK((s.dr[6] & kDr6Bd) != 0);
+  s.cpl = 3;
+  CHECK(ReadDebugRegister(s, 0, &value) == GeneralProtection());
+}
+
+TEST_CASE("XCR0", "[registers]") {
+  Registers m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  const CpuidPolicy policy = Intel();
+  auto set = [&](u64 value) {
+    s.gpr[kRcx] = 0;
+    s.gpr[kRax] = value;
+    s.gpr[kRdx] = 0;
+    return ExecuteXsetbv(s, policy);
+  };
+  CHECK(set(1) == InvalidOpcode());
+  s.cr4 |= kCr4Osxsave;
+  CHECK(set(0) == GeneralProtection());
+  CHECK(set(5) == GeneralProtection());     // AVX without SSE
+  CHECK(set(0x27) == GeneralProtection());  // a third of AVX-512
+  CHECK(set(0x207) == GeneralProtection());
+  CHECK(set(0xe7).done());
+  CHECK(ExecuteXgetbv(s, policy).done());
+  CHECK(s.gpr[kRax] == 0xe7);
+  s.gpr[kRcx] = 2;
+  CHECK(ExecuteXgetbv(s, policy) == GeneralProtection());
+}
+
+TEST_CASE("MSRs: masks, canonical addresses, vendors, unknown ones", "[registers]") {
+  Registers m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  const CpuidPolicy intel = Intel(), amd = Amd();
+  u64 value;
+  CHECK(m.Wrmsr(amd, kMsrFsBase, u64{1} << 47) == GeneralProtection());
+  CHECK(m.Wrmsr(amd, kMsrFsBase, 0xffff800000000000).done());
+  CHECK(s.segment[kFs].base == 0xffff800000000000);
+  CHECK(m.Wrmsr(amd, kMsrGsBase, 0x77).done());
+  CHECK(s.segment[kGs].base == 0x77);
+  CHECK(ReadMsr(s, amd, kMsrGsBase, &value).done());
+  CHECK(value == 0x77);
+  CHECK(m.Wrmsr(amd, kMsrSfmask, u64{1} << 32) == GeneralProtection());
+  CHECK(m.Wrmsr(amd, kMsrPat, 0x0007040600070402) == GeneralProtection());
+  CHECK(m.Wrmsr(amd, kMsrPat, 0x0007010600070106).done());
+  CHECK(ReadMsr(s, intel, kMsrMiscEnable, &value).done());
+  CHECK((value & 1) == 1);
+  CHECK(m.Wrmsr(intel, kMsrMiscEnable, value).done());
+  CHECK(ReadMsr(s, amd, kMsrMiscEnable, &value) == GeneralProtection());
+  CHECK(ReadMsr(s, amd, 0xc0010131, &value).done());
+  CHECK(value == 0);
+  CHECK(ReadMsr(s, intel, 0xc0010131, &value) == GeneralProtection());
+  CHECK(ReadMsr(s, intel, 0x12345, &value) == GeneralProtection());
+  CHECK(m.Wrmsr(intel, kMsrMtrrCap, 0) == GeneralProtection());
+  CHECK(m.Wrmsr(intel, kMsrMtrrDefType, 0xc06).done());
+  CHECK(m.Wrmsr(intel, kMsrApicBase, 0xfee00c00) == GeneralProtection());  // x2APIC
+  CHECK(m.Wrmsr(intel, kMsrApicBase, 0xfee00000).done());
+  CHECK(s.apic_base == 0xfee00100);  // BSP stays
+  CHECK(m.platform.apic_base_writes == 1);
+  CHECK(m.Wrmsr(intel, kMsrTsc, 1000).done());
+  CHECK(ReadTsc(s) < u64{1} << 40);
+  CHECK(std::strcmp(MsrName(kMsrStar), "STAR") == 0);
+  s.cpl = 3;
+  s.gpr[kRcx] = kMsrStar;
+  CHECK(ExecuteRdmsr(s, intel) == GeneralProtection());
+  s.cr4 |= kCr4Tsd;
+  CHECK(ExecuteRdtsc(s) == GeneralProtection());
+}
+
+TEST_CASE("CPUID: what is shown and what is hidden", "[registers]") {
+  TestMachine m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  const CpuidPolicy intel = Intel(), amd = Amd();
+  CHECK(intel.Query(s, 0, 0).eax == 0xd);
+  CpuidRegisters leaf1 = intel.Query(s, 1, 0);
+  CHECK((leaf1.ecx & (1u << 31)) != 0);  // hypervisor
+  CHECK((leaf1.ecx & (1u << 3)) == 0);   // MONITOR
+  CHECK((leaf1.ecx & (1u << 5)) == 0);   // VMX
+  CHECK((leaf1.ecx & (1u << 17)) == 0);  // PCID
+  CHECK((leaf1.ecx & (1u << 27)) == 0);  // OSXSAVE follows CR4
+  CHECK((leaf1.edx & (1u << 12)) == 0);  // MTRR
+  CHECK((leaf1.edx & (1u << 9)) != 0);   // APIC
+  s.cr4 |= kCr4Osxsave;
+  s.apic_base = 0;
+  leaf1 = intel.Query(s, 1, 0);
+  CHECK((leaf1.ecx & (1u << 27)) != 0);
+  CHECK((leaf1.edx & (1u << 9)) == 0);
+  const CpuidRegisters leaf7 = intel.Query(s, 7, 0);
+  CHECK((leaf7.ebx & (1u << 20)) == 0);  // SMAP
+  CHECK((leaf7.ebx & (1u << 16)) != 0);  // AVX-512
+  CHECK((leaf7.ecx & (1u << 16)) == 0);  // LA57
+  CHECK((Intel(7).Query(s, 7, 0).ebx & (1u << 16)) == 0);
+  CHECK((Intel(7).Query(s, 7, 0).ebx & (1u << 5)) != 0);  // AVX2
+  CHECK((Intel(3).Query(s, 7, 0).ebx & (1u << 5)) == 0);
+  CHECK(intel.Query(s, 0x80000008, 0).eax == 0x3028);
+  const CpuidRegisters hypervisor = intel.Query(s, 0x40000000, 0);
+  CHECK(std::memcmp(&hypervisor.ebx, "AlibiAlibi  ", 12) == 0);
+  CHECK(intel.Query(s, 0x40000100, 0) == CpuidRegisters{});
+  // Beyond the highest leaf.
+  CHECK(amd.Query(s, 0x1f, 0) == CpuidRegisters{});
+  CHECK(intel.Query(s, 0x1f, 0) == intel.Query(s, 0xd, 0));
+  // SYSCALL outside 64-bit mode.
+  s.segment[kCs].attributes = kFlatCode32;
+  CHECK((intel.Query(s, 0x80000001, 0).edx & (1u << 11)) == 0);
+  CHECK((amd.Query(s, 0x80000001, 0).edx & (1u << 11)) != 0);
+  CHECK((amd.Query(s, 0x80000001, 0).ecx & (1u << 2)) == 0);  // SVM
+  CHECK((amd.Query(s, 0x80000001, 0).edx & 1) != 0);          // repeats leaf 1
+}
+
+TEST_CASE("CPUID: XSAVE areas", "[registers]") {
+  TestMachine m;
+  VcpuState& s = m.state();
+  const CpuidPolicy policy = Intel();
+  s.xcr0 = 1;
+  CHECK(policy.Query(s, 0xd, 0) == CpuidRegisters{0xe7, 576, 2688, 0});
+  s.xcr0 = 7;
+  CHECK(policy.Query(s, 0xd, 0).ebx == 832);
+  s.xcr0 = 0xe7;
+  CHECK(policy.Query(s, 0xd, 0).ebx == 2688);
+  CHECK(policy.Query(s, 0xd, 1).ebx == 576 + 256 + 64 + 512 + 1024);
+  CHECK((policy.Query(s, 0xd, 1).eax & 8) == 0);  // XSAVES
+  CHECK(policy.Query(s, 0xd, 9) == CpuidRegisters{});
+  CHECK(Intel(7).Query(s, 0xd, 5) == CpuidRegisters{});
+}
+
+TEST_CASE("Reset states", "[registers]") {
+  TestMachine m;
+  VcpuState& s = m.state();
+  CHECK(s.segment[kCs].base + s.rip == 0xfffffff0);
+  CHECK(s.CodeBits() == 16);
+  CHECK(s.Rflags() == 2);
+  ResetToMultiboot(s, m.policy(), 0x100000, 0x2badb002, 0x9500);
+  CHECK(s.CodeBits() == 32);
+  CHECK(s.rip == 0x100000);
+  CHECK(s.gpr[kRax] == 0x2badb002);
+  CHECK(s.gpr[kRbx] == 0x9500);
+  CHECK_FALSE(s.Paging());
+}
+
+TEST_CASE("When interrupts may be taken", "[registers]") {
+  TestMachine m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  CHECK(CanTakeInterrupt(s));
+  s.interrupt_shadow = 1;
+  CHECK_FALSE(CanTakeInterrupt(s));
+  CHECK_FALSE(CanTakeNmi(s));
+  s.interrupt_shadow = 0;
+  s.if_flag = 0;
+  CHECK_FALSE(CanTakeInterrupt(s));
+  CHECK(CanTakeNmi(s));
+  s.nmi_blocked = 1;
+  CHECK_FALSE(CanTakeNmi(s));
+}
+
+}  // namespace
+}  // namespace alibi::vcpu
