@@ -37,6 +37,7 @@ std::string FormatSize(u64 bytes);
 // The subcommands, each in its cmd_*.cc.
 int CmdRun(int argc, char** argv);
 int CmdCpu(int argc, char** argv);
+int CmdBench(int argc, char** argv);
 
 }  // namespace alibi::vmm
 

@@ -1,0 +1,240 @@
+#include "bench/runner.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "bench/child_process.h"
+
+namespace alibi::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// Guests end with status 2v+1: 1 is success, 3 says that a benchmark of theirs failed (and its line
+// says why). Native programs: 0 and 1.
+constexpr int kGuestSuccess = 1, kGuestFailure = 3, kNativeSuccess = 0, kNativeFailure = 1;
+constexpr const char* kRam = "128";  // MB
+
+struct Job {
+  SystemId system;
+  std::string program;  // "nanobench" or "compute"
+  std::string prefix;   // of its benchmarks' names
+  std::vector<std::string> argv;
+  std::string stats_file;  // "": the system has none
+  int success = kGuestSuccess, failure = kGuestFailure;
+  bool given_up = false;  // it crashed or hung: not tried again
+};
+
+// A file name for one run's counters, removed with it.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    const char* folder = std::getenv("TMPDIR");
+    path_ = std::string(folder != nullptr ? folder : "/tmp") + "/alibi-bench-XXXXXX";
+    const int fd = mkstemp(path_.data());
+    if (fd >= 0) {
+      close(fd);
+    } else {
+      path_.clear();
+    }
+  }
+  ~TemporaryFile() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string Join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+// The part of `only` that the program with this prefix knows, without the prefix.
+std::vector<std::string> Selected(const std::vector<std::string>& only, const std::string& prefix) {
+  const std::string compute = kComputePrefix;
+  std::vector<std::string> names;
+  for (const std::string& name : only) {
+    const bool is_compute = name.starts_with(compute);
+    if (prefix == compute) {
+      if (is_compute) names.push_back(name.substr(compute.size()));
+    } else if (!is_compute) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> ProgramArguments(const RunnerOptions& options, bool compute) {
+  std::vector<std::string> words;
+  if (options.quick) {
+    words.push_back("quick");
+  } else {
+    // Few samples per run and more runs: noise comes in bursts.
+    words.push_back(compute ? "samples=3" : "samples=5");
+  }
+  const std::vector<std::string> only = Selected(options.only, compute ? kComputePrefix : "");
+  if (!only.empty()) words.push_back("only=" + Join(only));
+  return words;
+}
+
+std::string CommandLine(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+void AddJobs(const Programs& programs, const RunnerOptions& options, const std::string& stats_file,
+             bool compute, std::vector<Job>* jobs) {
+  const std::string prefix = compute ? kComputePrefix : "";
+  if (!options.only.empty() && Selected(options.only, prefix).empty()) return;
+  Job job;
+  job.program = compute ? "compute" : "nanobench";
+  job.prefix = prefix;
+  const std::vector<std::string> words = ProgramArguments(options, compute);
+  const std::string& image = compute ? programs.compute_image : programs.nanobench_image;
+
+  Job native = job;
+  native.system = {kNative, ""};
+  native.argv = {compute ? programs.native_compute : programs.native_nanobench};
+  native.argv.insert(native.argv.end(), words.begin(), words.end());
+  native.success = kNativeSuccess;
+  native.failure = kNativeFailure;
+  jobs->push_back(native);
+
+  for (const std::string& policy : options.policies) {
+    Job alibi = job;
+    alibi.system = {kAlibi, policy};
+    alibi.argv = {programs.alibi, "run",  image,      "--ram",           std::string(kRam) + "M",
+                  "--policy",     policy, "--append", CommandLine(words)};
+    if (!stats_file.empty()) {
+      alibi.argv.insert(alibi.argv.end(), {"--stats-json", stats_file});
+      alibi.stats_file = stats_file;
+    }
+    jobs->push_back(alibi);
+  }
+  if (!programs.qemu.empty()) {
+    Job qemu = job;
+    qemu.system = {kQemuTcg, ""};
+    qemu.argv = {programs.qemu,
+                 "-M",
+                 "pc",
+                 "-cpu",
+                 "max",
+                 "-m",
+                 kRam,
+                 "-kernel",
+                 image,
+                 "-append",
+                 CommandLine(words),
+                 "-display",
+                 "none",
+                 "-serial",
+                 "stdio",
+                 "-no-reboot",
+                 "-device",
+                 "isa-debug-exit,iobase=0xf4,iosize=0x04",
+                 "-accel",
+                 "tcg"};
+    jobs->push_back(qemu);
+  }
+}
+
+void RunJob(Job& job, milliseconds limit, Results* results) {
+  const ChildResult child = RunChild(job.argv, limit);
+  const ProgramOutput output = ParseProgramOutput(child.output);
+  for (const Measurement& measurement : output.measurements) {
+    results->Add(job.system, job.prefix, measurement);
+  }
+  const bool ended = child.started && !child.timed_out && child.signal == 0 &&
+                     (child.exit_status == job.success || child.exit_status == job.failure);
+  if (!ended || !output.done) {
+    const std::string after =
+        output.measurements.empty() ? "" : " after " + output.measurements.back().name;
+    results->AddMiss(job.system,
+                     fmt::format("{}{}: {}", job.program, after,
+                                 ended ? "its output is incomplete" : child.Describe()));
+    job.given_up = true;
+    return;
+  }
+  if (job.stats_file.empty()) return;
+  std::ifstream file(job.stats_file);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (auto cost = ParseStats(text.str()); cost.ok()) {
+    results->AddTranslation(job.system, *cost);
+  } else {
+    results->AddMiss(job.system, job.program + ": " + cost.error().message);
+  }
+}
+
+}  // namespace
+
+Result<Programs> FindPrograms(const std::string& data_folder, const std::string& alibi) {
+  Programs programs;
+  programs.alibi = alibi;
+  const std::pair<std::string*, const char*> files[] = {
+      {&programs.nanobench_image, "frobos/bench/nanobench.elf"},
+      {&programs.compute_image, "frobos/compute/compute.elf"},
+      {&programs.native_nanobench, "frobos/bench/native_nanobench"},
+      {&programs.native_compute, "frobos/compute/native"},
+  };
+  for (const auto& [path, file] : files) {
+    *path = data_folder + "/" + file;
+    if (access(path->c_str(), R_OK) != 0) {
+      return Error{fmt::format(
+          "{}: missing; ./alibi bench builds it, or set ALIBI_DATA to Bazel's bazel-bin", *path)};
+    }
+  }
+  return programs;
+}
+
+RunReport RunAll(const Programs& programs, const RunnerOptions& options) {
+  const TemporaryFile stats;
+  std::vector<Job> jobs;
+  AddJobs(programs, options, stats.path(), false, &jobs);
+  AddJobs(programs, options, stats.path(), true, &jobs);
+
+  RunReport report;
+  const Clock::time_point begin = Clock::now();
+  const Clock::time_point deadline = begin + options.total_limit;
+  const auto left = [deadline] {
+    return std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+  };
+  milliseconds longest_round{0};
+  for (unsigned round = 0; round < options.repeats; ++round) {
+    if (left() < longest_round) break;
+    const Clock::time_point round_begin = Clock::now();
+    for (Job& job : jobs) {
+      if (job.given_up) continue;
+      const milliseconds limit = std::min(options.run_limit, left());
+      if (limit.count() <= 0) {
+        report.results.AddMiss(job.system, job.program + ": not run, the time was up");
+        continue;
+      }
+      if (options.progress) {
+        options.progress(fmt::format("round {} of {}: {}, {}", round + 1, options.repeats,
+                                     job.system.Name(), job.program));
+      }
+      RunJob(job, limit, &report.results);
+    }
+    longest_round = std::max(longest_round,
+                             std::chrono::duration_cast<milliseconds>(Clock::now() - round_begin));
+    ++report.rounds;
+  }
+  return report;
+}
+
+}  // namespace alibi::bench

@@ -1,0 +1,50 @@
+// Runs the measured systems, interleaved and repeated, each run in a process of its own.
+#ifndef ALIBI_BENCH_RUNNER_H_
+#define ALIBI_BENCH_RUNNER_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "bench/results.h"
+
+namespace alibi::bench {
+
+// Where the programs are. All paths.
+struct Programs {
+  std::string alibi;            // takes `run IMAGE ...`
+  std::string qemu;             // "": not measured
+  std::string nanobench_image;  // guest kernels
+  std::string compute_image;
+  std::string native_nanobench;  // their host counterparts
+  std::string native_compute;
+};
+
+// In a folder laid out like bazel-bin. Fails with what to do when one of them is missing.
+Result<Programs> FindPrograms(const std::string& data_folder, const std::string& alibi);
+
+struct RunnerOptions {
+  std::vector<std::string> policies;
+  bool quick = false;
+  unsigned repeats = 5;
+  std::vector<std::string> only;  // benchmark names, as results call them; empty: all
+  // No run may end later than this. Rounds that would not fit are left out; the first is always
+  // begun.
+  std::chrono::milliseconds total_limit = std::chrono::hours(1);
+  std::chrono::milliseconds run_limit = std::chrono::minutes(2);
+  // "round 2 of 5: alibi never, compute"; may be empty.
+  std::function<void(const std::string&)> progress;
+};
+
+struct RunReport {
+  Results results;
+  unsigned rounds = 0;  // complete ones
+};
+
+RunReport RunAll(const Programs& programs, const RunnerOptions& options);
+
+}  // namespace alibi::bench
+
+#endif  // ALIBI_BENCH_RUNNER_H_

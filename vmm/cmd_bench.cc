@@ -1,0 +1,161 @@
+// alibi bench: the paper's table on this machine, against native and QEMU TCG.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <fstream>
+
+#include "adapt/policy.h"
+#include "bench/child_process.h"
+#include "bench/host_info.h"
+#include "bench/report.h"
+#include "bench/runner.h"
+#include "bench/svg_chart.h"
+#include "vmm/cli.h"
+#include "vmm/machine.h"
+
+namespace alibi::vmm {
+namespace {
+
+// --quick promises 30 s in all; what is left is for the report and a slow exit of the last run.
+constexpr std::chrono::seconds kQuickLimit{26};
+constexpr std::chrono::seconds kQuickRunLimit{10};
+constexpr unsigned kQuickRepeats = 5;
+constexpr unsigned kRepeats = 5;
+
+struct BenchOptions {
+  std::string json = "alibi-bench.json";
+  bool quick = false;
+  bool no_qemu = false;
+  unsigned repeats = 0;
+  std::vector<std::string> only;
+};
+
+std::string OwnPath() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+  return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : "alibi";
+}
+
+// bazel-bin: from ./alibi, or where this program lies in it.
+std::string DataFolder(const std::string& own_path) {
+  if (const char* folder = std::getenv("ALIBI_DATA"); folder != nullptr && *folder != '\0') {
+    return folder;
+  }
+  const std::size_t name = own_path.rfind('/');
+  const std::size_t folder =
+      name == std::string::npos || name == 0 ? name : own_path.rfind('/', name - 1);
+  return folder == std::string::npos ? "." : own_path.substr(0, folder);
+}
+
+// "out.json" -> "out.svg".
+std::string SvgPath(const std::string& json) {
+  constexpr std::string_view kSuffix = ".json";
+  return (json.ends_with(kSuffix) ? json.substr(0, json.size() - kSuffix.size()) : json) + ".svg";
+}
+
+bool WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text;
+  file.close();
+  return file.good();
+}
+
+}  // namespace
+
+int CmdBench(int argc, char** argv) {
+  BenchOptions options;
+  CLI::App app(
+      "Measures FrobOS's nanobenchmarks and compute programs natively, on Alibi with each policy,\n"
+      "and on QEMU TCG if it is installed; prints tables and a chart, writes JSON and an SVG.");
+  app.add_flag("--quick", options.quick, "fewer, shorter samples: at most 30 s");
+  app.add_option("--json", options.json, "where the JSON goes, and the SVG beside it")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--only", options.only, "only these benchmarks, such as syscall,compute_sort")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  app.add_option("--repeats", options.repeats,
+                 fmt::format("rounds over all systems ({})", kRepeats))
+      ->check(CLI::Range(1, 1000));
+  app.add_flag("--no-qemu", options.no_qemu, "leave QEMU out");
+  app.footer(ExitCodeHelp());
+  if (const auto status = ParseArguments(app, "bench", argc, argv)) return *status;
+
+  const std::string own_path = OwnPath();
+  auto programs = bench::FindPrograms(DataFolder(own_path), own_path);
+  if (!programs.ok()) return Fail(kNoInput, programs.error().message);
+  if (!options.no_qemu) {
+    programs->qemu = bench::FindProgram("qemu-system-x86_64");
+    if (programs->qemu.empty()) {
+      fmt::print(stderr,
+                 "alibi: no qemu-system-x86_64 here, so no qemu-tcg column; run: "
+                 "sudo apt-get install qemu-system-x86\n");
+    }
+  }
+  const std::string svg_path = SvgPath(options.json);
+  for (const std::string& path : {options.json, svg_path}) {
+    // Found out now rather than after minutes of measuring; nothing is overwritten yet.
+    if (!std::ofstream(path, std::ios::app).good()) {
+      return Fail(kCannotCreate, path + ": cannot be written");
+    }
+  }
+
+  bench::RunnerOptions runner;
+  runner.policies = adapt::PolicyNames();
+  runner.quick = options.quick;
+  runner.repeats = options.repeats != 0 ? options.repeats
+                   : options.quick      ? kQuickRepeats
+                                        : kRepeats;
+  runner.only = options.only;
+  if (options.quick) {
+    runner.total_limit = kQuickLimit;
+    runner.run_limit = kQuickRunLimit;
+  }
+  const bool show_progress = isatty(STDERR_FILENO);
+  if (show_progress) {
+    runner.progress = [](const std::string& what) {
+      fmt::print(stderr, "\r\x1b[K{}", what);
+      std::fflush(stderr);
+    };
+  }
+  const bench::RunReport report = bench::RunAll(*programs, runner);
+  if (show_progress) fmt::print(stderr, "\r\x1b[K");
+
+  const std::vector<std::string> measured = report.results.Benchmarks();
+  for (const std::string& name : options.only) {
+    if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
+      std::string known;
+      for (const std::string& other : measured) known += " " + other;
+      return Fail(kUsage,
+                  fmt::format("--only: no benchmark '{}' came out of the runs{}{}; compute "
+                              "programs are called {}NAME",
+                              name, known.empty() ? "" : ", only:", known, bench::kComputePrefix));
+    }
+  }
+
+  bench::ReportStyle style;
+  style.default_policy = MachineConfig().policy;
+  style.colors = isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr;
+  winsize window{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 40) {
+    style.width = std::min<unsigned>(window.ws_col, 120);
+  }
+  const auto host = bench::DescribeHost(programs->qemu);
+  fmt::print("{}\n{}, {} round{}\n\n", host["cpu"].get<std::string>(),
+             host["kernel"].get<std::string>(), report.rounds, report.rounds == 1 ? "" : "s");
+  fmt::print("{}\n", bench::FullReport(report.results, style));
+
+  if (!WriteFile(options.json, report.results.ToJson(host).dump(1) + "\n")) {
+    return Fail(kCannotCreate, options.json + ": not written; is the disk full?");
+  }
+  if (!WriteFile(svg_path, bench::SvgChart(report.results, style.default_policy, host))) {
+    return Fail(kCannotCreate, svg_path + ": not written; is the disk full?");
+  }
+  fmt::print("wrote {} and {}\n", options.json, svg_path);
+  return report.results.AlibiFailed() ? kBenchFailed : kSuccess;
+}
+
+}  // namespace alibi::vmm
