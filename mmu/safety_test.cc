@@ -73,7 +73,7 @@ TEST_CASE("every address class through every kind of entry ends where it may", "
                 }
               }
             }
-            if (!IsCanonical(address)) REQUIRE_FALSE(IsCanonical(host));
+            if (!IsCanonical(address) && IsCanonical(host)) FAIL("not refused by the host");
           }
         }
       }
