@@ -6,8 +6,13 @@
 namespace alibi::vmm {
 
 u32 Machine::In(u16 port, unsigned size) {
-  SimdGuard guard(simd_);
   ++counters_.port_reads;
+  if (size == 1 && tracer_ == nullptr) {
+    for (unsigned i = 0; i < latch_count_; ++i) {
+      if (latches_[i].port == port) return *latches_[i].byte;
+    }
+  }
+  SimdGuard guard(simd_);
   const u32 value = board_.PortRead(port, size);
   if (tracer_ != nullptr) tracer_->Access(TraceTopic::kIo, "in", port, size, value);
   return value;
@@ -40,6 +45,8 @@ void Machine::ApicBaseWritten() {
 }
 
 void Machine::TaskPriorityWritten() {
+  // Without an interrupt that waits, the priority decides nothing.
+  if (!state_->irq_pending && state_->cr8_bias == 0) return;
   SimdGuard guard(simd_);
   InterruptsChanged();
 }

@@ -154,6 +154,10 @@ void Machine::InterruptsChanged() {
   if (pending && in_engine_ && vcpu::CanTakeInterrupt(*state_)) engine_->RequestAttention();
 }
 
+void Machine::LatchPort(u16 port, const u8* byte) {
+  if (latch_count_ < kMostLatches) latches_[latch_count_++] = {port, byte};
+}
+
 void Machine::RaiseNmi() {
   nmi_pending_ = true;
   RequestTurn();

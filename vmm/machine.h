@@ -69,6 +69,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // What the board would answer about interrupts has changed.
   void InterruptsChanged();
   void RaiseNmi();
+  // Byte reads of `port` give *byte and nothing else happens: they need not leave for the board.
+  // Forgotten when there are too many.
+  void LatchPort(u16 port, const u8* byte);
   // From inside an access: Run() goes on with a Turn() at the next instruction boundary.
   void RequestTurn();
 
@@ -102,6 +105,13 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   std::unique_ptr<adapt::Policy> policy_;
   std::unique_ptr<mmu::Mmu> mmu_;
   std::unique_ptr<runtime::Engine> engine_;
+  struct PortLatch {
+    u16 port;
+    const u8* byte;
+  };
+  static constexpr unsigned kMostLatches = 4;
+  PortLatch latches_[kMostLatches] = {};
+  unsigned latch_count_ = 0;
   bool in_engine_ = false;
   bool nmi_pending_ = false;
   std::atomic<bool> stop_ = false;

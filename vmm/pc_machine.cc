@@ -90,6 +90,10 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   auto pc = devices::Pc::Create(board, std::move(hooks), clock_, *tsc_);
   if (!pc.ok()) return pc.error();
   pc_ = std::move(*pc);
+  for (u32 port = 0; port < 0x10000; ++port) {
+    const u8* latch = pc_->ports().Latch(static_cast<u16>(port));
+    if (latch != nullptr) machine_->LatchPort(static_cast<u16>(port), latch);
+  }
   flush_timer_ = pc_->timers().Register([this](u64) {
     if (!FlushOutput()) End(PcEnd::kOutputFailed);
   });
@@ -194,6 +198,27 @@ void PcMachine::SyncTprToLapic() {
   if (pc_->lapic().tpr() >> 4 != cr8) pc_->lapic().SetTpr(static_cast<u8>(cr8 << 4));
 }
 
+// The local APIC says nothing of an interrupt that CR8 holds back, but lowering CR8 must then be
+// seen.
+void PcMachine::NoticeHeldInterrupt() {
+  if (*pc_->interrupts().TprThreshold() != 0 && !machine_->state().irq_pending) {
+    machine_->InterruptsChanged();
+  }
+}
+
+u32 PcMachine::PortRead(u16 port, unsigned size) {
+  SyncTprToLapic();
+  const u32 value = pc_->ports().Read(port, size);
+  NoticeHeldInterrupt();
+  return value;
+}
+
+void PcMachine::PortWrite(u16 port, unsigned size, u32 value) {
+  SyncTprToLapic();
+  pc_->ports().Write(port, size, value);
+  NoticeHeldInterrupt();
+}
+
 u64 PcMachine::MmioRead(PhysAddr address, unsigned size) {
   SyncTprToLapic();
   return pc_->mmio().Read(address, size);
@@ -206,6 +231,8 @@ void PcMachine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
   if (machine_->state().cr8 != cr8) {
     machine_->state().cr8 = cr8;
     machine_->InterruptsChanged();
+  } else {
+    NoticeHeldInterrupt();
   }
 }
 
@@ -242,6 +269,7 @@ void PcMachine::Turn() {
     pc_->SerialInput(input);
   }
   const u64 now = clock_.NowNs();
+  SyncTprToLapic();
   if (pc_->timers().NextDeadlineNs() <= now) pc_->timers().RunExpired(now);
   events_->SetDeadline(HostDeadline());
 }

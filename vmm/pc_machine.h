@@ -73,10 +73,8 @@ class PcMachine final : private Board {
   void Output(u8 byte);
 
   // --- Board ---
-  u32 PortRead(u16 port, unsigned size) override { return pc_->ports().Read(port, size); }
-  void PortWrite(u16 port, unsigned size, u32 value) override {
-    pc_->ports().Write(port, size, value);
-  }
+  u32 PortRead(u16 port, unsigned size) override;
+  void PortWrite(u16 port, unsigned size, u32 value) override;
   u64 MmioRead(PhysAddr address, unsigned size) override;
   void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
   bool InterruptPending(u8 cr8) override;
@@ -88,6 +86,7 @@ class PcMachine final : private Board {
 
   u64 HostDeadline();
   void SyncTprToLapic();
+  void NoticeHeldInterrupt();
 
   devices::MonotonicClock clock_;
   std::optional<devices::HostTsc> tsc_;
