@@ -104,6 +104,7 @@ Status EngineImpl::Init() {
 
   mmu_.set_listener(this);
   mmu_.set_default_jump_target(reinterpret_cast<const void*>(table.lookup));
+  state_.cr8_reserved_mask = ~u64{0xf};
   state_.page_index_mask = (kShadowEntries - 1) << 12;
   state_.jump_index_mask = kJumpTableEntries - 1;
   for (unsigned k = 0; k < 7; ++k) {
@@ -264,6 +265,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   request.mode = mode;
   request.indirect_entry = indirect && pending_exit_ == nullptr && !mode.simulate && !mode.single;
   request.slot_seed = slot_seed_;
+  request.ports = options_.ports;
   for (unsigned i = 0; i < tu_->count; ++i) {
     const u64 site_pc = tu_->instrs[i].pc;
     if (const adapt::SiteRecord* site =

@@ -12,6 +12,7 @@
 #include "base/types.h"
 #include "translator/ir.h"
 #include "translator/translation_unit.h"
+#include "vcpu/memory.h"
 
 namespace alibi::translator {
 
@@ -178,7 +179,8 @@ struct EmitRequest {
   CodeMode mode;
   std::array<SitePlan, kMaxTuInstructions> plans{};
   bool indirect_entry = false;  // reached through the jump table: put the PC check in the hot path
-  u32 slot_seed = 0;            // first look-up slot to hand out
+  vcpu::PortIo* ports = nullptr;  // for latched ports; may be null
+  u32 slot_seed = 0;              // first look-up slot to hand out
   EmitTarget target;
 };
 

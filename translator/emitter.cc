@@ -43,7 +43,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   overflow_ = false;
   cold_lookups_.clear();
   cold_exits_.clear();
-  cold_raises_.clear();
+  cold_calls_.clear();
   hot_.Start(request.target.hot);
   cold_.Start(request.target.cold);
 
@@ -183,6 +183,11 @@ void Emitter::Impl::EmitInstr(unsigned i) {
 void Emitter::Impl::EmitPlain(const Instr& instr) {
   bool uses_stolen = false;
   for (unsigned k = 0; k < instr.gpr_count; ++k) uses_stolen |= IsStolen(instr.gprs[k].reg);
+  if (instr.op == Op::kDivide && ccf_->plans[index_].kind != SiteKind::kDirect &&
+      !instr.gprs[0].high_byte) {
+    EmitCheckedDivide(instr);
+    return;
+  }
   // Host instructions without a memory operand fault only arithmetically (#DE, #XM, #MF).
   SiteDesc* site = NewSite(instr);
   if (!uses_stolen) {
@@ -214,6 +219,34 @@ void Emitter::Impl::EmitPlain(const Instr& instr) {
     }
     if (written) StoreGpr(reg, Gp64(reg));
   }
+}
+
+// CHECKED: a zero divisor calls out instead of trapping. No flags: the frame of #DE shows them.
+void Emitter::Impl::EmitCheckedDivide(const Instr& instr) {
+  const GprUse& divisor = instr.gprs[0];
+  LoadGpr(x86::r10, divisor.reg);
+  if (divisor.bits == 32) a().mov(x86::r10d, x86::r10d);
+  if (divisor.bits == 16) a().movzx(x86::r10d, x86::r10w);
+  if (divisor.bits == 8) a().movzx(x86::r10d, x86::r10b);
+  a().xchg(x86::r10, x86::rcx);
+  hot_.Raw({0xe3, 0});
+  const u32 from_jrcxz = hot_.Offset();
+  a().mov(x86::rcx, x86::r10);
+  if (IsStolen(divisor.reg)) LoadGpr(Gp64(divisor.reg), divisor.reg);
+  SiteDesc* divide = NewSite(instr);
+  MarkFaultPoint(divide, false);  // the quotient may overflow
+  u8 bytes[kMaxRewrittenLength];
+  const unsigned length = RewriteInstr(instr, Rewrite{}, bytes);
+  a().embed(bytes, length);
+  hot_.Raw({0xeb, 0});
+  const u32 from_jmp = hot_.Offset();
+  hot_.PatchRel8(from_jrcxz);
+  a().mov(x86::rcx, x86::r10);
+  SiteDesc* raise = NewSite(instr);
+  raise->vector = vcpu::kDivideError;
+  CallStub(stubs_.raise, raise);
+  raise->resume = 0;
+  hot_.PatchRel8(from_jmp);
 }
 
 void Emitter::Impl::EmitSimulateWhole(const Instr& instr, bool ends_tu) {
@@ -261,7 +294,7 @@ void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
     hot_.Raw({static_cast<u8>(0x70 | (condition ^ 1)), 0});
     const u32 from = hot_.Offset();
     EmitExit(target_pc, true);
-    const_cast<u8*>(hot_.Bytes())[from - 1] = static_cast<u8>(hot_.Offset() - from);
+    hot_.PatchRel8(from);
     return;
   }
   ExitDesc* exit = NewExit(ExitKind::kDirect, target_pc);
@@ -300,11 +333,11 @@ void Emitter::Impl::FlushCold() {
     cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(miss.site)));
     cold_.JmpTo(stubs_.miss);
   }
-  for (const ColdRaise& raise : cold_raises_) {
-    hot_.PatchRel32(raise.fixup, cold_.Here());
-    ccf_->cold_map.push_back({cold_.Offset(), raise.site->instr_index});
-    cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(raise.site)));
-    cold_.JmpTo(stubs_.raise);
+  for (const ColdCall& call : cold_calls_) {
+    hot_.PatchRel32(call.fixup, cold_.Here());
+    ccf_->cold_map.push_back({cold_.Offset(), call.site->instr_index});
+    cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(call.site)));
+    cold_.JmpTo(call.stub);
   }
   for (const ColdExit& exit : cold_exits_) {
     hot_.PatchRel32(exit.fixup, cold_.Here());

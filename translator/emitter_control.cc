@@ -118,7 +118,7 @@ void Emitter::Impl::EmitLoop(const Instr& instr) {
   const u32 from = hot_.Offset();
   // The fall-through exit must not be elided: the taken one follows it.
   EmitExit(instr.next_pc(), true);
-  const_cast<u8*>(hot_.Bytes())[from - 1] = static_cast<u8>(hot_.Offset() - from);
+  hot_.PatchRel8(from);
   EmitExit(instr.branch_target, false);
 }
 

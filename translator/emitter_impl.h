@@ -36,6 +36,10 @@ class CodeStream {
   // Direct jumps to known host addresses (rel32).
   void JmpTo(u64 target);
   void PatchRel32(u32 offset_of_rel32, u64 target);
+  // The rel8 that ends at `after` now leads here.
+  void PatchRel8(u32 after) {
+    assembler.bufferData()[after - 1] = static_cast<u8>(Offset() - after);
+  }
 
  private:
   asmjit::CodeHolder code_;
@@ -76,6 +80,7 @@ class Emitter::Impl {
   void EmitPlain(const Instr& instr);
   void EmitSimulateWhole(const Instr& instr, bool ends_tu);
   void EmitRaise(const Instr& instr, vcpu::Vector vector);
+  void EmitCheckedDivide(const Instr& instr);
   void EmitExit(u64 target_pc, bool conditional_jump_precedes);
   void EmitJccExit(u8 condition, u64 target_pc);
   void EmitIndirectExit();
@@ -122,6 +127,17 @@ class Emitter::Impl {
 
   // --- emitter_system.cc ---
   bool EmitInTc(const Instr& instr);  // false: no sequence here, simulate
+  void EmitSti(const Instr& instr);
+  void EmitPushf(const Instr& instr);
+  void EmitPopf(const Instr& instr);
+  void EmitRdtsc();
+  void EmitReadSelector(const Instr& instr);
+  void EmitSwapgs();
+  void EmitWriteCr8(const Instr& instr);
+  // The whole instruction in software, from cold code, when the jump at `fixup` is taken.
+  void SimulateIfTaken(SiteDesc* site, u32 fixup) {
+    cold_calls_.push_back({site, stubs_.simulate, fixup});
+  }
 
   // --- helpers ---
   static x86::Gp Gp64(u8 reg) { return x86::gpq(reg); }
@@ -149,8 +165,9 @@ class Emitter::Impl {
     u32 fixup;
     u8 instr_index;
   };
-  struct ColdRaise {
+  struct ColdCall {
     SiteDesc* site;
+    u64 stub;
     u32 fixup;
   };
 
@@ -166,7 +183,7 @@ class Emitter::Impl {
   std::array<GroupPlan, kMaxTuInstructions> groups_{};
   std::vector<ColdLookup> cold_lookups_;
   std::vector<ColdExit> cold_exits_;
-  std::vector<ColdRaise> cold_raises_;
+  std::vector<ColdCall> cold_calls_;
   bool overflow_ = false;
 };
 

@@ -6,53 +6,205 @@ namespace alibi::translator {
 
 using vcpu::VcpuState;
 
+namespace {
+
+constexpr std::size_t kSpillRax = offsetof(VcpuState, spill);
+constexpr std::size_t kSpillValue = offsetof(VcpuState, spill) + 5 * 8;
+
+// RFLAGS bits that only the simulator changes.
+constexpr u32 kSlowFlags = vcpu::kTf | vcpu::kIopl | vcpu::kNt | vcpu::kAc | vcpu::kId;
+
+}  // namespace
+
 bool Emitter::Impl::EmitInTc(const Instr& instr) {
   const bool kernel = !request_->mode.user;
-  const bool last = index_ + 1 == tu_->count;
+  const bool long_mode = request_->mode.code_bits == 64;
   switch (instr.op) {
-    case Op::kCli:
-      if (!kernel) return false;
-      a().mov(State(offsetof(VcpuState, if_flag), 1), 0);
-      return true;
-    case Op::kSti: {
-      // With an interrupt waiting the simulator sets up the shadow; so it does at the TU's end,
-      // where an asynchronous stop could otherwise fall between STI and its shadowed successor.
-      if (!kernel || last) return false;
-      SiteDesc* site = NewSite(instr);
-      a().mov(x86::r10d, State(offsetof(VcpuState, irq_pending), 4));
-      a().xchg(x86::r10, x86::rcx);
-      hot_.Raw({0xe3, 0});  // jrcxz: nothing waits
-      const u32 from = hot_.Offset();
-      a().xchg(x86::r10, x86::rcx);
-      CallStub(stubs_.simulate, site);
-      hot_.Raw({0xeb, 0});
-      const u32 skip = hot_.Offset();
-      const_cast<u8*>(hot_.Bytes())[from - 1] = static_cast<u8>(hot_.Offset() - from);
-      a().mov(x86::rcx, x86::r10);
-      a().mov(State(offsetof(VcpuState, if_flag), 1), 1);
-      const_cast<u8*>(hot_.Bytes())[skip - 1] = static_cast<u8>(hot_.Offset() - skip);
-      return true;
-    }
     case Op::kCld:
       a().mov(State(offsetof(VcpuState, df_flag), 1), 0);
       return true;
     case Op::kStd:
       a().mov(State(offsetof(VcpuState, df_flag), 1), 1);
       return true;
-    case Op::kRdtsc:
-      if (!kernel) return false;  // CR4.TSD
-      a().rdtsc();
-      a().rorx(x86::rdx, x86::rdx, 32);
-      a().lea(x86::rax, x86::ptr(x86::rax, x86::rdx));
-      a().mov(x86::r10, State(offsetof(VcpuState, tsc_offset)));
-      a().lea(x86::rax, x86::ptr(x86::rax, x86::r10));
-      a().rorx(x86::rdx, x86::rax, 32);
-      a().mov(x86::edx, x86::edx);
-      a().mov(x86::eax, x86::eax);
+    case Op::kPushf:
+      if (!long_mode || instr.operand_bits != 64) return false;
+      EmitPushf(instr);
       return true;
+    case Op::kMovSreg:
+      if (!long_mode) return false;
+      EmitReadSelector(instr);
+      return true;
+    default:
+      break;
+  }
+  if (!kernel) return false;
+  switch (instr.op) {
+    case Op::kCli:
+      a().mov(State(offsetof(VcpuState, if_flag), 1), 0);
+      return true;
+    case Op::kSti:
+      // At the TU's end an asynchronous stop could fall between STI and its shadowed successor.
+      if (index_ + 1 == tu_->count) return false;
+      EmitSti(instr);
+      return true;
+    case Op::kPopf:
+      if (!long_mode || instr.operand_bits != 64) return false;
+      EmitPopf(instr);
+      return true;
+    case Op::kRdtsc:
+      EmitRdtsc();
+      return true;
+    case Op::kSwapgs:
+      EmitSwapgs();
+      return true;
+    case Op::kMovCr:
+      if (instr.gprs[0].written) {
+        a().mov(x86::r10, State(offsetof(VcpuState, cr8)));
+        StoreGpr(instr.gprs[0].reg, x86::r10);
+      } else {
+        EmitWriteCr8(instr);
+      }
+      return true;
+    case Op::kIn: {
+      // IN AL, imm8 from a port that is a plain latch.
+      if (instr.bytes[instr.layout.opcode] != 0xe4 || request_->ports == nullptr) return false;
+      const u8* latch = request_->ports->Latch(static_cast<u16>(instr.immediate & 0xff));
+      if (latch == nullptr) return false;
+      a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(latch)));
+      a().mov(x86::al, x86::ptr(x86::r10));
+      return true;
+    }
     default:
       return false;
   }
+}
+
+void Emitter::Impl::EmitSti(const Instr& instr) {
+  SiteDesc* site = NewSite(instr);
+  a().mov(x86::r10d, State(offsetof(VcpuState, irq_pending), 4));
+  SimulateIfTaken(site, JumpToColdIfR10NonZero());  // sets up the shadow, then the interrupt
+  a().mov(State(offsetof(VcpuState, if_flag), 1), 1);
+  site->resume = hot_.Here();
+}
+
+void Emitter::Impl::EmitPushf(const Instr& instr) {
+  a().mov(State(kSpillRax), x86::rax);
+  a().lahf();
+  a().seto(x86::al);
+  a().mov(x86::r10, x86::rax);
+  a().movzx(x86::r11d, x86::r10b);
+  a().shl(x86::r11d, 11);
+  a().shr(x86::r10d, 8);
+  a().and_(x86::r10d, 0xd5);
+  a().or_(x86::r11d, x86::r10d);
+  a().movzx(x86::r10d, State(offsetof(VcpuState, if_flag), 1));
+  a().shl(x86::r10d, 9);
+  a().or_(x86::r11d, x86::r10d);
+  a().movzx(x86::r10d, State(offsetof(VcpuState, df_flag), 1));
+  a().shl(x86::r10d, 10);
+  a().or_(x86::r11d, x86::r10d);
+  a().mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
+  a().and_(x86::r10d, static_cast<i32>(~(vcpu::kRf | vcpu::kVm)));
+  a().or_(x86::r11d, x86::r10d);
+  a().or_(x86::r11d, vcpu::kFlagsReserved1);
+  a().mov(State(kSpillValue), x86::r11);
+  a().add(x86::al, 0x7f);
+  a().sahf();
+  a().mov(x86::rax, State(kSpillRax));
+  const Ea ea = StackEa(-8);
+  SiteDesc* site = EmitLookup(instr, ea, 8, true, AccessShape::kPush);
+  a().mov(x86::r11, State(kSpillValue));
+  MarkFaultPoint(site, false);
+  a().mov(HostOperand(ea, 8), x86::r11);
+  AdjustRsp(-8);
+}
+
+void Emitter::Impl::EmitPopf(const Instr& instr) {
+  const Ea ea = StackEa(0);
+  SiteDesc* pop = EmitLookup(instr, ea, 8, false, AccessShape::kPop);
+  LoadR11(ea, 8, pop);
+  SiteDesc* slow = NewSite(instr);
+  auto simulate_if = [&](u8 condition) {
+    hot_.Raw({0x0f, static_cast<u8>(0x80 | condition), 0, 0, 0, 0});
+    SimulateIfTaken(slow, hot_.Offset() - 4);
+  };
+  constexpr u8 kNotZero = 5;
+  a().mov(x86::r10d, x86::r11d);
+  a().xor_(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
+  a().test(x86::r10d, static_cast<i32>(kSlowFlags));
+  simulate_if(kNotZero);
+  // Interrupts come on with one waiting?
+  a().mov(x86::r10d, x86::r11d);
+  a().shr(x86::r10d, 9);
+  a().and_(x86::r10d, 1);
+  a().neg(x86::r10d);
+  a().test(State(offsetof(VcpuState, irq_pending), 4), x86::r10d);
+  simulate_if(kNotZero);
+  a().neg(x86::r10d);
+  a().mov(State(offsetof(VcpuState, if_flag), 1), x86::r10b);
+  a().mov(x86::r10d, x86::r11d);
+  a().shr(x86::r10d, 10);
+  a().and_(x86::r10d, 1);
+  a().mov(State(offsetof(VcpuState, df_flag), 1), x86::r10b);
+  a().mov(State(kSpillRax), x86::rax);
+  a().mov(x86::eax, x86::r11d);
+  a().shr(x86::r11d, 11);
+  a().and_(x86::r11d, 1);
+  a().mov(x86::ah, x86::al);
+  a().mov(x86::al, x86::r11b);
+  a().add(x86::al, 0x7f);
+  a().sahf();
+  a().mov(x86::rax, State(kSpillRax));
+  AdjustRsp(8);
+  slow->resume = hot_.Here();
+}
+
+void Emitter::Impl::EmitRdtsc() {
+  a().rdtsc();
+  a().rorx(x86::rdx, x86::rdx, 32);
+  a().lea(x86::rax, x86::ptr(x86::rax, x86::rdx));
+  a().mov(x86::r10, State(offsetof(VcpuState, tsc_offset)));
+  a().lea(x86::rax, x86::ptr(x86::rax, x86::r10));
+  a().rorx(x86::rdx, x86::rax, 32);
+  a().mov(x86::edx, x86::edx);
+  a().mov(x86::eax, x86::eax);
+}
+
+void Emitter::Impl::EmitReadSelector(const Instr& instr) {
+  const GprUse& dest = instr.gprs[0];
+  a().movzx(x86::r10d,
+            State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * instr.system_reg +
+                      offsetof(vcpu::Segment, selector),
+                  2));
+  if (dest.bits != 16) {
+    StoreGpr(dest.reg, x86::r10);
+  } else if (IsStolen(dest.reg)) {
+    a().mov(State(offsetof(VcpuState, gpr) + 8u * dest.reg, 2), x86::r10w);
+  } else {
+    a().mov(Gp64(dest.reg).r16(), x86::r10w);
+  }
+}
+
+void Emitter::Impl::EmitSwapgs() {
+  const x86::Mem base = State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * vcpu::kGs +
+                              offsetof(vcpu::Segment, base));
+  const x86::Mem other = State(offsetof(VcpuState, kernel_gs_base));
+  a().mov(x86::r10, base);
+  a().mov(x86::r11, other);
+  a().mov(base, x86::r11);
+  a().mov(other, x86::r10);
+}
+
+void Emitter::Impl::EmitWriteCr8(const Instr& instr) {
+  SiteDesc* site = NewSite(instr);
+  LoadGpr(x86::r10, instr.gprs[0].reg);
+  a().mov(x86::r11d, State(offsetof(VcpuState, cr8_bias), 4));
+  a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
+  a().pext(x86::r10, x86::r10, State(offsetof(VcpuState, cr8_reserved_mask)));
+  SimulateIfTaken(site, JumpToColdIfR10NonZero());
+  LoadGpr(x86::r10, instr.gprs[0].reg);
+  a().mov(State(offsetof(VcpuState, cr8)), x86::r10);
+  site->resume = hot_.Here();
 }
 
 }  // namespace alibi::translator

@@ -49,6 +49,9 @@ class PortIo {
   virtual ~PortIo() = default;
   virtual u32 In(u16 port, unsigned size) = 0;
   virtual void Out(u16 port, unsigned size, u32 value) = 0;
+  // Where one-byte reads of the port may be taken from, because the device is a plain latch there
+  // (null: it is not). The answer must not change once guest code has run.
+  virtual const u8* Latch([[maybe_unused]] u16 port) { return nullptr; }
 };
 
 }  // namespace alibi::vcpu
