@@ -1,0 +1,88 @@
+// Alibi as a library: x86 virtual machines in an ordinary process, without hardware support.
+//
+//   auto machine = alibi::Machine::Create();
+//   void* ram = machine.value()->AddMemory(0, 1 << 20).value();   // fill it with code
+//   alibi::Vcpu* vcpu = machine.value()->CreateVcpu().value();    // set its registers
+//   while (vcpu->Run().reason == alibi::ExitReason::kIo) { ... }
+//
+// The host needs BMI2, AVX and FSGSBASE (Linux 5.9); Create() says so if it lacks one.
+// Failures are Result values with one line for a person (base/result.h).
+#ifndef ALIBI_INCLUDE_ALIBI_MACHINE_H_
+#define ALIBI_INCLUDE_ALIBI_MACHINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "alibi/vcpu.h"
+#include "base/result.h"
+
+namespace alibi {
+
+struct MachineOptions {
+  // Adaptation policy: never, always, threshold(N), hysteresis(N,M).
+  std::string policy = "hysteresis";
+  std::uint64_t translation_cache_bytes = std::uint64_t{64} << 20;  // 1 MB to 1 GB
+  // The most memory all slots together can have. Costs address space only.
+  std::uint64_t most_memory_bytes = std::uint64_t{256} << 30;
+};
+
+// Handlers are called during Vcpu::Run(), on its thread, from inside the guest's instruction. They
+// may inject interrupts and request exits; they must not call Run() or set registers.
+class PortHandler {
+ public:
+  virtual ~PortHandler() = default;
+  virtual std::uint32_t In(std::uint16_t port, unsigned size) = 0;
+  virtual void Out(std::uint16_t port, unsigned size, std::uint32_t value) = 0;
+};
+
+class MmioHandler {
+ public:
+  virtual ~MmioHandler() = default;
+  // size is 1, 2, 4 or 8; other accesses come in parts.
+  virtual std::uint64_t Read(std::uint64_t address, unsigned size) = 0;
+  virtual void Write(std::uint64_t address, unsigned size, std::uint64_t value) = 0;
+};
+
+struct CounterValue {
+  std::string name;
+  std::string meaning;
+  std::uint64_t value = 0;
+};
+
+enum MemoryFlags : std::uint32_t {
+  kMemoryReadOnly = 1,  // the guest's stores are MMIO
+};
+
+class Machine {
+ public:
+  static Result<std::unique_ptr<Machine>> Create(const MachineOptions& options = {});
+  virtual ~Machine() = default;
+
+  // --- Memory. While the VCPU does not run, or from a handler. ---
+  // Adds a slot of zeroed memory, base and size in pages of 4096. The pointer is to its first byte
+  // and valid until the slot is removed. Stores through it are not seen by translations and shadow
+  // page tables: to change code or page tables that have been used, call WriteMemory().
+  virtual Result<void*> AddMemory(std::uint64_t guest_physical, std::uint64_t size,
+                                  std::uint32_t flags = 0) = 0;
+  virtual Status RemoveMemory(std::uint64_t guest_physical) = 0;
+  // False, and nothing happens, unless every byte lies in slots.
+  virtual bool ReadMemory(std::uint64_t guest_physical, void* to, std::uint64_t size) const = 0;
+  virtual bool WriteMemory(std::uint64_t guest_physical, const void* from, std::uint64_t size) = 0;
+
+  // --- Handlers; they must outlive the machine, and ranges of a kind must not overlap ---
+  virtual Status HandlePorts(std::uint16_t first, std::uint32_t count, PortHandler& handler) = 0;
+  virtual Status HandleMmio(std::uint64_t base, std::uint64_t size, MmioHandler& handler) = 0;
+
+  // The VCPU, in its power-up state (real mode, f000:fff0); it lives as long as the machine. This
+  // version has one per machine.
+  virtual Result<Vcpu*> CreateVcpu() = 0;
+
+  // Every counter, for statistics; while the VCPU does not run.
+  virtual std::vector<CounterValue> Counters() const = 0;
+};
+
+}  // namespace alibi
+
+#endif  // ALIBI_INCLUDE_ALIBI_MACHINE_H_

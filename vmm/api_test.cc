@@ -1,0 +1,435 @@
+// The embedding API, by small pieces of guest code.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "alibi/machine.h"
+
+namespace alibi {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::uint64_t kRam = 1 << 20, kCode = 0x1000, kStack = 0x8000;
+
+// A machine with 1 MB that is about to run 32-bit code at kCode.
+struct Guest {
+  explicit Guest(const Bytes& code, const char* policy = "hysteresis") {
+    MachineOptions options;
+    options.policy = policy;
+    options.most_memory_bytes = std::uint64_t{16} << 20;
+    auto created = Machine::Create(options);
+    if (!created.ok()) FAIL(created.error().message);
+    machine = std::move(*created);
+    ram = static_cast<std::uint8_t*>(machine->AddMemory(0, kRam).value());
+    vcpu = machine->CreateVcpu().value();
+    std::memcpy(ram + kCode, code.data(), code.size());
+    REQUIRE(vcpu->SetSpecialRegisters(SpecialRegisters::FlatProtectedMode()).ok());
+    Start();
+  }
+  void Start(std::uint64_t rip = kCode) {
+    Registers r;
+    r.rip = rip;
+    r.rsp = kStack;
+    REQUIRE(vcpu->SetRegisters(r).ok());
+  }
+  std::unique_ptr<Machine> machine;
+  std::uint8_t* ram = nullptr;
+  Vcpu* vcpu = nullptr;
+};
+
+struct RecordingPorts : PortHandler {
+  std::uint32_t In(std::uint16_t port, unsigned size) override {
+    log += "in " + std::to_string(port) + "/" + std::to_string(size) + ";";
+    return answer;
+  }
+  void Out(std::uint16_t port, unsigned size, std::uint32_t value) override {
+    log += "out " + std::to_string(port) + "/" + std::to_string(size) + "=" +
+           std::to_string(value) + ";";
+  }
+  std::string log;
+  std::uint32_t answer = 0x11223344;
+};
+
+TEST_CASE("OUT, IN and HLT leave Run") {
+  // mov al, 0x5a; out 0x10, al; mov dx, 0x1234; in eax, dx; hlt
+  Guest guest({0xb0, 0x5a, 0xe6, 0x10, 0x66, 0xba, 0x34, 0x12, 0xed, 0xf4});
+  Exit& exit = guest.vcpu->Run();
+  REQUIRE(exit.reason == ExitReason::kIo);
+  CHECK((exit.io.out && exit.io.size == 1 && exit.io.port == 0x10 && exit.io.data == 0x5a));
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kIo);
+  CHECK((!exit.io.out && exit.io.size == 4 && exit.io.port == 0x1234));
+  exit.io.data = 0xcafe1234;
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
+  const Registers r = guest.vcpu->GetRegisters();
+  CHECK(r.rax == 0xcafe1234);
+  CHECK(r.rip == kCode + 10);
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);  // nothing woke it
+}
+
+TEST_CASE("String I/O leaves Run for each element") {
+  // mov esi, 0x2000; mov ecx, 3; mov dx, 7; rep outsb; mov edi, 0x3000; mov ecx, 2; rep insw; hlt
+  Guest guest({0xbe, 0,    0x20, 0,    0, 0xb9, 3,    0, 0, 0, 0x66, 0xba, 7,    0,    0xf3,
+               0x6e, 0xbf, 0,    0x30, 0, 0,    0xb9, 2, 0, 0, 0,    0xf3, 0x66, 0x6d, 0xf4});
+  std::memcpy(guest.ram + 0x2000, "abc", 3);
+  std::string out;
+  std::uint32_t next = 0x1111;
+  for (;;) {
+    Exit& exit = guest.vcpu->Run();
+    if (exit.reason != ExitReason::kIo) break;
+    if (exit.io.out) {
+      out.push_back(static_cast<char>(exit.io.data));
+    } else {
+      CHECK(exit.io.size == 2);
+      exit.io.data = next;
+      next += 0x1111;
+    }
+  }
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(out == "abc");
+  const std::uint8_t expected[] = {0x11, 0x11, 0x22, 0x22, 0};
+  CHECK(std::memcmp(guest.ram + 0x3000, expected, 5) == 0);
+}
+
+TEST_CASE("Handlers answer without an exit") {
+  Guest guest({0xb0, 0x5a, 0xe6, 0x10, 0x66, 0xba, 0x12, 0, 0xed, 0xf4});
+  RecordingPorts ports;
+  REQUIRE(guest.machine->HandlePorts(0x10, 4, ports).ok());
+  CHECK_FALSE(guest.machine->HandlePorts(0x13, 1, ports).ok());
+  CHECK_FALSE(guest.machine->HandlePorts(0x20, 0, ports).ok());
+  CHECK_FALSE(guest.machine->HandlePorts(0xffff, 2, ports).ok());
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(ports.log == "out 16/1=90;in 18/4;");
+  CHECK(guest.vcpu->GetRegisters().rax == 0x11223344);
+}
+
+TEST_CASE("Loads and stores outside memory are MMIO exits") {
+  for (const char* policy : {"never", "always", "hysteresis"}) {
+    // mov ecx, 3; 1: mov eax, [0x200000]; add [0x200010], eax; loop 1b; hlt
+    Guest guest(
+        {0xb9, 3, 0, 0, 0, 0xa1, 0, 0, 0x20, 0, 0x01, 0x05, 0x10, 0, 0x20, 0, 0xe2, 0xf3, 0xf4},
+        policy);
+    for (int round = 0; round < 3; ++round) {
+      INFO(policy << " " << round);
+      Exit& exit = guest.vcpu->Run();
+      REQUIRE(exit.reason == ExitReason::kMmio);
+      CHECK((!exit.mmio.write && exit.mmio.size == 4 && exit.mmio.address == 0x200000));
+      exit.mmio.data = 5;
+      REQUIRE(guest.vcpu->Run().reason == ExitReason::kMmio);
+      CHECK((!exit.mmio.write && exit.mmio.address == 0x200010));
+      exit.mmio.data = 100;
+      REQUIRE(guest.vcpu->Run().reason == ExitReason::kMmio);
+      CHECK((exit.mmio.write && exit.mmio.size == 4 && exit.mmio.address == 0x200010));
+      CHECK(exit.mmio.data == 105);
+    }
+    CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  }
+}
+
+TEST_CASE("Stores to read-only memory are MMIO") {
+  // mov eax, [0x200000]; inc eax; mov [0x200000], eax; mov ebx, [0x200000]; hlt
+  Guest guest({0xa1, 0, 0, 0x20, 0, 0x40, 0xa3, 0, 0, 0x20, 0, 0x8b, 0x1d, 0, 0, 0x20, 0, 0xf4});
+  auto rom = guest.machine->AddMemory(0x200000, 4096, kMemoryReadOnly);
+  REQUIRE(rom.ok());
+  const std::uint32_t value = 41;
+  CHECK(guest.machine->WriteMemory(0x200000, &value, 4));
+  Exit& exit = guest.vcpu->Run();
+  REQUIRE(exit.reason == ExitReason::kMmio);
+  CHECK((exit.mmio.write && exit.mmio.data == 42));
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rbx == 41);
+}
+
+TEST_CASE("Inside an instruction registers can be read, not set") {
+  Guest guest({0xe4, 0x10, 0x40, 0xf4});  // in al, 0x10; inc eax; hlt
+  Exit& exit = guest.vcpu->Run();
+  REQUIRE(exit.reason == ExitReason::kIo);
+  Registers r = guest.vcpu->GetRegisters();
+  CHECK(r.rip == kCode);
+  CHECK_FALSE(guest.vcpu->SetRegisters(r).ok());
+  CHECK_FALSE(guest.vcpu->SetSpecialRegisters(guest.vcpu->GetSpecialRegisters()).ok());
+  CHECK_FALSE(guest.vcpu->SetMsr(0xc0000082, 0).ok());
+  exit.io.data = 7;
+  guest.vcpu->RequestExit();
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kInterrupted);
+  r = guest.vcpu->GetRegisters();
+  CHECK((r.rip == kCode + 2 && r.rax == 7));
+  r.rax = 20;
+  CHECK(guest.vcpu->SetRegisters(r).ok());
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rax == 21);
+}
+
+TEST_CASE("A machine may go while its VCPU is inside an instruction") {
+  for (int i = 0; i < 3; ++i) {
+    Guest guest({0xe4, 0x10, 0xf4});
+    REQUIRE(guest.vcpu->Run().reason == ExitReason::kIo);
+  }
+  Guest next({0xf4});
+  CHECK(next.vcpu->Run().reason == ExitReason::kHalt);
+}
+
+// An IDT at 0x4000 with one 32-bit interrupt gate, and a GDT to go with it.
+void SetUpInterrupts(Guest& guest, unsigned vector, std::uint32_t handler) {
+  const std::uint64_t gdt[] = {0, 0x00cf9b000000ffff, 0x00cf93000000ffff};
+  std::memcpy(guest.ram + 0x5000, gdt, sizeof(gdt));
+  const std::uint64_t gate = (handler & 0xffff) | std::uint64_t{0x08} << 16 |
+                             std::uint64_t{0x8e00} << 32 |
+                             std::uint64_t{handler & 0xffff0000} << 32;
+  std::memcpy(guest.ram + 0x4000 + vector * 8, &gate, 8);
+  SpecialRegisters s = guest.vcpu->GetSpecialRegisters();
+  s.gdt = {0x5000, sizeof(gdt) - 1};
+  s.idt = {0x4000, 0x7ff};
+  REQUIRE(guest.vcpu->SetSpecialRegisters(s).ok());
+}
+
+TEST_CASE("Injected interrupts wait for IF and wake HLT") {
+  // nop; sti; hlt; inc ebx; hlt  -- handler at 0x1100: inc ecx; iret
+  Guest guest({0x90, 0xfb, 0xf4, 0x43, 0xf4});
+  const std::uint8_t handler[] = {0x41, 0xcf};
+  std::memcpy(guest.ram + 0x1100, handler, sizeof(handler));
+  SetUpInterrupts(guest, 0x40, 0x1100);
+  guest.vcpu->InjectInterrupt(0x40);
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);  // the second HLT
+  Registers r = guest.vcpu->GetRegisters();
+  CHECK((r.rbx == 1 && r.rcx == 1 && r.rip == kCode + 5));
+  guest.vcpu->InjectInterrupt(0x40);
+  guest.vcpu->InjectInterrupt(0x40);
+  guest.ram[kCode + 5] = 0xf4;
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rcx == 2);
+}
+
+TEST_CASE("CR8 holds back interrupts, the highest vector comes first") {
+  // sti; nop; hlt; hlt... -- handler for 0x40: inc ecx, for 0x51: out 1, al
+  Guest guest({0xfb, 0x90, 0xf4, 0xf4, 0xf4, 0xf4, 0xf4});
+  const std::uint8_t low[] = {0x41, 0xcf}, high[] = {0xe6, 0x01, 0xcf};
+  std::memcpy(guest.ram + 0x1100, low, sizeof(low));
+  std::memcpy(guest.ram + 0x1200, high, sizeof(high));
+  SetUpInterrupts(guest, 0x40, 0x1100);
+  SetUpInterrupts(guest, 0x51, 0x1200);
+  SpecialRegisters s = guest.vcpu->GetSpecialRegisters();
+  s.cr8 = 5;
+  REQUIRE(guest.vcpu->SetSpecialRegisters(s).ok());
+  guest.vcpu->InjectInterrupt(0x40);
+  guest.vcpu->InjectInterrupt(0x51);
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rcx == 0);
+  s = guest.vcpu->GetSpecialRegisters();
+  s.cr8 = 0;
+  REQUIRE(guest.vcpu->SetSpecialRegisters(s).ok());
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kIo);  // 0x51
+  CHECK(guest.vcpu->GetRegisters().rcx == 0);
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rcx == 1);
+}
+
+TEST_CASE("NMI comes with IF clear") {
+  Guest guest({0xf4, 0x43, 0xf4});
+  const std::uint8_t handler[] = {0x41, 0xcf};
+  std::memcpy(guest.ram + 0x1100, handler, sizeof(handler));
+  SetUpInterrupts(guest, 2, 0x1100);
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  guest.vcpu->InjectNmi();
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  const Registers r = guest.vcpu->GetRegisters();
+  CHECK((r.rcx == 1 && r.rbx == 1));
+}
+
+TEST_CASE("RequestExit from another thread ends a loop") {
+  Guest guest({0xff, 0xc0, 0xeb, 0xfc});  // 1: inc eax; jmp 1b
+  for (int i = 0; i < 20; ++i) {
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      guest.vcpu->RequestExit();
+    });
+    CHECK(guest.vcpu->Run().reason == ExitReason::kInterrupted);
+    other.join();
+  }
+  CHECK(guest.vcpu->GetRegisters().rax > 1000);
+  guest.vcpu->RequestExit();
+  CHECK(guest.vcpu->Run().reason == ExitReason::kInterrupted);
+}
+
+TEST_CASE("Interrupts from another thread reach a loop") {
+  // sti; 1: cmp ecx, 50; jb 1b; hlt
+  Guest guest({0xfb, 0x83, 0xf9, 50, 0x72, 0xfb, 0xfa, 0xf4});
+  const std::uint8_t handler[] = {0x41, 0xe6, 0x01, 0xcf};  // inc ecx; out 1, al; iret
+  std::memcpy(guest.ram + 0x1100, handler, sizeof(handler));
+  SetUpInterrupts(guest, 0x40, 0x1100);
+  std::atomic<int> taken = 0;
+  struct Counting : PortHandler {
+    explicit Counting(std::atomic<int>& taken) : taken(taken) {}
+    std::uint32_t In(std::uint16_t, unsigned) override { return 0; }
+    void Out(std::uint16_t, unsigned, std::uint32_t) override { ++taken; }
+    std::atomic<int>& taken;
+  } ports(taken);
+  REQUIRE(guest.machine->HandlePorts(1, 1, ports).ok());
+  std::thread other([&] {
+    for (int i = 0; i < 50; ++i) {
+      guest.vcpu->InjectInterrupt(0x40);
+      while (taken <= i) std::this_thread::yield();
+    }
+  });
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  other.join();
+  CHECK(taken == 50);
+}
+
+TEST_CASE("A triple fault is a shutdown, real mode is said to be unsupported") {
+  Guest guest({0x0f, 0x0b});
+  CHECK(guest.vcpu->Run().reason == ExitReason::kShutdown);
+  CHECK(guest.vcpu->Run().reason == ExitReason::kShutdown);
+
+  auto machine = Machine::Create();
+  REQUIRE(machine.ok());
+  REQUIRE((*machine)->AddMemory(0xf0000, 0x10000).ok());
+  Vcpu* vcpu = (*machine)->CreateVcpu().value();
+  CHECK_FALSE((*machine)->CreateVcpu().ok());
+  const Exit& exit = vcpu->Run();
+  CHECK(exit.reason == ExitReason::kUnsupported);
+  CHECK(exit.message.find("16-bit") != std::string::npos);
+}
+
+TEST_CASE("Vector registers live through handlers that use them") {
+  // movups xmm0, [0x2000]; out 1, al; movups [0x2010], xmm0; hlt
+  Guest guest(
+      {0x0f, 0x10, 0x05, 0, 0x20, 0, 0, 0xe6, 0x01, 0x0f, 0x11, 0x05, 0x10, 0x20, 0, 0, 0xf4});
+  SpecialRegisters s = guest.vcpu->GetSpecialRegisters();
+  s.cr4 |= 1u << 9;  // OSFXSR
+  REQUIRE(guest.vcpu->SetSpecialRegisters(s).ok());
+  const char text[] = "vector registers";
+  std::memcpy(guest.ram + 0x2000, text, 16);
+  struct Clobbering : PortHandler {
+    std::uint32_t In(std::uint16_t, unsigned) override { return 0; }
+    void Out(std::uint16_t, unsigned, std::uint32_t) override {
+      asm volatile("pxor %%xmm0, %%xmm0; fldpi; fstp %%st(0)" ::: "xmm0");
+      if (__builtin_cpu_supports("avx2")) asm volatile("vpxor %%ymm0, %%ymm0, %%ymm0" ::: "xmm0");
+    }
+  } ports;
+  REQUIRE(guest.machine->HandlePorts(1, 1, ports).ok());
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(std::memcmp(guest.ram + 0x2010, text, 16) == 0);
+
+  // The same value through the XSAVE area, and back in.
+  alignas(64) std::uint8_t area[Vcpu::kXsaveBytes];
+  REQUIRE(guest.vcpu->GetXsave(area).ok());
+  CHECK(std::memcmp(area + 160, text, 16) == 0);
+  std::memcpy(area + 160, "other contents!!", 16);
+  REQUIRE(guest.vcpu->SetXsave(area).ok());
+  guest.Start(kCode + 7);
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(std::memcmp(guest.ram + 0x2010, "other contents!!", 16) == 0);
+  area[512 + 8] = 1;
+  CHECK_FALSE(guest.vcpu->SetXsave(area).ok());
+}
+
+TEST_CASE("WriteMemory replaces code that has run") {
+  Guest guest({0xb8, 1, 0, 0, 0, 0xf4});
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rax == 1);
+  const std::uint8_t two = 2;
+  CHECK(guest.machine->WriteMemory(kCode + 1, &two, 1));
+  guest.Start();
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rax == 2);
+  std::uint8_t back = 0;
+  CHECK(guest.machine->ReadMemory(kCode + 1, &back, 1));
+  CHECK(back == 2);
+  CHECK_FALSE(guest.machine->WriteMemory(kRam - 1, "ab", 2));
+  CHECK_FALSE(guest.machine->ReadMemory(kRam, &back, 1));
+}
+
+TEST_CASE("64-bit code, by registers alone") {
+  // mov rax, 0x123456789abcdef0; mov r10, rax; mov [0x2000], r10; hlt
+  Guest guest({0x48, 0xb8, 0xf0, 0xde, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, 0x49,
+               0x89, 0xc2, 0x4c, 0x89, 0x14, 0x25, 0,    0x20, 0,    0,    0xf4});
+  const std::uint64_t pml4 = 0x11000 | 3, pdpt = 0x12000 | 3, pd = 0x83;
+  std::memcpy(guest.ram + 0x10000, &pml4, 8);
+  std::memcpy(guest.ram + 0x11000, &pdpt, 8);
+  std::memcpy(guest.ram + 0x12000, &pd, 8);
+  SpecialRegisters s = SpecialRegisters::FlatProtectedMode();
+  s.cs.l = 1;
+  s.cs.db = 0;
+  s.cr0 |= 1u << 31;
+  s.cr3 = 0x10000;
+  s.efer = 1u << 8 | 1u << 10;
+  CHECK_FALSE(guest.vcpu->SetSpecialRegisters(s).ok());  // no CR4.PAE
+  s.cr4 = 1u << 5;
+  REQUIRE(guest.vcpu->SetSpecialRegisters(s).ok());
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  std::uint64_t stored;
+  std::memcpy(&stored, guest.ram + 0x2000, 8);
+  CHECK(stored == 0x123456789abcdef0);
+  CHECK(guest.vcpu->GetRegisters().r10 == stored);
+}
+
+TEST_CASE("Registers read back as set") {
+  Guest guest({0xf4});
+  Registers r;
+  r.rax = 1, r.rcx = 2, r.rdx = 3, r.rbx = 4, r.rsp = 5, r.rbp = 6, r.rsi = 7, r.rdi = 8;
+  r.r8 = 9, r.r15 = 16, r.rip = 17, r.rflags = 0x2d7;
+  REQUIRE(guest.vcpu->SetRegisters(r).ok());
+  const Registers q = guest.vcpu->GetRegisters();
+  CHECK(std::memcmp(&q, &r, sizeof(r)) == 0);
+  SpecialRegisters s = SpecialRegisters::FlatProtectedMode();
+  s.fs.base = 0x1000;
+  s.gs.unusable = 1;
+  s.cr2 = 0x1234;
+  REQUIRE(guest.vcpu->SetSpecialRegisters(s).ok());
+  const SpecialRegisters t = guest.vcpu->GetSpecialRegisters();
+  CHECK((t.fs.base == 0x1000 && t.gs.unusable && t.cr2 == 0x1234 && t.cs.type == 0xb && t.cs.db));
+  REQUIRE(guest.vcpu->SetMsr(0xc0000082, 0xffffffff80001000).ok());
+  CHECK(guest.vcpu->GetMsr(0xc0000082).value() == 0xffffffff80001000);
+  CHECK_FALSE(guest.vcpu->SetMsr(0xc0000082, 0x8000000000001000).ok());
+  CHECK_FALSE(guest.vcpu->GetMsr(0x12345).ok());
+}
+
+TEST_CASE("Machines in two threads do not meet") {
+  auto work = [](std::uint32_t start) {
+    // mov ecx, 200000; 1: add eax, ecx; xor [0x2000], eax; loop 1b; hlt
+    Guest guest({0xb9, 0x40, 0x0d, 3, 0, 0x01, 0xc8, 0x31, 0x05, 0, 0x20, 0, 0, 0xe2, 0xf6, 0xf4});
+    Registers r = guest.vcpu->GetRegisters();
+    r.rax = start;
+    bool ok = guest.vcpu->SetRegisters(r).ok();
+    ok = ok && guest.vcpu->Run().reason == ExitReason::kHalt;
+    std::uint32_t sum = start;
+    for (std::uint32_t i = 200000; i != 0; --i) sum += i;
+    return ok && guest.vcpu->GetRegisters().rax == sum;
+  };
+  bool first = false, second = false;
+  std::thread a([&] { first = work(1); });
+  std::thread b([&] { second = work(77); });
+  a.join();
+  b.join();
+  CHECK((first && second));
+}
+
+TEST_CASE("Bad options and memory are explained") {
+  MachineOptions options;
+  options.policy = "sometimes";
+  CHECK_FALSE(Machine::Create(options).ok());
+  options = {};
+  options.translation_cache_bytes = 0;
+  CHECK_FALSE(Machine::Create(options).ok());
+  Guest guest({0xf4});
+  CHECK_FALSE(guest.machine->AddMemory(0x200000, 0).ok());
+  CHECK_FALSE(guest.machine->AddMemory(0x200001, 4096).ok());
+  CHECK_FALSE(guest.machine->AddMemory(0, 4096).ok());
+  CHECK_FALSE(guest.machine->RemoveMemory(0x123000).ok());
+  auto extra = guest.machine->AddMemory(0x400000, 8192);
+  REQUIRE(extra.ok());
+  CHECK(guest.machine->RemoveMemory(0x400000).ok());
+  bool translated = false;
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  for (const CounterValue& counter : guest.machine->Counters()) {
+    translated = translated || (counter.name == "translations" && counter.value != 0);
+  }
+  CHECK(translated);
+}
+
+}  // namespace
+}  // namespace alibi
