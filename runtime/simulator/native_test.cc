@@ -222,7 +222,10 @@ TEST_CASE("The simulator agrees with the host on random user-level instructions"
     SimulatorContext context{s, m.memory, ports, m.platform, m.policy()};
     INFO(sample.name << ": " << translator::Disassemble(instr) << ", round " << round);
     const Outcome outcome = Simulate(instr, context);
-    INFO("vector " << int{outcome.fault().vector} << " rdi " << s.gpr[kRdi] << " rcx " << s.gpr[kRcx] << " rsi " << s.gpr[kRsi] << " seg " << int{instr.segment_override} << " abits " << int{instr.address_bits} << " df " << int{s.df_flag});
+    INFO("vector " << int{outcome.fault().vector} << " rdi " << s.gpr[kRdi] << " rcx "
+                   << s.gpr[kRcx] << " rsi " << s.gpr[kRsi] << " seg "
+                   << int{instr.segment_override} << " abits " << int{instr.address_bits} << " df "
+                   << int{s.df_flag});
     REQUIRE(outcome.done());
     for (unsigned reg = 0; reg < 16; ++reg) {
       INFO("register " << reg);
