@@ -515,6 +515,42 @@ class Fuzzer {
   std::vector<u64> pages_;
 };
 
+// --- What the fuzzer found, each as a test of its own ---
+
+constexpr u64 kAll = M::kP | M::kW | M::kU;
+
+TEST_CASE("found: error codes of a user view follow CR4.SMEP of now, not of its creation",
+          "[mmu][fuzz]") {
+  M m;
+  m.EnterLongMode();
+  m.state->efer &= ~vcpu::kEferNxe;
+  m.mmu->PagingModeChanged();
+  m.SetCpl(3);
+  PhysAddr pa;
+  for (u64 smep : {u64{0}, vcpu::kCr4Smep, u64{0}}) {
+    m.state->cr4 = vcpu::kCr4Pae | smep;
+    m.mmu->PagingModeChanged();
+    REQUIRE_FALSE(m.mmu->Fetch(LinearAddr(0x5000), &pa, &m.fault));
+    CHECK(m.fault.error_code == (vcpu::kPfUser | (smep != 0 ? vcpu::kPfFetch : 0)));
+  }
+}
+
+TEST_CASE("found: bits that other levels ignore are reserved at PAE's top", "[mmu][fuzz]") {
+  for (unsigned bit : {1u, 2u, 5u, 6u, 7u, 8u}) {
+    M m;
+    m.Host(0x10000)[0] = 0x11000 | M::kP;
+    m.Host(0x11000)[0] = 0x12000 | kAll;
+    m.Host(0x12000)[3] = 0x303000 | kAll;
+    m.Enter32Bit(0x10000, true);
+    REQUIRE(m.Resolve(0x3000, true) == Resolution::kFilled);
+    const u64 malformed = 0x11000 | M::kP | u64{1} << bit;
+    m.memory->WritePhys(PhysAddr(0x10000), &malformed, 8);
+    CHECK(m.InGuard(m.HostOf(0x3000)));
+    CHECK(m.Resolve(0x3000, true) == Resolution::kGuestFault);
+    CHECK(m.fault.error_code == (vcpu::kPfPresent | vcpu::kPfWrite | vcpu::kPfReserved));
+  }
+}
+
 // ALIBI_FUZZ_STEPS and ALIBI_FUZZ_SEED make a long run by hand.
 u64 FromEnvironment(const char* name, u64 otherwise) {
   const char* text = std::getenv(name);

@@ -129,7 +129,8 @@ void View::FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement) {
   const unsigned at = kind * kSlotCount + slot;
   slots_[at] = LookupSlot{0 - page, displacement};
   directory_->filled[at] = 1;
-  directory_->pages[(page >> 12) % sizeof(directory_->pages)] = 1;
+  u16& holder = directory_->holder[(page >> 12) % SlotDirectory::kResidues];
+  holder = holder == 0 || holder == at + 1 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
   ++counters_->slot_fills;
 }
 
@@ -154,23 +155,23 @@ void View::ClearSlots() {
     directory_->filled[at] = 0;
     ++counters_->slot_clears;
   });
-  RawFill(reinterpret_cast<u64*>(directory_->pages), 0, sizeof(directory_->pages) / 8);
+  RawFill(reinterpret_cast<u64*>(directory_->holder), 0, sizeof(directory_->holder) / 8);
 }
 
 void View::ClearSlotsOf(u64 index) {
   const u64 neg_page = 0 - PageOfIndex(index);
-  const u64 residue = index % sizeof(directory_->pages);
-  u8 others = 0;
+  const u64 residue = index % SlotDirectory::kResidues;
+  u16 others = 0;
   ForEachFilled(*directory_, [&](unsigned at) {
     if (slots_[at].neg_page == neg_page) {
       slots_[at] = LookupSlot{0, guard_};
       directory_->filled[at] = 0;
       ++counters_->slot_clears;
-    } else {
-      others |= ((0 - slots_[at].neg_page) >> 12) % sizeof(directory_->pages) == residue;
+    } else if (((0 - slots_[at].neg_page) >> 12) % SlotDirectory::kResidues == residue) {
+      others = others == 0 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
     }
   });
-  directory_->pages[residue] = others;
+  directory_->holder[residue] = others;
 }
 
 void View::ResetJumpPage(u64 index) {
