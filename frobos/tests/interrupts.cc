@@ -230,6 +230,8 @@ void TestWindow() {
   UnmaskIrq(0);
   SetHandler(kTimer, CountTick);
   const auto run = [](const void* code, u64 flags = kFlagsFixed) {
+    // A request left over from before would count twice.
+    asm volatile("sti; nop; cli" : : : "memory");
     ticks = 0;
     last = {};
     Check(MakePending(), "interrupt pending");
@@ -425,6 +427,7 @@ void TestLapic() {
   CheckEq("masked: no tick", ticks, seen);
   WriteLapic(kLapicInitialCount, 0);
 
+  DisableInterrupts();
   // Loops again, because a LAPIC may reach the CPU by another way than a PIC.
   SetHandler(kLapicVector, [](TrapFrame* frame) {
     if (frame->r15 == 0) {
@@ -445,7 +448,6 @@ void TestLapic() {
           {.rflags = kFlagsOn});
   CheckEq("LAPIC interrupt in a loop of calls, CPL 3", ticks, 2);
   SetHandler(kLapicVector, CountLapic);
-  DisableInterrupts();
 
   // The task priority holds back classes up to its own.
   ticks = 0;
