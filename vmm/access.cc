@@ -5,13 +5,18 @@
 
 namespace alibi::vmm {
 
+const u8* Machine::Latch(u16 port) {
+  // A trace is to show every access.
+  if (tracer_ != nullptr) return nullptr;
+  for (unsigned i = 0; i < latch_count_; ++i) {
+    if (latches_[i].port == port) return latches_[i].byte;
+  }
+  return nullptr;
+}
+
 u32 Machine::In(u16 port, unsigned size) {
   ++counters_.port_reads;
-  if (size == 1 && tracer_ == nullptr) {
-    for (unsigned i = 0; i < latch_count_; ++i) {
-      if (latches_[i].port == port) return *latches_[i].byte;
-    }
-  }
+  if (const u8* latch = size == 1 ? Latch(port) : nullptr) return *latch;
   SimdGuard guard(simd_);
   const u32 value = board_.PortRead(port, size);
   if (tracer_ != nullptr) tracer_->Access(TraceTopic::kIo, "in", port, size, value);

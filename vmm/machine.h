@@ -90,6 +90,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // --- access.cc: called with the guest's vector state live ---
   u32 In(u16 port, unsigned size) override;
   void Out(u16 port, unsigned size, u32 value) override;
+  const u8* Latch(u16 port) override;
   u64 MmioRead(PhysAddr address, unsigned size) override;
   void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
   void ApicBaseWritten() override;
