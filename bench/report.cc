@@ -42,14 +42,16 @@ class Table {
     std::string text;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       std::string line;
-      for (std::size_t i = 0; i < rows_[r].size(); ++i) {
+      std::size_t shown_cells = rows_[r].size();
+      while (shown_cells > 0 && rows_[r][shown_cells - 1].text.empty()) --shown_cells;
+      for (std::size_t i = 0; i < shown_cells; ++i) {
         const Cell& cell = rows_[r][i];
         const std::string padding(widths[i] - cell.text.size(), ' ');
         const char* color = r == 0 ? kBold : cell.color;
-        const std::string shown = color != nullptr ? Colored(style, color, cell.text) : cell.text;
+        const bool plain = color == nullptr || cell.text.empty();
+        const std::string shown = plain ? cell.text : Colored(style, color, cell.text);
         line += i == 0 ? shown + padding : "  " + padding + shown;
       }
-      while (!line.empty() && line.back() == ' ') line.pop_back();
       text += line + "\n";
     }
     return text;
@@ -132,7 +134,7 @@ std::string NanobenchTable(const Results& results, const ReportStyle& style) {
       row.push_back(ratio);
     }
     const double budget = BudgetOf(name);
-    row.push_back({budget != 0 ? FormatCycles(std::round(budget)) : ""});
+    row.push_back({budget != 0 ? fmt::format("{:.0f}", budget) : ""});
     Cell mark;
     if (budget != 0) {
       const bool kept = measured && cycles <= budget;
@@ -217,8 +219,8 @@ std::string TranslationTable(const Results& results, const ReportStyle& style) {
     const TranslationCost cost = results.Translation(id);
     if (cost.instructions == 0 || cost.guest_bytes == 0) continue;
     any = true;
-    const double per_instruction =
-        static_cast<double>(cost.cycles) / static_cast<double>(cost.instructions);
+    // Of the runs' costs the median: one preemption during a short run would rule the sum.
+    const double per_instruction = Median(results, "translation", id);
     const bool budgeted = id.policy == style.default_policy;
     const bool kept = per_instruction <= budget;
     table.Row(
@@ -260,8 +262,8 @@ std::string BarChart(const Results& results, const ReportStyle& style) {
   std::string text = fmt::format("{:<{}}  {:<{}}  ", "cycles, log", name_width, "", kLabelWidth);
   std::string axis(bar_width + kValueWidth, ' ');
   for (int d = 0; d <= static_cast<int>(decades); ++d) {
-    const std::string tick = "|" + (d < 3 ? fmt::format("{:.0f}", std::pow(10, d))
-                                          : fmt::format("{:.0f}k", std::pow(10, d - 3)));
+    static constexpr const char* kUnits[] = {"", "k", "M", "G"};
+    const std::string tick = fmt::format("|{:.0f}{}", std::pow(10, d % 3), kUnits[d / 3 % 4]);
     const std::size_t at = static_cast<std::size_t>(std::round(d / decades * bar_width));
     if (at + tick.size() <= axis.size()) axis.replace(at, tick.size(), tick);
   }

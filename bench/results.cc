@@ -145,8 +145,12 @@ std::vector<std::string> Results::Benchmarks() const {
       names.push_back(row.name);
     }
   }
-  for (const std::string& name : order_) {
-    if (FindRow(name) == nullptr) names.push_back(name);
+  for (const bool compute : {false, true}) {
+    for (const std::string& name : order_) {
+      if (FindRow(name) == nullptr && name.starts_with(kComputePrefix) == compute) {
+        names.push_back(name);
+      }
+    }
   }
   return names;
 }

@@ -63,7 +63,7 @@ class Results {
   Summary Of(const std::string& benchmark, const SystemId& system) const {
     return Summarize(Samples(benchmark, system));
   }
-  // In the order of bench/rows.inc, then as they came.
+  // In the order of bench/rows.inc, then as they came, compute programs last.
   std::vector<std::string> Benchmarks() const;
   // In the order in which they were added.
   const std::vector<SystemId>& Systems() const { return systems_; }

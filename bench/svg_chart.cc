@@ -14,22 +14,32 @@ namespace {
 constexpr double kWidth = 860, kLeft = 150, kRight = 70, kBar = 8, kBarGap = 2, kGroupGap = 11;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 
-// Viewers without prefers-color-scheme show the light colours on a light ground.
+// Plain colours with a dark override: viewers that know neither custom properties nor
+// prefers-color-scheme show the light chart on its own light ground.
 constexpr const char* kStyle = R"(<style>
-svg { --ground: #ffffff; --ink: #1f2328; --soft: #59636e; --grid: #e4e7eb;
-      --native: #8c959f; --alibi: #0a66c2; --tcg: #d9760a; --budget: #1f2328; }
-@media (prefers-color-scheme: dark) {
-  svg { --ground: #0d1117; --ink: #e6edf3; --soft: #9198a1; --grid: #2a313a;
-        --native: #7d8590; --alibi: #4aa3ff; --tcg: #f0a04b; --budget: #e6edf3; } }
-text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: var(--ink); }
+text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2328; }
 .title { font-size: 17px; font-weight: 600; }
-.soft { fill: var(--soft); }
-.value { font-size: 10px; fill: var(--soft); }
-.tick { font-size: 11px; fill: var(--soft); }
-.ground { fill: var(--ground); }
-.grid { stroke: var(--grid); stroke-width: 1; }
-.native { fill: var(--native); } .alibi { fill: var(--alibi); } .tcg { fill: var(--tcg); }
-.budget { stroke: var(--budget); stroke-width: 1.5; }
+.head { font-size: 13px; font-weight: 600; }
+.soft { fill: #59636e; }
+.value { font-size: 10px; fill: #59636e; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
+.tick { font-size: 11px; fill: #59636e; }
+.ground { fill: #ffffff; }
+.grid { stroke: #e4e7eb; stroke-width: 1; }
+.native { fill: #98a1ab; }
+.alibi { fill: #0a66c2; }
+.tcg { fill: #e08a2c; }
+.budget { stroke: #1f2328; stroke-width: 1.6; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3; }
+.soft, .value, .tick { fill: #9198a1; }
+.ground { fill: #0d1117; }
+.value { stroke: #0d1117; }
+.grid { stroke: #2a313a; }
+.native { fill: #6e7681; }
+.alibi { fill: #4aa3ff; }
+.tcg { fill: #e0913f; }
+.budget { stroke: #e6edf3; }
+}
 </style>
 )";
 
@@ -99,12 +109,11 @@ struct Panel {
   std::string title;
   std::vector<std::string> rows;
   std::vector<Series> series;
-  double most = 1;
-  bool log = false;
+  double least = 1, most = 1;  // of the logarithmic axis
   std::vector<double> ticks;
 
   double X(double value) const {
-    const double part = log ? std::log10(std::max(value, 1.0)) / std::log10(most) : value / most;
+    const double part = std::log(std::max(value, least) / least) / std::log(most / least);
     return kLeft + kPlotWidth * std::clamp(part, 0.0, 1.0);
   }
 };
@@ -117,7 +126,7 @@ std::string TickLabel(double value) {
 // `value(row, series)`: what the bar shows, negative if there is none.
 template <class Value, class Label>
 void DrawPanel(Drawing& drawing, const Panel& panel, Value&& value, Label&& label, bool budgets) {
-  drawing.Text(16, drawing.y + 12, "ink", "start", panel.title);
+  drawing.Text(16, drawing.y + 12, "head", "start", panel.title);
   drawing.y += 34;
   const double top = drawing.y;
   double height = 0;
@@ -132,22 +141,22 @@ void DrawPanel(Drawing& drawing, const Panel& panel, Value&& value, Label&& labe
   }
   double y = top + kGroupGap / 2;
   for (const std::string& row : panel.rows) {
-    const double group = y;
+    const double group = y, budget = budgets ? BudgetOf(row) : 0;
     for (const Series& series : panel.series) {
       const double v = value(row, series);
       if (v < 0) continue;
       const double end = panel.X(v);
       drawing.Bar(kLeft, y, end - kLeft, series.css,
                   fmt::format("{}, {}: {}", row, series.label, label(v)));
+      if (budget != 0 && series.id.system == kAlibi) {
+        drawing.Line(panel.X(budget), y - 2, panel.X(budget), y + kBar + 2, "budget");
+      }
       drawing.Text(end + 4, y + kBar, "value", "start", label(v));
       y += kBar + kBarGap;
     }
     const std::string name =
         row.starts_with(kComputePrefix) ? row.substr(std::string(kComputePrefix).size()) : row;
     drawing.Text(kLeft - 10, (group + y - kBarGap) / 2 + 4, "ink", "end", name);
-    if (const double budget = budgets ? BudgetOf(row) : 0; budget != 0) {
-      drawing.Line(panel.X(budget), group - 3, panel.X(budget), y + 1, "budget");
-    }
     y += kGroupGap;
   }
   drawing.y = top + height + 26;
@@ -184,14 +193,14 @@ std::string SvgChart(const Results& results, const std::string& default_policy,
   Panel nano{.title = "Privileged and control-flow operations, cycles (log scale)",
              .rows = {},
              .series = series,
+             .least = 1,
              .most = 10,
-             .log = true,
              .ticks = {}};
-  Panel compute{.title = "Compute programs in user mode, times native",
+  Panel compute{.title = "Compute programs in user mode, times native (log scale)",
                 .rows = {},
                 .series = {},
-                .most = 1,
-                .log = false,
+                .least = 0.5,
+                .most = 2,
                 .ticks = {}};
   const SystemId native = {kNative, ""};
   for (const Series& s : series) {
@@ -217,10 +226,12 @@ std::string SvgChart(const Results& results, const std::string& default_policy,
     DrawPanel(drawing, nano, cycles, FormatCycles, true);
   }
   if (!compute.rows.empty()) {
-    double step = 1;
-    while (compute.most / step > 10) step *= step == 2 || step == 20 ? 2.5 : 2;
-    compute.most = std::ceil(compute.most / step) * step;
-    for (double tick = 0; tick <= compute.most; tick += step) compute.ticks.push_back(tick);
+    constexpr double kTicks[] = {0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
+    for (double tick : kTicks) {
+      compute.ticks.push_back(tick);
+      if (tick >= compute.most) break;
+    }
+    compute.most = compute.ticks.back();
     DrawPanel(
         drawing, compute, slowdown, [](double v) { return fmt::format("{:.1f}x", v); }, false);
   }

@@ -104,7 +104,9 @@ int CmdBench(int argc, char** argv) {
   }
 
   bench::RunnerOptions runner;
-  runner.policies = adapt::PolicyNames();
+  for (const std::string& name : adapt::PolicyNames()) {
+    runner.policies.push_back(name.substr(0, name.find('(')));  // with its default parameters
+  }
   runner.quick = options.quick;
   runner.repeats = options.repeats != 0 ? options.repeats
                    : options.quick      ? kQuickRepeats
