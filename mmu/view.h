@@ -184,12 +184,14 @@ class View {
   bool InitChunk(u64 index);
   void PoisonEntries(u64 first, u64 count);
   void DropCached(u64 index) {
-    const u16 holder = directory_->holder[index % SlotDirectory::kResidues];
+    u16& holder = directory_->holder[index % SlotDirectory::kResidues];
     if (holder == 0) return;
     if (holder == SlotDirectory::kSeveral) {
       ClearSlotsOf(index);
     } else if (slots_[holder - 1].neg_page == 0 - PageOfIndex(index)) {
       slots_[holder - 1] = LookupSlot{0, guard_};
+      directory_->filled[holder - 1] = 0;
+      holder = 0;
       ++counters_->slot_clears;
     }
   }

@@ -127,11 +127,21 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
   a.mov(
       Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, filled)), x86::rcx, 0, 1),
       1);
+  // Who else holds such a page?
   a.mov(x86::rax, x86::r11);
-  a.shr(x86::eax, 12);
-  a.and_(x86::eax, sizeof(SlotDirectory::pages) - 1);
-  a.mov(Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, pages)), x86::rax, 0, 1),
-        1);
+  a.shr(x86::rax, 12);
+  a.and_(x86::eax, SlotDirectory::kResidues - 1);
+  a.inc(x86::ecx);
+  const x86::Mem holder =
+      Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, holder)), x86::rax, 1, 2);
+  const asmjit::Label first = a.newLabel();
+  a.cmp(holder, 0);
+  a.je(first);
+  a.cmp(holder, x86::cx);
+  a.je(done);
+  a.mov(x86::ecx, SlotDirectory::kSeveral);
+  a.bind(first);
+  a.mov(holder, x86::cx);
   a.bind(done);
   a.mov(x86::rax, field(offsetof(SiteDesc, resume), 8));
   a.mov(State(offsetof(VcpuState, resume_host_pc)), x86::rax);

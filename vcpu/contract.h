@@ -44,10 +44,12 @@ struct LookupSlot {
   u64 neg_page;
   u64 displacement;
 };
-// What the look-up slots hold, so that a changed shadow entry finds them quickly. Bytes, not bits:
-// the miss stub only stores.
+// Which look-up slots cache a page, so that a changed shadow entry finds them without a search:
+// by page number modulo kResidues, no slot (0), at most one (its number + 1), or several.
 struct SlotDirectory {
-  u8 pages[64];               // [page number % 64]: some slot may cache such a page
+  static constexpr u32 kResidues = 512;
+  static constexpr u16 kSeveral = 0xffff;
+  u16 holder[kResidues];
   u8 filled[2 * kSlotCount];  // [slot]
 };
 inline constexpr i32 kSlotDirectoryBytes = 4096;

@@ -92,6 +92,7 @@ Handler StackHandler(Op op);    // stack.cc
 Handler ControlHandler(Op op);  // control.cc
 Handler StringHandler(Op op);   // strings.cc
 Handler SystemHandler(Op op);   // system.cc
+Handler VectorHandler(Op op);   // vector.cc: gathers, scatters, masked moves
 
 // One row of such a file's table.
 struct HandlerRow {

@@ -2,7 +2,8 @@
 //
 // It knows every instruction that cannot run unchanged on a bounce operand: privileged and system
 // instructions, control transfers, strings, the stack, port I/O, and what has no 64-bit encoding.
-// Compiled for general registers only: guest vector state may be live in the host's registers.
+// Compiled for general registers only: guest vector state is live in the host's registers, where
+// gathers and masked moves find and leave it.
 #ifndef ALIBI_RUNTIME_SIMULATOR_SIMULATOR_H_
 #define ALIBI_RUNTIME_SIMULATOR_SIMULATOR_H_
 
