@@ -368,8 +368,18 @@ const Ccf* EngineImpl::FindCcf(u64 pc) const {
 std::string EngineImpl::DescribeHostPc(u64 host_pc) const {
   char text[160];
   if (tc_->IsStub(host_pc)) {
-    std::snprintf(text, sizeof(text), "TC stub +0x%llx",
-                  static_cast<unsigned long long>(host_pc - tc_->stub_host()));
+    const char* name = "(entry)";
+    u64 start = tc_->stub_host();
+#define ALIBI_CALLOUT(callout, contract)                                             \
+  if (const u64 at = stubs_.at(Callout::k##callout); at <= host_pc && at >= start) { \
+    name = #callout;                                                                 \
+    start = at;                                                                      \
+  }
+#include "runtime/callouts.inc"
+#undef ALIBI_CALLOUT
+    const u64 offset = host_pc - start;
+    std::snprintf(text, sizeof(text), offset == 0 ? "TC stub %s" : "TC stub %s +0x%llx", name,
+                  static_cast<unsigned long long>(offset));
   } else if (const Ccf* ccf = tc_->FindByHost(host_pc)) {
     std::snprintf(text, sizeof(text), "CCF of guest PC 0x%llx, hot +0x%llx",
                   static_cast<unsigned long long>(ccf->pc),
