@@ -24,7 +24,11 @@ struct XsaveLayout {
 
   static XsaveLayout OfHost() {
     XsaveLayout layout;
-    u32 low, high;
+    u32 low, high, features, other;
+    constexpr u32 kOsxsave = 1u << 27;
+    asm volatile("cpuid" : "=a"(low), "=b"(other), "=c"(features), "=d"(high) : "a"(1), "c"(0));
+    // A host without it is refused later, with a message.
+    if (!(features & kOsxsave)) return layout;
     asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     layout.components = low & (kSse | kAvx | kOpmask | kZmmHigh | kZmm16);
     for (u32 i = 2; i < 8; ++i) {
@@ -38,28 +42,26 @@ struct XsaveLayout {
   }
 };
 
-const XsaveLayout& Layout() {
-  static const XsaveLayout layout = XsaveLayout::OfHost();
-  return layout;
-}
+// Made before any guest code runs: nothing may be called here once vector state is live.
+const XsaveLayout kLayout = XsaveLayout::OfHost();
 
 // The vector and mask registers in memory, for the lifetime of the object.
 class VectorState {
  public:
-  VectorState() : layout_(Layout()) {
+  VectorState() {
     for (unsigned i = kLegacyBytes; i < kLegacyBytes + kHeaderBytes; ++i) area_[i] = 0;
     asm volatile("xsave64 %0"
                  : "+m"(area_)
-                 : "a"(static_cast<u32>(layout_.components)), "d"(0)
+                 : "a"(static_cast<u32>(kLayout.components)), "d"(0)
                  : "memory");
   }
   ~VectorState() {
     // What was in its initial configuration may have been written to.
-    const u64 present = layout_.components;
+    const u64 present = kLayout.components;
     __builtin_memcpy(area_ + kLegacyBytes, &present, sizeof(present));
     asm volatile("xrstor64 %0"
                  :
-                 : "m"(area_), "a"(static_cast<u32>(layout_.components)), "d"(0)
+                 : "m"(area_), "a"(static_cast<u32>(kLayout.components)), "d"(0)
                  : "memory");
   }
   VectorState(const VectorState&) = delete;
@@ -75,28 +77,27 @@ class VectorState {
   }
   // Everything from byte `at` up to the register's full width, as every VEX and EVEX write does.
   void ClearFrom(unsigned reg, unsigned at) {
-    const unsigned width = (layout_.components & kZmmHigh) ? 64 : 32;
+    const unsigned width = (kLayout.components & kZmmHigh) ? 64 : 32;
     for (; at < width; at += 4) Set(reg, at, 4, 0);
   }
   u64 Mask(unsigned k) {
     u64 value;
-    __builtin_memcpy(&value, area_ + layout_.offset[5] + k * 8, 8);
+    __builtin_memcpy(&value, area_ + kLayout.offset[5] + k * 8, 8);
     return value;
   }
   void SetMask(unsigned k, u64 value) {
-    __builtin_memcpy(area_ + layout_.offset[5] + k * 8, &value, 8);
+    __builtin_memcpy(area_ + kLayout.offset[5] + k * 8, &value, 8);
   }
 
  private:
   // Byte `at` of XMM/YMM/ZMM `reg`: the register is spread over the components.
   u8* Byte(unsigned reg, unsigned at) {
-    if (reg >= 16) return area_ + layout_.offset[7] + (reg - 16) * 64 + at;
+    if (reg >= 16) return area_ + kLayout.offset[7] + (reg - 16) * 64 + at;
     if (at < 16) return area_ + 160 + reg * 16 + at;
-    if (at < 32) return area_ + layout_.offset[2] + reg * 16 + at - 16;
-    return area_ + layout_.offset[6] + reg * 32 + at - 32;
+    if (at < 32) return area_ + kLayout.offset[2] + reg * 16 + at - 16;
+    return area_ + kLayout.offset[6] + reg * 32 + at - 32;
   }
 
-  const XsaveLayout& layout_;
   alignas(64) u8 area_[vcpu::kXsaveAreaSize];
 };
 
