@@ -257,6 +257,10 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   }
   if (status != DecodeStatus::kOk) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
 
+  if (in_ram && second_page == kNoPage && limit != 1) {
+    if (Ccf* old = Revive(pc, phys, mode, bytes - phys.PageOffset())) return old;
+  }
+
   auto ccf = std::make_unique<Ccf>();
   ccf->phys_page = phys.PageNumber();
   ccf->phys_page2 = second_page;
@@ -305,7 +309,10 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     pending_exit_ = nullptr;
     ++counters_.elided_exits;
   }
+  result->examined_begin = tu_->examined_begin;
+  result->examined_end = tu_->examined_end;
   if (in_ram) {
+    result->content_hash = ContentHash(*result, bytes - phys.PageOffset());
     mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
     if (second_page != kNoPage) mmu_.TraceCode(PhysAddr(second_page * kPageSize));
   }
@@ -323,6 +330,33 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   counters_.translation_cycles += __rdtsc() - begin;
   if (observer_ != nullptr) observer_->OnTranslation(*result);
   return result;
+}
+
+u64 EngineImpl::ContentHash(const Ccf& ccf, const u8* page) const {
+  return TranslationCache::HashBytes(page + (ccf.examined_begin - (ccf.pc & ~kPageMask)),
+                                     ccf.examined_end - ccf.examined_begin);
+}
+
+// Kernels patch code and patch it back (text_poke's INT3 among others): the old translation still
+// lies in the TC, with its sites as they were adapted.
+Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* page) {
+  const std::vector<Ccf*>* list = tc_->InPage(phys.PageNumber());
+  if (list == nullptr) return nullptr;
+  for (auto it = list->rbegin(); it != list->rend(); ++it) {
+    Ccf* ccf = *it;
+    if (ccf->valid || ccf->retired || ccf->pc != pc || !(ccf->mode == mode) ||
+        ccf->phys_page2 != kNoPage || ContentHash(*ccf, page) != ccf->content_hash) {
+      continue;
+    }
+    std::memcpy(tc_->Writable(ccf->entry), ccf->entry_bytes.data(), ccf->entry_bytes.size());
+    ccf->entry_bytes[0] = 0;
+    ccf->valid = true;
+    tc_->Insert(ccf);
+    mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
+    ++counters_.ccf_revivals;
+    return ccf;
+  }
+  return nullptr;
 }
 
 void EngineImpl::FlushTc() {

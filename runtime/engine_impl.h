@@ -80,7 +80,10 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   u64 SiteAddress(const SiteDesc& site) const;
   bool SiteWrites(const SiteDesc& site) const;
   // Charges an event to the site; retires its CCF if the verdict changes its kind.
-  void Charge(Ccf* ccf, const translator::Instr& instr, adapt::Event event, bool trapped);
+  void Charge(SiteDesc* site, adapt::Event event, bool trapped);
+  // A SIMULATE access has been made: was there a reason for not making it directly?
+  void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
+  adapt::SiteRecord& RecordOf(SiteDesc* site);
   u64 PhysOf(const Ccf& ccf, u64 pc) const;
 
   // --- chaining and invalidation (fast_path.cc) ---
@@ -90,6 +93,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void RedirectEntry(Ccf* ccf, u64 target);
   void RedirectEntryToLookup(Ccf* ccf);
   void Invalidate(Ccf* ccf);
+  // An invalidated translation whose guest code is what it was again, or null.
+  Ccf* Revive(u64 pc, PhysAddr phys, const translator::CodeMode& mode, const u8* page);
+  u64 ContentHash(const Ccf& ccf, const u8* page) const;
   void Retire(Ccf* ccf);
   void Kick(Ccf* ccf);
   void UndoKicks();

@@ -229,7 +229,7 @@ u64 EngineImpl::OnRaise(void* descriptor, u64) {
   pending_exit_ = nullptr;
   pending_indirect_ = false;
   if (site->vector == vcpu::kDivideError) {
-    Charge(site->ccf, *site->instr, adapt::Event::kArithmetic, false);
+    Charge(site, adapt::Event::kArithmetic, false);
   }
   return DeliverAndDispatch(GuestFault::Simple(static_cast<vcpu::Vector>(site->vector)));
 }
@@ -303,10 +303,10 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
       pending_exit_ = nullptr;
       pending_indirect_ = false;
       if (resolution == mmu::Resolution::kGuestFault) {
-        Charge(site->ccf, instr, adapt::Event::kTruePageFault, false);
+        Charge(site, adapt::Event::kTruePageFault, false);
         return DeliverAndDispatch(fault);
       }
-      Charge(site->ccf, instr, adapt::Event::kTraceFault, false);
+      Charge(site, adapt::Event::kTraceFault, false);
       return SimulateNext(instr.pc);
     }
   }
@@ -329,19 +329,20 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   }
   if (instr.mem.written && !mmu_.ProbeWrite(address, site->size, vcpu::Privilege::kCpl, &fault)) {
     SyncGs();
-    Charge(site->ccf, instr, adapt::Event::kTruePageFault, false);
+    Charge(site, adapt::Event::kTruePageFault, false);
     return DeliverAndDispatch(fault);
   }
   if (instr.mem.read) {
     if (!mmu_.Read(address, bounce_, site->size, vcpu::Privilege::kCpl, &fault)) {
       SyncGs();
-      Charge(site->ccf, instr, adapt::Event::kTruePageFault, false);
+      Charge(site, adapt::Event::kTruePageFault, false);
       return DeliverAndDispatch(fault);
     }
   } else {
     mmu_.DebugRead(address, bounce_, site->size);  // for operations that write only part of it
   }
   SyncGs();
+  if (!instr.mem.written) ChargeSimulated(site, linear, false);
   return site->resume;
 }
 
@@ -355,6 +356,7 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
     return DeliverAndDispatch(fault);
   }
   state_.rip = instr.next_pc();
+  ChargeSimulated(site, state_.spill[7], true);
   return Continue(site, instr.next_pc());
 }
 
@@ -370,10 +372,11 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   if (!mmu_.Write(LinearAddr(linear), &state_.spill[6], site->size, vcpu::Privilege::kCpl,
                   &fault)) {
     SyncGs();
-    Charge(site->ccf, instr, adapt::Event::kTruePageFault, false);
+    Charge(site, adapt::Event::kTruePageFault, false);
     return DeliverAndDispatch(fault);
   }
   state_.rip = instr.next_pc();
+  ChargeSimulated(site, linear, true);
   return Continue(site, instr.next_pc());
 }
 
@@ -404,22 +407,44 @@ u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {
   return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
 }
 
-void EngineImpl::Charge(Ccf* ccf, const Instr& instr, adapt::Event event, bool trapped) {
-  adapt::SiteRecord& site = sites_.FindOrInsert(instr.pc, PhysOf(*ccf, instr.pc));
-  ++site.events[static_cast<unsigned>(event)];
-  ++(trapped ? site.traps : site.callouts);
-  const adapt::Kind before = site.kind;
-  const adapt::Kind verdict = policy_.OnEvent(site, event, trapped);
+adapt::SiteRecord& EngineImpl::RecordOf(SiteDesc* site) {
+  if (site->record == nullptr) {
+    site->record = &sites_.FindOrInsert(site->instr->pc, PhysOf(*site->ccf, site->instr->pc));
+  }
+  return *static_cast<adapt::SiteRecord*>(site->record);
+}
+
+void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
+  adapt::SiteRecord& record = RecordOf(site);
+  ++record.events[static_cast<unsigned>(event)];
+  ++(trapped ? record.traps : record.callouts);
+  const adapt::Kind before = record.kind;
+  const adapt::Kind verdict = policy_.OnEvent(record, event, trapped);
   if (verdict == before) return;
-  site.kind = verdict;
+  record.kind = verdict;
   if (verdict > before) {
-    ++site.adaptations;
+    ++record.adaptations;
     ++counters_.adaptations;
   } else {
-    ++site.reversions;
+    ++record.reversions;
     ++counters_.reversions;
   }
+  Ccf* ccf = site->ccf;
   if (ccf->valid && !ccf->retired && !ccf->mode.simulate) Retire(ccf);
+}
+
+void EngineImpl::ChargeSimulated(SiteDesc* site, u64 linear, bool write) {
+  if (site->ccf->mode.simulate) return;  // one access of an innocent site
+  adapt::Event event = adapt::Event::kTraceFault;
+  if ((linear & kPageMask) + site->size > kPageSize) {
+    event = adapt::Event::kPageCrossing;
+  } else {
+    const u64 host = linear + mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(linear)));
+    if (host - state_.ram_window[write] < state_.ram_window_size[write]) {
+      event = adapt::Event::kCleanCallout;
+    }
+  }
+  Charge(site, event, false);
 }
 
 // --- Chaining, retiring, invalidating, stopping ---
@@ -464,11 +489,10 @@ void EngineImpl::RedirectEntry(Ccf* ccf, u64 target) { PatchJump(ccf->entry, 5, 
 // Whoever still enters the CCF (falling in from an elided exit, a stale jump-table entry, a chained
 // predecessor) looks its PC up again.
 void EngineImpl::RedirectEntryToLookup(Ccf* ccf) {
-  const u64 redirect = tc_->AllocateCold(translator::kRedirectBytes);
-  ALIBI_CHECK(redirect != 0, "the TC keeps room for redirections");
-  translator::WriteRedirect(ccf->pc, stubs_.at(Callout::kLookup), redirect,
-                            tc_->Writable(redirect));
-  RedirectEntry(ccf, redirect);
+  if (ccf->entry_bytes[0] == 0) {
+    CopyBytes(ccf->entry_bytes.data(), tc_->Writable(ccf->entry), ccf->entry_bytes.size());
+  }
+  RedirectEntry(ccf, ccf->redirect);
 }
 
 // Its guest code changed: nothing may enter it again. Code that is running in it leaves at the
@@ -498,21 +522,14 @@ void EngineImpl::Retire(Ccf* ccf) {
 }
 
 void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
-  // Liveness looked ahead past the exits: code there counts as a translation's, too.
-  constexpr u64 kLookahead = 128;
   const u64 first = address.value, last = address.value + size;
   for (u64 page = first >> 12; page <= (last - 1) >> 12; ++page) {
     const std::vector<Ccf*>* list = tc_->InPage(page);
     if (list == nullptr) continue;
     for (Ccf* ccf : *list) {
       if (!ccf->valid) continue;
-      const u64 start = ccf->phys_page * kPageSize + (ccf->pc & kPageMask);
-      bool hit = first < start + ccf->guest_bytes + kLookahead && last > start;
-      for (const ExitDesc* exit : ccf->exits) {
-        if (exit->kind != ExitKind::kDirect) continue;
-        const u64 target = ccf->phys_page * kPageSize + (exit->target & kPageMask);
-        hit = hit || (first < target + kLookahead && last > target);
-      }
+      const u64 page_start = ccf->phys_page * kPageSize - (ccf->pc & ~kPageMask);
+      bool hit = first < page_start + ccf->examined_end && last > page_start + ccf->examined_begin;
       if (ccf->phys_page2 != kNoPage && ccf->phys_page2 == page) {
         hit = hit || (first & kPageMask) < 16 || (page << 12) > first;
       }

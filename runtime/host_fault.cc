@@ -137,7 +137,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (ccf == nullptr || rip < ccf->hot_start || rip >= ccf->hot_end) return false;
   const FaultPoint* point = FindFaultPoint(*ccf, rip);
   if (point == nullptr) return false;
-  const SiteDesc& site = *point->site;
+  SiteDesc& site = *point->site;
   const Instr& instr = *site.instr;
   ++counters_.host_faults;
 
@@ -168,7 +168,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     const bool x87 = instr.encoding == translator::Encoding::kLegacy &&
                      ((opcode >= 0xd8 && opcode <= 0xdf) || opcode == 0x9b);
     if (info->si_code == FPE_INTDIV) {
-      Charge(ccf, instr, adapt::Event::kArithmetic, true);
+      Charge(&site, adapt::Event::kArithmetic, true);
       return deliver(GuestFault::Simple(vcpu::kDivideError));
     }
     return deliver(GuestFault::Simple(x87 ? vcpu::kX87Error : vcpu::kSimdError));
@@ -179,7 +179,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   const u64 address = SiteAddress(site);
   if (instr.code_bits == 64 && (!Canonical(address) || !Canonical(address + site.size - 1))) {
     ++counters_.host_faults_true;
-    Charge(ccf, instr, adapt::Event::kTruePageFault, true);
+    Charge(&site, adapt::Event::kTruePageFault, true);
     return deliver(NonCanonicalFault(instr));
   }
   if (info->si_code == SI_KERNEL) {
@@ -203,11 +203,11 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       return true;
     case mmu::Resolution::kGuestFault:
       ++counters_.host_faults_true;
-      Charge(ccf, instr, adapt::Event::kTruePageFault, true);
+      Charge(&site, adapt::Event::kTruePageFault, true);
       return deliver(fault);
     case mmu::Resolution::kSimulate:
       ++counters_.host_faults_trace;
-      Charge(ccf, instr, adapt::Event::kTraceFault, true);
+      Charge(&site, adapt::Event::kTraceFault, true);
       simulate_next_ = true;
       return dispatch();
   }

@@ -132,6 +132,8 @@ u64 TranslationCache::Hash(u64 pc, u64 phys_page, u32 mode_bits) {
   return XXH3_64bits(key, sizeof(key));
 }
 
+u64 TranslationCache::HashBytes(const u8* bytes, u64 size) { return XXH3_64bits(bytes, size); }
+
 Ccf* TranslationCache::Find(u64 pc, u64 phys_page, u32 mode_bits) const {
   const u64 mask = index_.size() - 1;
   for (u64 at = Hash(pc, phys_page, mode_bits) & mask; index_[at] != nullptr;
@@ -192,6 +194,11 @@ void TranslationCache::AddToPage(u64 phys_page, Ccf* ccf) {
   if (page->phys_page == ~u64{0}) {
     page->phys_page = phys_page;
     ++pages_used_;
+  }
+  if (page->ccfs.size() >= page->compact_at) {
+    // Code that rewrites itself for ever must not make every store to its page slower and slower.
+    std::erase_if(page->ccfs, [](const Ccf* old) { return !old->valid; });
+    page->compact_at = std::max<std::size_t>(64, 2 * page->ccfs.size());
   }
   page->ccfs.push_back(ccf);
 }

@@ -51,6 +51,9 @@ class TranslationCache {
   // CCFs whose guest code starts or ends in the page; may be null.
   const std::vector<translator::Ccf*>* InPage(u64 phys_page) const;
 
+  // XXH3 of guest code.
+  static u64 HashBytes(const u8* bytes, u64 size);
+
   void Flush();
   u64 used() const;
   u64 capacity() const { return code_bytes_; }
@@ -62,6 +65,7 @@ class TranslationCache {
   struct PageList {
     u64 phys_page = ~u64{0};
     std::vector<translator::Ccf*> ccfs;
+    std::size_t compact_at = 64;  // length at which invalid CCFs are dropped from the list
   };
   static u64 Hash(u64 pc, u64 phys_page, u32 mode_bits);
   PageList* FindPage(u64 phys_page) const;

@@ -76,6 +76,7 @@ struct SiteDesc {
   u8 instr_index = 0;
   Ccf* ccf = nullptr;
   const Instr* instr = nullptr;
+  void* record = nullptr;     // the adaptation record, once looked up (the runtime's)
   u64 restart = 0;            // host PC of the instruction's first byte
   u64 miss_window_start = 0;  // TSC when `misses` was last a multiple of kMissWindow
   u64 vector = 0;             // raise: the exception vector
@@ -132,9 +133,15 @@ struct Ccf {
   bool retired = false;       // replaced by another translation of the same code; forwards to it
   bool flags_live_in = true;  // its first instructions may read the flags it is entered with
   u32 guest_bytes = 0;
-  u64 hot_start = 0, hot_end = 0;  // host addresses, executable alias
+  // Linear range, in pc's page, of the bytes this translation depends on: its own and those that
+  // flag liveness looked ahead to. content_hash is theirs.
+  u64 examined_begin = 0, examined_end = 0;
+  u64 content_hash = 0;
+  std::array<u8, 5> entry_bytes{};  // what a redirection of the entry overwrote
+  u64 hot_start = 0, hot_end = 0;   // host addresses, executable alias
   u64 cold_start = 0, cold_end = 0;
   u64 entry = 0;           // direct entry
+  u64 redirect = 0;        // cold code that looks pc up again, for when the entry is redirected
   u64 indirect_entry = 0;  // checks that r11 is pc; 0: not made
   std::vector<Instr> instrs;
   std::vector<SitePlan> plans;

@@ -346,6 +346,9 @@ void Emitter::Impl::FlushCold() {
     cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(exit.exit)));
     cold_.JmpTo(stubs_.exit);
   }
+  ccf_->redirect = cold_.Here();
+  u8 redirect[kRedirectBytes];
+  cold_.assembler.embed(redirect, WriteRedirect(tu_->pc, stubs_.lookup, cold_.Here(), redirect));
 }
 
 // LAHF and SETO take the flags into rax, whose value waits in r11.
