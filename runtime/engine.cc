@@ -36,6 +36,11 @@ u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
   return (static_cast<EngineImpl*>(engine)->*Method)(descriptor, argument);
 }
 
+bool IsSoftwareInterrupt(translator::Op op) {
+  return op == translator::Op::kInt || op == translator::Op::kInt3 ||
+         op == translator::Op::kInto || op == translator::Op::kInt1;
+}
+
 u64 ReadXcr0() {
   u32 low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -155,13 +160,17 @@ Exit EngineImpl::Run() {
     in_single_ = single;
     const u64 entry = PrepareEntry();
     if (entry == 0) continue;
+    const translator::Op op =
+        trap ? tc_->FindByHost(entry)->instrs.front().op : translator::Op::kNone;
     const u64 delivered = counters_.exceptions_delivered;
     if (single) state_.interrupt_shadow = 0;  // it covers exactly this instruction
     SyncGs();
     reinterpret_cast<void (*)(u64)>(stubs_.enter)(entry);
     ++counters_.full_exits;
     in_single_ = false;
-    if (trap && counters_.exceptions_delivered == delivered) {
+    // A taken INT n, INT3, INTO or INT1 has cleared TF before the trap would come.
+    const bool taken = IsSoftwareInterrupt(op) && !(state_.system_flags & vcpu::kTf);
+    if (trap && !taken && counters_.exceptions_delivered == delivered) {
       state_.dr[6] |= 1u << 14;  // BS
       ++counters_.exceptions_delivered;
       vcpu::DeliverEvent(state_, mmu_, vcpu::Event::Trap(vcpu::kDebug), state_.rip);
