@@ -104,9 +104,16 @@ void Mmu::SwitchTo(ViewKey key) {
     view = *obtained;
     FlushView(*view, view->chunk_count() > kChunksKeptOnRecycle);
     view->set_listener(listener_);
+    pool_.ForgetPeer(view);
     pool_.Adopt(view, key, context_);
   }
   pool_.Touch(view);
+  if (current_ != nullptr && current_->key().user() != key.user()) {
+    // What SYSCALL and SYSRET may do by themselves from now on: between 64-bit code only.
+    const bool both_long = current_->key().long_mode() && key.long_mode();
+    current_->SetPeer(both_long ? view : nullptr);
+    view->SetPeer(both_long ? current_ : nullptr);
+  }
   current_ = view;
   ++counters_.view_switches;
 }

@@ -57,6 +57,8 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   tables_ = chunks_ + kMaxChunks;
   directory_ = reinterpret_cast<SlotDirectory*>(table + kSlotDirectoryOffset);
   slots_ = reinterpret_cast<LookupSlot*>(table + kSlotsOffset);
+  peer_ = reinterpret_cast<PrivilegePeer*>(table + kPeerOffset);
+  SetPeer(nullptr);
   jump_table_ = reinterpret_cast<u64*>(table + kJumpTableOffset);
   default_jump_ = reinterpret_cast<u64>(default_jump_target);
   id_ = id;

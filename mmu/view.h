@@ -29,6 +29,7 @@ struct ViewKey {
   constexpr PagingMode mode() const { return static_cast<PagingMode>((packed >> kModeShift) & 3); }
   constexpr bool user() const { return packed & kUser; }
   constexpr u64 root() const { return packed & kRootMask; }
+  constexpr bool long_mode() const { return (packed >> kCodeBitsShift & 3) == 2; }
   constexpr bool operator==(const ViewKey&) const = default;
 };
 
@@ -109,6 +110,14 @@ class View {
   }
   void PoisonRange(u64 first, u64 count);
   u32 chunk_count() const { return chunk_count_; }
+
+  // --- The view across SYSCALL/SYSRET ---
+  void SetPeer(const View* peer) {
+    *peer_ = peer == nullptr ? PrivilegePeer{0, 1} : PrivilegePeer{peer->gs_base(), 0};
+  }
+  bool HasPeer(const View* view) const {
+    return peer_->missing == 0 && peer_->gs_base == view->gs_base();
+  }
 
   // --- Look-up slots ---
   // kind 0: loads, 1: stores. Filled here and by the miss stub; both keep the directory.
@@ -203,6 +212,7 @@ class View {
   u64* table_ = nullptr;
   u64* chunk_map_ = nullptr;  // 2^24 bits
   u64 guard_ = 0;
+  PrivilegePeer* peer_ = nullptr;
   SlotDirectory* directory_ = nullptr;  // the miss stub fills slots, too
   u32 execute_count_ = 0;
   u32 chunk_count_ = 0;

@@ -45,6 +45,13 @@ class ViewPool {
   View& operator[](unsigned id) { return views_[id]; }
   unsigned count() const { return count_; }
   u32 TotalChunks() const;
+  // No view may switch to this one by itself any more, nor it to another.
+  void ForgetPeer(View* view) {
+    view->SetPeer(nullptr);
+    for (unsigned i = 0; i < count_; ++i) {
+      if (views_[i].reserved() && views_[i].HasPeer(view)) views_[i].SetPeer(nullptr);
+    }
+  }
   // The largest view but `except`, or null.
   View* Largest(const View* except);
 

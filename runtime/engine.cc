@@ -13,6 +13,7 @@
 #include "runtime/engine_impl.h"
 #include "translator/decoder.h"
 #include "vcpu/contract.h"
+#include "vcpu/control_transfer.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
 
@@ -33,6 +34,7 @@ constexpr u64 kXstateComponents = 0xe7;
 
 template <u64 (EngineImpl::*Method)(void*, u64)>
 u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
+  static_cast<EngineImpl*>(engine)->NoticeView();
   return (static_cast<EngineImpl*>(engine)->*Method)(descriptor, argument);
 }
 
@@ -87,6 +89,7 @@ Status EngineImpl::Init() {
     return static_cast<EngineImpl*>(engine)->StopSoon(reinterpret_cast<u64>(resume));
   };
   request.dispatch = [](void* engine, void*, u64) {
+    static_cast<EngineImpl*>(engine)->NoticeView();
     return static_cast<EngineImpl*>(engine)->DispatchFromState();
   };
   request.host = tc_->stub_host();
@@ -116,6 +119,7 @@ Status EngineImpl::Init() {
     state_.align_mask[k] = (u64{1} << k) - 1;
     state_.line_mask[k] = ~kPageMask | state_.align_mask[k];
   }
+  vcpu::PrepareFastSyscall(state_);
   // An XSAVE area that was never written: the state after FNINIT, MXCSR at its reset value.
   u16 fcw = 0;
   std::memcpy(&fcw, state_.xsave_area, 2);
@@ -279,6 +283,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   request.indirect_entry = indirect && pending_exit_ == nullptr && !mode.simulate && !mode.single;
   request.slot_seed = slot_seed_;
   request.ports = options_.ports;
+  request.sysret_loads_ss = options_.cpuid->vendor() == vcpu::Vendor::kIntel;
   for (unsigned i = 0; i < tu_->count; ++i) {
     const u64 site_pc = tu_->instrs[i].pc;
     if (const adapt::SiteRecord* site =
@@ -392,6 +397,7 @@ void EngineImpl::RequestAttention() {
 
 void EngineImpl::StateChanged() {
   exit_message_.clear();
+  vcpu::PrepareFastSyscall(state_);
   mmu_.PagingModeChanged();
   mmu_.PrivilegeChanged();
 }

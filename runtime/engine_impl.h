@@ -3,6 +3,7 @@
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
+#include <immintrin.h>
 #include <signal.h>
 
 #include "runtime/engine.h"
@@ -41,6 +42,14 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
 #include "runtime/callouts.inc"
 #undef ALIBI_CALLOUT
   u64 StopSoon(u64 resume);
+  // SYSCALL and SYSRET switch views without telling: catch up.
+  void NoticeView() {
+    const u64 gs = _readgsbase_u64();
+    if (__builtin_expect(gs != gs_, 0)) {
+      gs_ = gs;
+      mmu_.PrivilegeChanged();
+    }
+  }
   u64 DispatchFromState();
 
   // --- host_fault.cc ---

@@ -7,6 +7,7 @@
 #include "runtime/engine_impl.h"
 #include "translator/entry_check.h"
 #include "vcpu/contract.h"
+#include "vcpu/control_transfer.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
 
@@ -214,6 +215,7 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   ++counters_.simulate_callouts;
   state_.rip = instr.pc;
   const vcpu::Outcome outcome = Simulate(instr, simulator_);
+  if (instr.op == translator::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
   if (outcome.faulted()) {
     pending_exit_ = nullptr;
     pending_indirect_ = false;

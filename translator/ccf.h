@@ -187,6 +187,7 @@ struct EmitRequest {
   std::array<SitePlan, kMaxTuInstructions> plans{};
   bool indirect_entry = false;  // reached through the jump table: put the PC check in the hot path
   vcpu::PortIo* ports = nullptr;  // for latched ports; may be null
+  bool sysret_loads_ss = true;    // Intel; AMD changes the selector alone
   u32 slot_seed = 0;              // first look-up slot to hand out
   EmitTarget target;
 };

@@ -131,8 +131,16 @@ class Emitter::Impl {
   void EmitPushf(const Instr& instr);
   void EmitPopf(const Instr& instr);
   void EmitRdtsc();
+  void SimulateUnlessFlagsSimple(SiteDesc* site);
   void EmitReadSelector(const Instr& instr);
   void EmitSwapgs();
+  void EmitSyscall(const Instr& instr);
+  void EmitSysret(const Instr& instr);
+  void ComposeRflagsInR11();
+  void StoreSystemFlagsFromR11();
+  void LoadArithmeticFlagsFromR11();
+  void CopySegment(vcpu::SegmentIndex to, std::size_t image);
+  void SwitchToPeer(bool remember_self);
   void EmitWriteCr8(const Instr& instr);
   // The whole instruction in software, from cold code, when the jump at `fixup` is taken.
   void SimulateIfTaken(SiteDesc* site, u32 fixup) {

@@ -1,5 +1,7 @@
 // In-TC sequences for privileged and virtualized instructions that are simple and frequent.
 // Each preserves what the architecture preserves; what it cannot do it leaves to the simulator.
+#include <utility>
+
 #include "translator/emitter_impl.h"
 
 namespace alibi::translator {
@@ -34,6 +36,10 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       if (!long_mode) return false;
       EmitReadSelector(instr);
       return true;
+    case Op::kSyscall:
+      if (!long_mode || !request_->mode.user || request_->mode.single) return false;
+      EmitSyscall(instr);
+      return true;
     default:
       break;
   }
@@ -56,6 +62,10 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       return true;
     case Op::kSwapgs:
       EmitSwapgs();
+      return true;
+    case Op::kSysret:
+      if (!long_mode || instr.operand_bits != 64 || request_->mode.single) return false;
+      EmitSysret(instr);
       return true;
     case Op::kMovCr:
       if (instr.gprs[0].written) {
@@ -87,7 +97,8 @@ void Emitter::Impl::EmitSti(const Instr& instr) {
   site->resume = hot_.Here();
 }
 
-void Emitter::Impl::EmitPushf(const Instr& instr) {
+// RFLAGS as PUSHF shows them, in r11; rax holds LAHF/SETO's result and must be restored.
+void Emitter::Impl::ComposeRflagsInR11() {
   a().mov(State(kSpillRax), x86::rax);
   a().lahf();
   a().seto(x86::al);
@@ -107,6 +118,34 @@ void Emitter::Impl::EmitPushf(const Instr& instr) {
   a().and_(x86::r10d, static_cast<i32>(~(vcpu::kRf | vcpu::kVm)));
   a().or_(x86::r11d, x86::r10d);
   a().or_(x86::r11d, vcpu::kFlagsReserved1);
+}
+
+// IF and DF out of the RFLAGS image in r11.
+void Emitter::Impl::StoreSystemFlagsFromR11() {
+  for (const auto& [bit, offset] :
+       {std::pair<unsigned, std::size_t>{9, offsetof(VcpuState, if_flag)},
+        {10, offsetof(VcpuState, df_flag)}}) {
+    a().mov(x86::r10d, x86::r11d);
+    a().shr(x86::r10d, bit);
+    a().and_(x86::r10d, 1);
+    a().mov(State(offset, 1), x86::r10b);
+  }
+}
+
+// The arithmetic flags out of the RFLAGS image in r11; rax comes back from its spill.
+void Emitter::Impl::LoadArithmeticFlagsFromR11() {
+  a().mov(x86::eax, x86::r11d);
+  a().shr(x86::r11d, 11);
+  a().and_(x86::r11d, 1);
+  a().mov(x86::ah, x86::al);
+  a().mov(x86::al, x86::r11b);
+  a().add(x86::al, 0x7f);
+  a().sahf();
+  a().mov(x86::rax, State(kSpillRax));
+}
+
+void Emitter::Impl::EmitPushf(const Instr& instr) {
+  ComposeRflagsInR11();
   a().mov(State(kSpillValue), x86::r11);
   a().add(x86::al, 0x7f);
   a().sahf();
@@ -124,39 +163,108 @@ void Emitter::Impl::EmitPopf(const Instr& instr) {
   SiteDesc* pop = EmitLookup(instr, ea, 8, false, AccessShape::kPop);
   LoadR11(ea, 8, pop);
   SiteDesc* slow = NewSite(instr);
-  auto simulate_if = [&](u8 condition) {
-    hot_.Raw({0x0f, static_cast<u8>(0x80 | condition), 0, 0, 0, 0});
-    SimulateIfTaken(slow, hot_.Offset() - 4);
+  SimulateUnlessFlagsSimple(slow);
+  StoreSystemFlagsFromR11();
+  a().mov(State(kSpillRax), x86::rax);
+  LoadArithmeticFlagsFromR11();
+  AdjustRsp(8);
+  slow->resume = hot_.Here();
+}
+
+// Goes to the simulator when the RFLAGS image in r11 changes a bit that needs it, or lets a waiting
+// interrupt in. Clobbers the arithmetic flags.
+void Emitter::Impl::SimulateUnlessFlagsSimple(SiteDesc* site) {
+  const auto simulate_if_not_zero = [&] {
+    hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});
+    SimulateIfTaken(site, hot_.Offset() - 4);
   };
-  constexpr u8 kNotZero = 5;
   a().mov(x86::r10d, x86::r11d);
   a().xor_(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
   a().test(x86::r10d, static_cast<i32>(kSlowFlags));
-  simulate_if(kNotZero);
-  // Interrupts come on with one waiting?
+  simulate_if_not_zero();
   a().mov(x86::r10d, x86::r11d);
   a().shr(x86::r10d, 9);
   a().and_(x86::r10d, 1);
   a().neg(x86::r10d);
   a().test(State(offsetof(VcpuState, irq_pending), 4), x86::r10d);
-  simulate_if(kNotZero);
-  a().neg(x86::r10d);
-  a().mov(State(offsetof(VcpuState, if_flag), 1), x86::r10b);
+  simulate_if_not_zero();
+}
+
+void Emitter::Impl::CopySegment(vcpu::SegmentIndex to, std::size_t image) {
+  for (unsigned half = 0; half < 2; ++half) {
+    a().mov(x86::r10, State(image + 8 * half));
+    a().mov(State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * to + 8 * half), x86::r10);
+  }
+}
+
+// %gs to the view on the other side. The user view must return to exactly the supervisor view that
+// entered it, so SYSRET leaves its own address behind.
+void Emitter::Impl::SwitchToPeer(bool remember_self) {
+  const x86::Mem peer = GsAbs(kPeerOffset + static_cast<i32>(offsetof(PrivilegePeer, gs_base)), 8);
+  if (remember_self) a().rdgsbase(x86::r11);
+  a().mov(x86::r10, peer);
+  a().wrgsbase(x86::r10);
+  if (remember_self) a().mov(peer, x86::r11);
+}
+
+void Emitter::Impl::EmitSyscall(const Instr& instr) {
+  using Fast = VcpuState::FastSyscall;
+  constexpr std::size_t kFast = offsetof(VcpuState, fast_syscall);
+  SiteDesc* slow = NewSite(instr);
+  a().mov(x86::r10, State(kFast + offsetof(Fast, unusable)));
+  a().mov(x86::r11, GsAbs(kPeerOffset + static_cast<i32>(offsetof(PrivilegePeer, missing)), 8));
+  a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
+  SimulateIfTaken(slow, JumpToColdIfR10NonZero());
+  ComposeRflagsInR11();
+  a().mov(GuestGpr(vcpu::kR11), x86::r11);
+  a().mov(x86::rcx, asmjit::imm(instr.next_pc()));
+  a().and_(x86::r11d, State(kFast + offsetof(Fast, kept_flags), 4));
+  StoreSystemFlagsFromR11();
   a().mov(x86::r10d, x86::r11d);
-  a().shr(x86::r10d, 10);
-  a().and_(x86::r10d, 1);
-  a().mov(State(offsetof(VcpuState, df_flag), 1), x86::r10b);
+  a().and_(x86::r10d, static_cast<i32>(kSlowFlags | vcpu::kVif | vcpu::kVip));
+  a().mov(State(offsetof(VcpuState, system_flags), 4), x86::r10d);
+  LoadArithmeticFlagsFromR11();
+  CopySegment(vcpu::kCs, kFast + offsetof(Fast, enter_cs));
+  CopySegment(vcpu::kSs, kFast + offsetof(Fast, enter_ss));
+  a().mov(State(offsetof(VcpuState, cpl), 1), 0);
+  SwitchToPeer(false);
+  a().mov(x86::r11, State(offsetof(VcpuState, lstar)));
+  EmitIndirectExit();
+}
+
+void Emitter::Impl::EmitSysret(const Instr& instr) {
+  using Fast = VcpuState::FastSyscall;
+  constexpr std::size_t kFast = offsetof(VcpuState, fast_syscall);
+  SiteDesc* slow = NewSite(instr);
+  // The flags come from r11, so they are dead here.
+  a().mov(x86::r10, State(kFast + offsetof(Fast, unusable)));
+  a().or_(x86::r10, GsAbs(kPeerOffset + static_cast<i32>(offsetof(PrivilegePeer, missing)), 8));
+  hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});
+  SimulateIfTaken(slow, hot_.Offset() - 4);
+  a().mov(x86::r10, x86::rcx);
+  a().shl(x86::r10, 16);
+  a().sar(x86::r10, 16);
+  a().cmp(x86::r10, x86::rcx);
+  hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});  // a non-canonical target
+  SimulateIfTaken(slow, hot_.Offset() - 4);
+  a().mov(x86::r11d, State(offsetof(VcpuState, gpr) + 8 * vcpu::kR11, 4));
+  SimulateUnlessFlagsSimple(slow);
+  StoreSystemFlagsFromR11();
   a().mov(State(kSpillRax), x86::rax);
-  a().mov(x86::eax, x86::r11d);
-  a().shr(x86::r11d, 11);
-  a().and_(x86::r11d, 1);
-  a().mov(x86::ah, x86::al);
-  a().mov(x86::al, x86::r11b);
-  a().add(x86::al, 0x7f);
-  a().sahf();
-  a().mov(x86::rax, State(kSpillRax));
-  AdjustRsp(8);
-  slow->resume = hot_.Here();
+  LoadArithmeticFlagsFromR11();
+  CopySegment(vcpu::kCs, kFast + offsetof(Fast, leave_cs));
+  if (request_->sysret_loads_ss) {
+    CopySegment(vcpu::kSs, kFast + offsetof(Fast, leave_ss));
+  } else {
+    constexpr std::size_t kSelector = offsetof(vcpu::Segment, selector);
+    a().movzx(x86::r10d, State(kFast + offsetof(Fast, leave_ss) + kSelector, 2));
+    a().mov(State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * vcpu::kSs + kSelector, 2),
+            x86::r10w);
+  }
+  a().mov(State(offsetof(VcpuState, cpl), 1), 3);
+  SwitchToPeer(true);
+  a().mov(x86::r11, x86::rcx);
+  EmitIndirectExit();
 }
 
 void Emitter::Impl::EmitRdtsc() {

@@ -17,7 +17,9 @@
 //              git and cc1 show them as the least used: 0.8-1.7 % of instructions name them)
 //   rsp        the guest's rsp: never a valid VMM stack; signals use the alternate stack
 //   the rest   guest values, including arithmetic flags and all vector state
-//   %gs        the view; %fs stays the C library's
+//   %gs        the view; SYSCALL and SYSRET change it without the VMM, which looks (RDGSBASE) when
+//   it
+//              is called next; %fs stays the C library's
 //   DF         always clear (the guest's DF is VcpuState::df_flag)
 //
 // Memory access (every kind): the op itself is the last instruction that can fault, and only
@@ -52,7 +54,15 @@ struct SlotDirectory {
   u16 holder[kResidues];
   u8 filled[2 * kSlotCount];  // [slot]
 };
-inline constexpr i32 kSlotDirectoryBytes = 4096;
+static_assert(sizeof(SlotDirectory) <= 2048);
+
+// The view of the same address space on the other side of SYSCALL and SYSRET, so that their in-TC
+// sequences can switch %gs by themselves. `missing` is zero when gs_base is good.
+struct PrivilegePeer {
+  u64 gs_base;
+  u64 missing;
+};
+inline constexpr i32 kSlotDirectoryBytes = 4096;  // with the peer in its upper half
 inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(LookupSlot));
 
 // %gs-relative displacements.
@@ -60,6 +70,7 @@ inline constexpr i32 kVcpuOffset = -kVcpuBlockBytes;
 inline constexpr i32 kJumpTableOffset = kVcpuOffset - kJumpTableBytes;
 inline constexpr i32 kSlotsOffset = kJumpTableOffset - kSlotsBytes;  // loads first, then stores
 inline constexpr i32 kSlotDirectoryOffset = kSlotsOffset - kSlotDirectoryBytes;
+inline constexpr i32 kPeerOffset = kSlotDirectoryOffset + 2048;
 inline constexpr i32 kViewHeaderBytes = -kSlotDirectoryOffset;
 
 static_assert(sizeof(vcpu::VcpuState) <= kVcpuBlockBytes);

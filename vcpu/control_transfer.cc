@@ -556,6 +556,21 @@ Outcome Syscall(VcpuState& state, LinearMemory& memory, Vendor vendor, u64 next_
   return {};
 }
 
+void PrepareFastSyscall(VcpuState& state) {
+  VcpuState::FastSyscall& fast = state.fast_syscall;
+  const auto image = [](u64 out[2], const Segment& segment) {
+    static_assert(sizeof(Segment) == 16);
+    __builtin_memcpy(out, &segment, sizeof(segment));
+  };
+  fast.unusable = !(state.efer & kEferSce) || !state.LongModeActive();
+  fast.kept_flags = ~state.sfmask;
+  const unsigned enter = (state.star >> 32) & 0xffff, leave = (state.star >> 48) & 0xffff;
+  image(fast.enter_cs, Flat(enter & 0xfffc, kFlatCode64, 0));
+  image(fast.enter_ss, Flat(enter + 8, kFlatData, 0));
+  image(fast.leave_cs, Flat((leave + 16) | 3, kFlatCode64, 3));
+  image(fast.leave_ss, Flat((leave + 8) | 3, kFlatData, 3));
+}
+
 Outcome Sysret(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned operand_bits) {
   if (!(state.efer & kEferSce)) return InvalidOpcode();
   if (vendor == Vendor::kIntel && !state.In64BitCode()) return InvalidOpcode();

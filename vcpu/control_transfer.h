@@ -25,6 +25,8 @@ Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand
 // (#GP(0) at CPL 0 on Intel; a fault of the fetch at CPL 3 on AMD) and the SS it leaves behind,
 // SYSENTER in long mode (#UD on AMD).
 Outcome Syscall(VcpuState& state, LinearMemory& memory, Vendor vendor, u64 next_rip);
+// Derives VcpuState::fast_syscall; call after STAR, SFMASK or EFER changed.
+void PrepareFastSyscall(VcpuState& state);
 Outcome Sysret(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned operand_bits);
 Outcome Sysenter(VcpuState& state, LinearMemory& memory, Vendor vendor);
 Outcome Sysexit(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned operand_bits);

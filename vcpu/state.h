@@ -114,6 +114,14 @@ struct alignas(64) VcpuState {
   u64 ram_window[2];      // host start of [read-only alias | read-write alias] for loads, stores
   u64 ram_window_size[2];
 
+  // --- SYSCALL and SYSRET as emitted code runs them; see PrepareFastSyscall ---
+  struct FastSyscall {
+    u64 unusable;                  // non-zero: call the simulator
+    u64 kept_flags;                // ~SFMASK
+    u64 enter_cs[2], enter_ss[2];  // Segment images
+    u64 leave_cs[2], leave_ss[2];
+  } fast_syscall;
+
   // --- System state ---
   u64 cr0, cr2, cr3, cr4, efer, xcr0;
   u64 dr[8];
