@@ -52,6 +52,8 @@ struct Execution {
   // Values of 1, 2, 4 or 8 bytes.
   Outcome Read(SegmentIndex segment, u64 offset, unsigned size, u64* value);
   Outcome Write(SegmentIndex segment, u64 offset, unsigned size, u64 value);
+  // The read of a read-modify-write: its faults are those of the write.
+  Outcome ReadForUpdate(SegmentIndex segment, u64 offset, unsigned size, u64* value);
   Outcome ReadOperand(unsigned size, u64* value);
   Outcome WriteOperand(unsigned size, u64 value);
   // The ModRM operand: memory of `size` bytes, or gprs[index] at its own width.
