@@ -85,6 +85,14 @@ Outcome Execution::Write(SegmentIndex segment, u64 offset, unsigned size, u64 va
   return {};
 }
 
+Outcome Execution::ReadForUpdate(SegmentIndex segment, u64 offset, unsigned size, u64* value) {
+  LinearAddr linear;
+  ALIBI_RETURN_IF_FAULT(Linear(segment, offset, size, true, &linear));
+  GuestFault fault;
+  if (!memory.ProbeWrite(linear, size, Privilege::kCpl, &fault)) return fault;
+  return Read(segment, offset, size, value);
+}
+
 Outcome Execution::ReadOperand(unsigned size, u64* value) {
   return Read(static_cast<SegmentIndex>(instr.mem.segment), Offset(), size, value);
 }
