@@ -53,7 +53,8 @@ Outcome Xchg(Execution& e) {
     return {};
   }
   u64 old;
-  ALIBI_RETURN_IF_FAULT(e.ReadOperand(instr.mem.size, &old));
+  ALIBI_RETURN_IF_FAULT(e.ReadForUpdate(static_cast<SegmentIndex>(instr.mem.segment), e.Offset(),
+                                        instr.mem.size, &old));
   ALIBI_RETURN_IF_FAULT(e.WriteOperand(instr.mem.size, e.Reg(instr.gprs[0])));
   e.SetReg(instr.gprs[0], old);
   return {};
@@ -79,10 +80,14 @@ Outcome BitTest(Execution& e) {
   const u64 offset = LowBits(e.Offset() + words * size, instr.mem.address_bits);
   const auto segment = static_cast<SegmentIndex>(instr.mem.segment);
   const u64 mask = u64{1} << (index & (bits - 1));
+  enum : u8 { kBt = 0xa3, kBts = 0xab, kBtr = 0xb3, kBtc = 0xbb };
   u64 value;
-  ALIBI_RETURN_IF_FAULT(e.Read(segment, offset, size, &value));
+  if (e.Opcode() == kBt) {
+    ALIBI_RETURN_IF_FAULT(e.Read(segment, offset, size, &value));
+  } else {
+    ALIBI_RETURN_IF_FAULT(e.ReadForUpdate(segment, offset, size, &value));
+  }
   const bool old = value & mask;
-  enum : u8 { kBts = 0xab, kBtr = 0xb3, kBtc = 0xbb };
   switch (e.Opcode()) {
     case kBts:
       ALIBI_RETURN_IF_FAULT(e.Write(segment, offset, size, value | mask));
