@@ -1,0 +1,198 @@
+#include "testsuite/oracle/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "translator/translation_unit.h"
+#include "vcpu/fault.h"
+
+namespace alibi::oracle {
+
+namespace {
+
+constexpr const char* kGprNames[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+                                       "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
+
+// What is compared besides memory; masks edit both sides.
+struct Side {
+  u8 vector;
+  u32 error_code;
+  u64 cr2;
+  CpuState state;
+};
+
+struct Masking {
+  const TestCase& test;
+  Kind kind;
+  Side& native;
+  Side& guest;
+  template <class Edit>
+  void Both(Edit edit) {
+    edit(native);
+    edit(guest);
+  }
+};
+
+struct Mask {
+  const char* what;
+  const char* why;
+  void (*apply)(Masking&);
+};
+
+constexpr bool HasErrorCode(u8 vector) {
+  return vector == 8 || (vector >= 10 && vector <= 14) || vector == 17;
+}
+
+constexpr Mask kMasks[] = {
+    {"arithmetic flags at a fault, where nothing can read them before they are written again",
+     "an inserted look-up may compare; whoever inspects the frame of a fault sees some value there, "
+     "as translator/flag_liveness.h says. At the regular end all flags count.",
+     [](Masking& m) {
+       if (m.native.vector == vcpu::kBreakpoint || m.native.state.rip != m.guest.state.rip) return;
+       const u64 dead = vcpu::kArithmeticFlags & ~LiveFlagsAt(m.test, m.native.state.rip);
+       m.Both([dead](Side& side) { side.state.rflags &= ~dead; });
+     }},
+    {"x87 instruction and data pointers, last opcode",
+     "the host's FPU notes where the translation and its operand lie on the host",
+     [](Masking& m) {
+       m.Both([](Side& side) {
+         side.state.vector.fip = side.state.vector.fdp = 0;
+         side.state.vector.fop = 0;
+       });
+     }},
+    {"#PF error code, U/S bit, of sequences that run at CPL 0",
+     "the native side always runs at CPL 3",
+     [](Masking& m) {
+       if (m.kind != Kind::kSupervisor) return;
+       m.Both([](Side& side) {
+         if (side.vector == vcpu::kPageFault) side.error_code &= ~vcpu::kPfUser;
+       });
+     }},
+    {"#PF error code, P bit, in the upper half",
+     "the host's kernel sets it so that user programs cannot probe its mappings",
+     [](Masking& m) {
+       m.Both([](Side& side) {
+         if (side.vector == vcpu::kPageFault && side.cr2 >> 63) side.error_code |= vcpu::kPfPresent;
+       });
+     }},
+    {"RFLAGS.TF of stepped sequences", "the stepping itself",
+     [](Masking& m) {
+       if (m.kind == Kind::kStepped) m.Both([](Side& side) { side.state.rflags &= ~vcpu::kTf; });
+     }},
+    {"error code of exceptions that have none, CR2 of all but #PF",
+     "the host's kernel reports those of an earlier exception",
+     [](Masking& m) {
+       m.Both([](Side& side) {
+         if (!HasErrorCode(side.vector)) side.error_code = 0;
+         if (side.vector != vcpu::kPageFault) side.cr2 = 0;
+       });
+     }},
+};
+
+std::string Hex(const u8* bytes, unsigned size) {
+  std::string text;
+  for (unsigned i = size; i-- > 0;) text += fmt::format("{:02x}{}", bytes[i], i % 8 ? "" : " ");
+  return text;
+}
+
+class Report {
+ public:
+  void Value(const std::string& name, u64 native, u64 guest) {
+    if (native == guest) return;
+    lines_.push_back(fmt::format("* {:<8} native {:#018x}  alibi {:#018x}", name, native, guest));
+  }
+  void Bytes(const std::string& name, const u8* native, const u8* guest, unsigned size) {
+    if (std::memcmp(native, guest, size) == 0) return;
+    lines_.push_back(fmt::format("* {:<8} native {}\n           alibi  {}", name,
+                                 Hex(native, size), Hex(guest, size)));
+  }
+  std::vector<std::string> Take() { return std::move(lines_); }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+void CompareMemory(const Outcome& native, const Outcome& guest, Report* report) {
+  if (native.memory == guest.memory) return;
+  unsigned shown = 0;
+  u64 at = 0;
+  for (const DataPage& page : kDataPages) {
+    if (page.kind == PageKind::kAbsent) continue;
+    for (u64 i = 0; i < kPageSize; i += 8) {
+      u64 a, b;
+      std::memcpy(&a, native.memory.data() + at + i, 8);
+      std::memcpy(&b, guest.memory.data() + at + i, 8);
+      if (a != b && ++shown <= 8) report->Value(fmt::format("[{:x}]", page.linear + i), a, b);
+    }
+    at += kPageSize;
+  }
+}
+
+}  // namespace
+
+u64 LiveFlagsAt(const TestCase& test, u64 pc) {
+  const u64 offset = pc - kCodeBase;
+  if (offset >= kCodeBytes) return vcpu::kArithmeticFlags;
+  std::array<u8, kCodeBytes> image;
+  image.fill(0xcc);
+  const std::vector<u8> bytes = test.Bytes();
+  std::copy(bytes.begin(), bytes.end(), image.begin() + (test.initial.rip - kCodeBase));
+  auto unit = std::make_unique<translator::TranslationUnit>();
+  const u64 in_page = offset & kPageMask;
+  const u64 page = offset - in_page;
+  const bool last = page + kPageSize == kCodeBytes;
+  const auto status = translator::BuildTranslationUnit(
+      image.data() + offset, static_cast<unsigned>(kPageSize - in_page),
+      last ? nullptr : image.data() + page + kPageSize, last ? 0 : 16, pc, 64,
+      translator::kMaxTuInstructions, unit.get(), static_cast<unsigned>(in_page));
+  if (status != translator::DecodeStatus::kOk) return vcpu::kArithmeticFlags;
+  return unit->flags_live_before[0];
+}
+
+std::vector<std::string> Differences(const TestCase& test, Kind kind, const Outcome& native,
+                                     const Outcome& guest) {
+  if (native.end != End::kException) return {};
+  Report report;
+  if (guest.end != End::kException) {
+    return {guest.end == End::kTimeout ? "* the translated sequence does not end"
+                                       : "* the guest shut down or left its handlers"};
+  }
+  Side n{native.vector, native.error_code, native.cr2, native.state};
+  Side g{guest.vector, guest.error_code, guest.cr2, guest.state};
+  Masking masking{test, kind, n, g};
+  for (const Mask& mask : kMasks) mask.apply(masking);
+  report.Value("vector", n.vector, g.vector);
+  report.Value("error", n.error_code, g.error_code);
+  report.Value("cr2", n.cr2, g.cr2);
+  report.Value("rip", n.state.rip, g.state.rip);
+  report.Value("rflags", n.state.rflags, g.state.rflags);
+  for (unsigned i = 0; i < 16; ++i) report.Value(kGprNames[i], n.state.gpr[i], g.state.gpr[i]);
+  report.Value("fs_base", n.state.fs_base, g.state.fs_base);
+  report.Value("gs_base", n.state.gs_base, g.state.gs_base);
+  const VectorState &a = n.state.vector, &b = g.state.vector;
+  if (!(a == b)) {
+    report.Value("fcw", a.fcw, b.fcw);
+    report.Value("fsw", a.fsw, b.fsw);
+    report.Value("ftw", a.ftw, b.ftw);
+    report.Value("mxcsr", a.mxcsr, b.mxcsr);
+    for (unsigned i = 0; i < 8; ++i) {
+      report.Bytes(fmt::format("st{}", i), a.st[i], b.st[i], 10);
+      report.Value(fmt::format("k{}", i), a.k[i], b.k[i]);
+    }
+    for (unsigned i = 0; i < 32; ++i) {
+      report.Bytes(fmt::format("zmm{}", i), a.zmm[i], b.zmm[i], 64);
+    }
+  }
+  CompareMemory(native, guest, &report);
+  return report.Take();
+}
+
+std::string MaskTable() {
+  std::string text;
+  for (const Mask& mask : kMasks) text += fmt::format("{}:\n    {}\n", mask.what, mask.why);
+  return text;
+}
+
+}  // namespace alibi::oracle

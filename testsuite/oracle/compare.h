@@ -1,0 +1,26 @@
+// Native against translated: what must agree, and the few differences that translation may make.
+#ifndef ALIBI_TESTSUITE_ORACLE_COMPARE_H_
+#define ALIBI_TESTSUITE_ORACLE_COMPARE_H_
+
+#include <string>
+#include <vector>
+
+#include "testsuite/oracle/guest_machine.h"
+#include "testsuite/oracle/test_case.h"
+
+namespace alibi::oracle {
+
+// One line per difference ("* rax  native 0x1  alibi 0x2"); empty: they agree. Sequences that do
+// not end on the native side agree with anything.
+std::vector<std::string> Differences(const TestCase& test, Kind kind, const Outcome& native,
+                                     const Outcome& guest);
+
+// The arithmetic flags that the rest of the sequence may still read at `pc`.
+u64 LiveFlagsAt(const TestCase& test, u64 pc);
+
+// The masked differences and why they are allowed, for reports.
+std::string MaskTable();
+
+}  // namespace alibi::oracle
+
+#endif  // ALIBI_TESTSUITE_ORACLE_COMPARE_H_

@@ -1,0 +1,392 @@
+#include "testsuite/oracle/guest_machine.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "adapt/policy.h"
+#include "base/check.h"
+#include "mmu/mmu.h"
+#include "translator/ccf.h"
+#include "vcpu/contract.h"
+#include "vcpu/control_registers.h"
+#include "vcpu/descriptors.h"
+#include "vcpu/reset.h"
+
+namespace alibi::oracle {
+
+namespace {
+
+struct KindRow {
+  const char* name;
+  const char* meaning;
+};
+constexpr KindRow kKindRows[] = {
+#define ALIBI_KIND(constant, name, what) {#name, what},
+#include "testsuite/oracle/kinds.inc"
+};
+
+// Guest-physical layout.
+constexpr u64 kRamBytes = 8 << 20;
+constexpr u64 kGdt = 0x10000, kIdt = 0x11000, kTss = 0x12000, kHandlers = 0x13000;
+constexpr u64 kIstTop = 0x16000;
+constexpr u64 kTables = 0x100000;
+constexpr u64 kPages = 0x200000;
+// System structures are seen in the upper half, where the native side has the host's kernel.
+constexpr u64 kSystemBase = 0xffff800000000000;
+constexpr unsigned kHandlerBytes = 16;
+// Selectors as Linux has them, so that reading one gives the same on both sides.
+constexpr u16 kKernelCs = 0x10, kKernelSs = 0x18, kUserSs = 0x2b, kUserCs = 0x33, kTssSelector = 0x40;
+
+constexpr bool PushesErrorCode(unsigned vector) {
+  return vector == 8 || (vector >= 10 && vector <= 14) || vector == 17;
+}
+
+struct NoPorts final : vcpu::PortIo {
+  u32 In(u16, unsigned) override { return 0xffffffff; }
+  void Out(u16, unsigned, u32) override {}
+};
+struct NoPlatform final : vcpu::Platform {
+  void ApicBaseWritten() override {}
+  void TaskPriorityWritten() override {}
+};
+
+class ForcedPlan final : public runtime::PlanOverride {
+ public:
+  explicit ForcedPlan(Kind kind) : kind_(kind) {}
+  void Override(const translator::Instr&, translator::SitePlan* plan) override {
+    using translator::LookupKind;
+    using translator::SiteKind;
+    if (kind_ == Kind::kChecked || kind_ == Kind::kCheckedTable) plan->kind = SiteKind::kChecked;
+    if (kind_ == Kind::kSimulate) plan->kind = SiteKind::kSimulate;
+    if (kind_ == Kind::kTable || kind_ == Kind::kCheckedTable) plan->lookup = LookupKind::kTable;
+    if (kind_ == Kind::kAlone) plan->alone = true;
+  }
+  unsigned MaxInstructions() const override {
+    return kind_ == Kind::kSingle  ? 1
+           : kind_ == Kind::kPairs ? 2
+                                   : translator::kMaxTuInstructions;
+  }
+
+ private:
+  Kind kind_;
+};
+
+const char* PolicyOf(Kind kind) {
+  switch (kind) {
+    case Kind::kAlways:
+      return "always";
+    case Kind::kHysteresis:
+      return "hysteresis(1,2)";
+    default:
+      return "threshold";
+  }
+}
+
+runtime::Engine* volatile running_engine = nullptr;
+constexpr unsigned kSlowTick = 50'000;
+
+void OnAlarm(int) {
+  if (running_engine != nullptr) running_engine->RequestStop();
+}
+
+u64 Milliseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<u64>(now.tv_sec) * 1000 + static_cast<u64>(now.tv_nsec) / 1'000'000;
+}
+
+}  // namespace
+
+const char* KindName(Kind kind) { return kKindRows[static_cast<unsigned>(kind)].name; }
+const char* KindMeaning(Kind kind) { return kKindRows[static_cast<unsigned>(kind)].meaning; }
+Kind KindOf(const std::string& name) {
+  for (unsigned i = 0; i < kKindCount; ++i) {
+    if (name == kKindRows[i].name) return static_cast<Kind>(i);
+  }
+  return Kind::kCount;
+}
+
+void SetStopInterval(unsigned microseconds) {
+  struct sigaction action {};
+  action.sa_handler = OnAlarm;
+  action.sa_flags = SA_ONSTACK | SA_RESTART;  // the guest owns the stack pointer
+  sigaction(SIGALRM, &action, nullptr);
+  itimerval tick{};
+  tick.it_interval.tv_usec = tick.it_value.tv_usec = microseconds == 0 ? kSlowTick : microseconds;
+  setitimer(ITIMER_REAL, &tick, nullptr);
+}
+
+class GuestMachine::Impl {
+ public:
+  explicit Impl(Kind kind)
+      : kind_(kind), plan_(kind), cpuid_(vcpu::CpuidPolicy::ForHost()) {
+    policy_ = std::move(adapt::MakePolicy(PolicyOf(kind)).value());
+    memory_ = std::move(mmu::GuestMemory::Create(u64{1} << 30).value());
+    ALIBI_CHECK(memory_->AddSlot(PhysAddr(0), kRamBytes).ok(), "test set-up");
+    fd_ = memfd_create("oracle-vcpu", MFD_CLOEXEC);
+    ALIBI_CHECK(fd_ >= 0 && ftruncate(fd_, kVcpuBlockBytes) == 0, "test set-up");
+    block_ = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    ALIBI_CHECK(block_ != MAP_FAILED, "test set-up");
+    state_ = new (block_) vcpu::VcpuState{};
+    vcpu::ResetToMultiboot(*state_, cpuid_, 0, 0, 0);
+    mmu::MmuOptions mmu_options;
+    mmu_options.state = state_;
+    mmu_options.memory = memory_.get();
+    mmu_options.vcpu_fd = fd_;
+    static const char kUnused = 0;
+    mmu_options.default_jump_target = &kUnused;
+    mmu_options.max_views = 4;
+    mmu_ = std::move(mmu::Mmu::Create(mmu_options).value());
+    BuildGuest();
+    runtime::EngineOptions options;
+    options.mmu = mmu_.get();
+    options.memory = memory_.get();
+    options.state = state_;
+    options.ports = &ports_;
+    options.platform = &platform_;
+    options.cpuid = &cpuid_;
+    options.policy = policy_.get();
+    options.plan_override = &plan_;
+    // Small, so that long runs see the cache fill up many times.
+    options.tc_bytes = u64{1} << 20;
+    auto engine = runtime::Engine::Create(options);
+    ALIBI_CHECK(engine.ok(), "test set-up");
+    engine_ = std::move(engine.value());
+    static const bool ticking = [] {
+      SetStopInterval(0);
+      return true;
+    }();
+    (void)ticking;
+  }
+
+  ~Impl() {
+    engine_.reset();
+    mmu_.reset();
+    munmap(block_, kVcpuBlockBytes);
+    close(fd_);
+  }
+
+  runtime::Engine& engine() { return *engine_; }
+
+  void Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
+    if (options.new_code) WriteCode(test);
+    unsigned at = 0;
+    for (unsigned i = 0; i < kDataPages.size(); ++i) {
+      if (kDataPages[i].kind == PageKind::kAbsent) continue;
+      std::memcpy(data_host_[i], InitialMemory().data() + at, kPageSize);
+      at += kPageSize;
+    }
+    LoadState(test.initial);
+    if (options.cold) mmu_->FlushAllViews();
+    engine_->StateChanged();
+
+    const u64 begin = Milliseconds();
+    runtime::Exit exit;
+    running_engine = engine_.get();
+    do {
+      exit = engine_->Run();
+    } while (exit == runtime::Exit::kStopped && Milliseconds() - begin < options.limit_ms);
+    running_engine = nullptr;
+    ReadOutcome(exit, outcome);
+  }
+
+ private:
+  u64* Entry(u64 linear, unsigned level) {
+    u64 table = kTables;
+    for (unsigned l = 4;; --l) {
+      auto* entry = reinterpret_cast<u64*>(
+          memory_->HostRw(PhysAddr(table + ((linear >> (12 + 9 * (l - 1))) & 511) * 8)));
+      if (l == level) return entry;
+      if (*entry == 0) {
+        next_table_ += kPageSize;
+        *entry = next_table_ | mmu::kPtePresent | mmu::kPteWritable | mmu::kPteUser;
+      }
+      table = *entry & 0xffffffffff000;
+    }
+  }
+  void Map(u64 linear, u64 phys, u64 bits) { *Entry(linear, 1) = phys | mmu::kPtePresent | bits; }
+  void Put64(u64 phys, u64 value) { std::memcpy(memory_->HostRw(PhysAddr(phys)), &value, 8); }
+
+  void BuildGuest() {
+    using mmu::kPteNoExecute, mmu::kPteUser, mmu::kPteWritable;
+    // Neighbouring pages lie far from each other and in falling order, with gaps that nothing
+    // maps.
+    u64 phys = kPages + 0x100000;
+    auto next = [&] { return phys -= 3 * kPageSize; };
+    for (unsigned i = 0; i < kCodePages; ++i) {
+      const u64 page = next();
+      code_phys_[i] = page;
+      Map(kCodeBase + i * kPageSize, page, kPteUser);
+      std::memset(memory_->HostRw(PhysAddr(page)), 0xcc, kPageSize);
+    }
+    for (unsigned i = 0; i < kDataPages.size(); ++i) {
+      if (kDataPages[i].kind == PageKind::kAbsent) continue;
+      const u64 page = next();
+      data_host_[i] = memory_->HostRw(PhysAddr(page));
+      Map(kDataPages[i].linear, page,
+          kPteUser | kPteNoExecute |
+              (kDataPages[i].kind == PageKind::kReadWrite ? kPteWritable : 0));
+    }
+    for (u64 page = kGdt; page < kIstTop; page += kPageSize) {
+      Map(kSystemBase + page, page, kPteWritable);
+    }
+    auto descriptor = [](u16 attributes) {
+      return u64{attributes} << 40 | u64{0xffff} | u64{0xf} << 48;
+    };
+    using vcpu::WithDpl;
+    Put64(kGdt + kKernelCs, descriptor(vcpu::kFlatCode64));
+    Put64(kGdt + kKernelSs, descriptor(vcpu::kFlatData));
+    Put64(kGdt + (kUserSs & ~7), descriptor(WithDpl(vcpu::kFlatData, 3)));
+    Put64(kGdt + (kUserCs & ~7), descriptor(WithDpl(vcpu::kFlatCode64, 3)));
+    Put64(kTss + 0x24, kSystemBase + kIstTop);  // IST1
+    Put64(kTss + 0x60, u64{0x68} << 48);        // no I/O permission map
+    for (unsigned vector = 0; vector < 256; ++vector) {
+      const u64 handler = kSystemBase + kHandlers + vector * kHandlerBytes;
+      const unsigned dpl = vector == 3 || vector == 4 ? 3 : 0;
+      Put64(kIdt + vector * 16, (handler & 0xffff) | u64{kKernelCs} << 16 | u64{1} << 32 |
+                                    u64{0x8e00u | dpl << 13} << 32 | (handler >> 16 & 0xffff) << 48);
+      Put64(kIdt + vector * 16 + 8, handler >> 32);
+      memory_->HostRw(PhysAddr(kHandlers))[vector * kHandlerBytes] = 0xf4;  // hlt
+    }
+    if (kind_ == Kind::kStepped) {
+      u8* handler = memory_->HostRw(PhysAddr(kHandlers)) + vcpu::kDebug * kHandlerBytes;
+      handler[0] = 0x48;  // iretq
+      handler[1] = 0xcf;
+    }
+  }
+
+  void WriteCode(const TestCase& test) {
+    const std::vector<u8> bytes = test.Bytes();
+    const u64 at = test.initial.rip - kCodeBase;
+    std::vector<u8> filler(code_used_, 0xcc);
+    WriteCodeBytes(code_at_, filler);
+    WriteCodeBytes(at, bytes);
+    code_at_ = at;
+    code_used_ = bytes.size();
+  }
+
+  // As a device would: through the guest-physical interface, which tells the engine.
+  void WriteCodeBytes(u64 at, const std::vector<u8>& bytes) {
+    ALIBI_CHECK(at + bytes.size() <= kCodeBytes, "the sequence fits the code pages");
+    for (u64 done = 0; done < bytes.size();) {
+      const u64 offset = (at + done) & kPageMask;
+      const u64 n = std::min<u64>(bytes.size() - done, kPageSize - offset);
+      memory_->WritePhys(PhysAddr(code_phys_[(at + done) / kPageSize] + offset),
+                         bytes.data() + done, n);
+      done += n;
+    }
+  }
+
+  void LoadState(const CpuState& initial) {
+    vcpu::VcpuState& s = *state_;
+    const bool user = kind_ != Kind::kSupervisor;
+    s.cr0 = vcpu::kCr0Pe | vcpu::kCr0Mp | vcpu::kCr0Et | vcpu::kCr0Ne | vcpu::kCr0Wp |
+            vcpu::kCr0Pg;
+    s.cr2 = 0;
+    s.cr3 = kTables;
+    s.cr4 = vcpu::kCr4Pae | vcpu::kCr4Pge | vcpu::kCr4Osfxsr | vcpu::kCr4Osxmmexcpt |
+            vcpu::kCr4Fsgsbase | vcpu::kCr4Osxsave;
+    s.efer = vcpu::kEferSce | vcpu::kEferLme | vcpu::kEferLma | vcpu::kEferNxe;
+    s.xcr0 = XsaveLayout::Host().mask;
+    s.dr[6] = vcpu::kDr6Fixed;
+    s.dr[7] = vcpu::kDr7Fixed;
+    s.cpl = user ? 3 : 0;
+    const u16 dpl = static_cast<u16>(s.cpl);
+    s.segment[vcpu::kCs] = {.base = 0,
+                            .limit = 0xffffffff,
+                            .selector = user ? kUserCs : kKernelCs,
+                            .attributes = vcpu::WithDpl(vcpu::kFlatCode64, dpl)};
+    s.segment[vcpu::kSs] = {.base = 0,
+                            .limit = 0xffffffff,
+                            .selector = user ? kUserSs : kKernelSs,
+                            .attributes = vcpu::WithDpl(vcpu::kFlatData, dpl)};
+    for (const vcpu::SegmentIndex i : {vcpu::kDs, vcpu::kEs, vcpu::kFs, vcpu::kGs}) {
+      s.segment[i] = {.base = 0, .limit = 0, .selector = 0, .attributes = 0};
+    }
+    s.segment[vcpu::kFs].base = initial.fs_base;
+    s.segment[vcpu::kGs].base = initial.gs_base;
+    s.segment[vcpu::kTr] = {.base = kSystemBase + kTss,
+                            .limit = 0x67,
+                            .selector = kTssSelector,
+                            .attributes = 0x8b};
+    s.gdtr = {.base = kSystemBase + kGdt, .limit = 0x4f};
+    s.idtr = {.base = kSystemBase + kIdt, .limit = 0xfff};
+    for (unsigned i = 0; i < 16; ++i) s.gpr[i] = initial.gpr[i];
+    s.rip = initial.rip;
+    s.SetRflags(initial.rflags | vcpu::kIf | (kind_ == Kind::kStepped ? vcpu::kTf : 0));
+    s.halted = s.shutdown = s.nmi_blocked = s.interrupt_shadow = 0;
+    s.irq_pending = 0;
+    StoreVector(initial.vector, s.xsave_area);
+  }
+
+  void ReadOutcome(runtime::Exit exit, Outcome* outcome) {
+    const vcpu::VcpuState& s = *state_;
+    outcome->end = exit == runtime::Exit::kStopped  ? End::kTimeout
+                   : exit == runtime::Exit::kHalted ? End::kException
+                                                    : End::kLost;
+    for (unsigned i = 0; i < 16; ++i) outcome->state.gpr[i] = s.gpr[i];
+    outcome->state.rip = s.rip;
+    outcome->state.rflags = s.Rflags();
+    outcome->state.fs_base = s.segment[vcpu::kFs].base;
+    outcome->state.gs_base = s.segment[vcpu::kGs].base;
+    outcome->state.vector = LoadVector(s.xsave_area);
+    const u64 handler = s.rip - (kSystemBase + kHandlers);
+    if (outcome->end == End::kException && handler < 256 * kHandlerBytes) {
+      outcome->vector = static_cast<u8>(handler / kHandlerBytes);
+      u64 at = s.gpr[vcpu::kRsp] - kSystemBase;
+      auto pop = [&] {
+        u64 value = 0;
+        if (at <= kIstTop - 8) std::memcpy(&value, memory_->HostRw(PhysAddr(at)), 8);
+        at += 8;
+        return value;
+      };
+      outcome->error_code = PushesErrorCode(outcome->vector) ? static_cast<u32>(pop()) : 0;
+      outcome->cr2 = s.cr2;
+      outcome->state.rip = pop();
+      pop();  // CS
+      outcome->state.rflags = pop();
+      outcome->state.gpr[vcpu::kRsp] = pop();
+    } else if (outcome->end == End::kException) {
+      outcome->end = End::kLost;  // a HLT that is no handler's
+    }
+    unsigned at = 0;
+    for (unsigned i = 0; i < kDataPages.size(); ++i) {
+      if (kDataPages[i].kind == PageKind::kAbsent) continue;
+      std::memcpy(outcome->memory.data() + at, data_host_[i], kPageSize);
+      at += kPageSize;
+    }
+  }
+
+  Kind kind_;
+  ForcedPlan plan_;
+  NoPorts ports_;
+  NoPlatform platform_;
+  vcpu::CpuidPolicy cpuid_;
+  std::unique_ptr<adapt::Policy> policy_;
+  std::unique_ptr<mmu::GuestMemory> memory_;
+  std::unique_ptr<mmu::Mmu> mmu_;
+  std::unique_ptr<runtime::Engine> engine_;
+  vcpu::VcpuState* state_ = nullptr;
+  int fd_ = -1;
+  void* block_ = nullptr;
+  u64 next_table_ = kTables;
+  u64 code_phys_[kCodePages] = {};
+  u8* data_host_[kDataPages.size()] = {};
+  u64 code_at_ = 0, code_used_ = 0;
+};
+
+GuestMachine::GuestMachine(Kind kind) : kind_(kind), impl_(std::make_unique<Impl>(kind)) {}
+GuestMachine::~GuestMachine() = default;
+void GuestMachine::Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
+  impl_->Run(test, options, outcome);
+}
+runtime::Engine& GuestMachine::engine() { return impl_->engine(); }
+void GuestMachine::set_observer(runtime::TranslationObserver* observer) {
+  impl_->engine().set_translation_observer(observer);
+}
+
+}  // namespace alibi::oracle

@@ -1,0 +1,27 @@
+// Listings of guest code, IR and emitted code, and the verifier of emitted code.
+#ifndef ALIBI_TESTSUITE_ORACLE_LISTING_H_
+#define ALIBI_TESTSUITE_ORACLE_LISTING_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "translator/ccf.h"
+
+namespace alibi::oracle {
+
+// "10000100  48 01 d8        ADD RAX, RBX", one line per instruction.
+std::string ListGuest(std::span<const u8> bytes, u64 pc);
+// The IR of a translation: treatment, plan, operands, flags.
+std::string ListIr(const translator::Ccf& ccf);
+// Emitted bytes through Capstone. `absolute` false: addresses that change from run to run (exits,
+// descriptors, stubs) are shown by their kind, for golden files.
+std::string ListHost(const translator::Ccf& ccf, bool absolute);
+
+// Complaints about a CCF: bytes on which Zydis and Capstone disagree, memory operands that neither
+// go through %gs nor use a looked-up displacement, and whatever else no translation may contain.
+std::vector<std::string> Verify(const translator::Ccf& ccf);
+
+}  // namespace alibi::oracle
+
+#endif  // ALIBI_TESTSUITE_ORACLE_LISTING_H_
