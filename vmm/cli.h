@@ -38,6 +38,7 @@ std::string FormatSize(u64 bytes);
 int CmdRun(int argc, char** argv);
 int CmdCpu(int argc, char** argv);
 int CmdBench(int argc, char** argv);
+int CmdDump(int argc, char** argv);
 
 }  // namespace alibi::vmm
 

@@ -15,6 +15,7 @@ constexpr const char* kVersion = "0.1";
 constexpr Subcommand kSubcommands[] = {
     {"run", "run a multiboot kernel on a PC, the terminal being its serial port", CmdRun},
     {"bench", "measure against native and QEMU TCG: tables, a chart, JSON and SVG", CmdBench},
+    {"dump", "show translations: guest code, IR, CCFs, exits, adaptation", CmdDump},
     {"cpu", "show the CPU that guests see", CmdCpu},
 };
 
