@@ -376,6 +376,26 @@ TEST_CASE("A long REP lets interrupts in", "[simulator]") {
   CHECK(r[kRcx] == 0);
 }
 
+TEST_CASE("A single step of REP is one iteration", "[simulator]") {
+  Sim m;
+  m.LongMode();
+  u64* r = m.state().gpr;
+  m.state().system_flags |= kTf;
+  r[kRdi] = kData;
+  r[kRsi] = kOther;
+  r[kRcx] = 2;
+  for (const std::vector<u8>& bytes :
+       std::vector<std::vector<u8>>{{0xf3, 0xa4}, {0xf3, 0xaa}, {0xf3, 0xac}, {0xf3, 0x6c}}) {
+    m.state().rip = 0x400000;
+    r[kRcx] = 2;
+    REQUIRE(m.Run(bytes).done());
+    CHECK(r[kRcx] == 1);
+    CHECK(m.state().rip == 0x400000);
+    m.Step(bytes);
+    CHECK(r[kRcx] == 0);
+  }
+}
+
 TEST_CASE("STOS, LODS, CMPS, SCAS", "[simulator]") {
   Sim m;
   m.LongMode();

@@ -32,6 +32,8 @@ class StringRun {
         backward_(e.state.df_flag != 0) {}
 
   unsigned size() const { return size_; }
+  // What this call may do: a single step is one iteration.
+  u64 Budget(u64 elements) const { return e_.state.system_flags & vcpu::kTf ? 1 : elements; }
   bool backward() const { return backward_; }
   u64 Remaining() const { return repeated_ ? e_.Reg(kRcx, Bits()) : 1; }
 
@@ -120,7 +122,7 @@ Outcome Movs(Execution& e) {
   StringRun run(e);
   const SegmentIndex source = e.SourceSegment();
   u8 data[kPageSize];
-  for (u64 budget = kMaxBytes / run.size(); budget != 0 && run.Remaining() != 0;) {
+  for (u64 budget = run.Budget(kMaxBytes / run.size()); budget != 0 && run.Remaining() != 0;) {
     u64 count = std::min({run.Remaining(), budget, std::max<u64>(1, run.Room(source, kRsi)),
                           std::max<u64>(1, run.Room(kEs, kRdi))});
     if (run.Room(source, kRsi) == 0 || run.Room(kEs, kRdi) == 0) count = 1;
@@ -147,7 +149,7 @@ Outcome Stos(Execution& e) {
   StringRun run(e);
   u8 data[kPageSize];
   u64 filled = 0;
-  for (u64 budget = kMaxBytes / run.size(); budget != 0 && run.Remaining() != 0;) {
+  for (u64 budget = run.Budget(kMaxBytes / run.size()); budget != 0 && run.Remaining() != 0;) {
     u64 count = std::min({run.Remaining(), budget, std::max<u64>(1, run.Room(kEs, kRdi))});
     count = run.Clip(kEs, kRdi, count, true);
     for (; filled < count; ++filled) {
@@ -165,7 +167,7 @@ Outcome Lods(Execution& e) {
   StringRun run(e);
   const SegmentIndex source = e.SourceSegment();
   u8 data[kPageSize];
-  for (u64 budget = kMaxBytes / run.size(); budget != 0 && run.Remaining() != 0;) {
+  for (u64 budget = run.Budget(kMaxBytes / run.size()); budget != 0 && run.Remaining() != 0;) {
     u64 count = std::min({run.Remaining(), budget, std::max<u64>(1, run.Room(source, kRsi))});
     count = run.Clip(source, kRsi, count, false);
     ALIBI_RETURN_IF_FAULT(ReadSpan(e, run, source, kRsi, count, data));
@@ -198,7 +200,8 @@ Outcome Compare(Execution& e) {
   u8 first[kPageSize], second[kPageSize];
   u64 a = e.Reg(kRax, bits), b = 0;
   bool compared = false, decided = false;
-  for (u64 budget = kMaxBytes / run.size(); budget != 0 && run.Remaining() != 0 && !decided;) {
+  for (u64 budget = run.Budget(kMaxBytes / run.size());
+       budget != 0 && run.Remaining() != 0 && !decided;) {
     u64 count = std::min({run.Remaining(), budget, std::max<u64>(1, run.Room(kEs, kRdi))});
     if (two) count = std::min(count, std::max<u64>(1, run.Room(source, kRsi)));
     count = run.Clip(kEs, kRdi, count, false);
@@ -227,7 +230,7 @@ Outcome Ins(Execution& e) {
   StringRun run(e);
   const u16 port = static_cast<u16>(e.state.gpr[kRdx]);
   ALIBI_RETURN_IF_FAULT(vcpu::CheckPortAccess(e.state, e.memory, port, run.size()));
-  for (u64 budget = kMaxPortElements; budget != 0 && run.Remaining() != 0; --budget) {
+  for (u64 budget = run.Budget(kMaxPortElements); budget != 0 && run.Remaining() != 0; --budget) {
     LinearAddr linear;
     ALIBI_RETURN_IF_FAULT(run.Span(kEs, kRdi, 1, true, &linear));
     GuestFault fault;
@@ -245,7 +248,7 @@ Outcome Outs(Execution& e) {
   StringRun run(e);
   const u16 port = static_cast<u16>(e.state.gpr[kRdx]);
   ALIBI_RETURN_IF_FAULT(vcpu::CheckPortAccess(e.state, e.memory, port, run.size()));
-  for (u64 budget = kMaxPortElements; budget != 0 && run.Remaining() != 0; --budget) {
+  for (u64 budget = run.Budget(kMaxPortElements); budget != 0 && run.Remaining() != 0; --budget) {
     u32 value = 0;
     ALIBI_RETURN_IF_FAULT(
         ReadSpan(e, run, e.SourceSegment(), kRsi, 1, reinterpret_cast<u8*>(&value)));
