@@ -414,7 +414,14 @@ void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* si
     a().rorx(x86::r10, x86::r10, 8);
   }
   u8 bytes[kMaxRewrittenLength];
-  const unsigned length = RewriteInstr(instr, rewrite, bytes);
+  unsigned length = 0;
+  if (high_byte) {
+    Instr low = instr;  // r10b is a low byte
+    for (unsigned k = 0; k < low.gpr_count; ++k) low.gprs[k].high_byte = false;
+    length = RewriteInstr(low, rewrite, bytes);
+  } else {
+    length = RewriteInstr(instr, rewrite, bytes);
+  }
   ALIBI_CHECK(length != 0, "a memory operand can be rewritten once AH..BH are out of the way");
   MarkFaultPoint(site, follower);
   a().embed(bytes, length);
