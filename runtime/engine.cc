@@ -115,10 +115,6 @@ Status EngineImpl::Init() {
   state_.cr8_reserved_mask = ~u64{0xf};
   state_.page_index_mask = (kShadowEntries - 1) << 12;
   state_.jump_index_mask = kJumpTableEntries - 1;
-  for (unsigned k = 0; k < 7; ++k) {
-    state_.align_mask[k] = (u64{1} << k) - 1;
-    state_.line_mask[k] = ~kPageMask | state_.align_mask[k];
-  }
   vcpu::PrepareFastSyscall(state_);
   // An XSAVE area that was never written: the state after FNINIT, MXCSR at its reset value.
   u16 fcw = 0;
@@ -426,6 +422,10 @@ std::string EngineImpl::DescribeHostPc(u64 host_pc) const {
   }
 #include "runtime/callouts.inc"
 #undef ALIBI_CALLOUT
+    if (stubs_.miss <= host_pc && stubs_.miss >= start) {
+      name = "Miss";
+      start = stubs_.miss;
+    }
     const u64 offset = host_pc - start;
     std::snprintf(text, sizeof(text), offset == 0 ? "TC stub %s" : "TC stub %s +0x%llx", name,
                   static_cast<unsigned long long>(offset));

@@ -326,7 +326,7 @@ void Emitter::Impl::FlushCold() {
   for (const ColdLookup& miss : cold_lookups_) {
     hot_.PatchRel32(miss.fixup, cold_.Here());
     ccf_->cold_map.push_back({cold_.Offset(), miss.instr_index});
-    if (miss.flags_in_rax) RestoreFlags(cold_.assembler);
+    RestoreFlags(cold_.assembler, miss.save);
     if (miss.ea.base_disp) {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
     }
@@ -351,17 +351,27 @@ void Emitter::Impl::FlushCold() {
   cold_.assembler.embed(redirect, WriteRedirect(tu_->pc, stubs_.lookup, cold_.Here(), redirect));
 }
 
-// LAHF and SETO take the flags into rax, whose value waits in r11.
-void Emitter::Impl::SaveFlags(x86::Assembler& as) {
-  as.mov(x86::r11, x86::rax);
+// LAHF and SETO take the flags into rax.
+void Emitter::Impl::SaveFlags(x86::Assembler& as, FlagsSave save) {
+  if (save == FlagsSave::kNone) return;
+  if (save == FlagsSave::kRaxInR11) {
+    as.mov(x86::r11, x86::rax);
+  } else {
+    as.mov(State(offsetof(VcpuState, spill)), x86::rax);
+  }
   as.lahf();
   as.seto(x86::al);
 }
 
-void Emitter::Impl::RestoreFlags(x86::Assembler& as) {
+void Emitter::Impl::RestoreFlags(x86::Assembler& as, FlagsSave save) {
+  if (save == FlagsSave::kNone) return;
   as.add(x86::al, 0x7f);  // OF
   as.sahf();
-  as.mov(x86::rax, x86::r11);
+  if (save == FlagsSave::kRaxInR11) {
+    as.mov(x86::rax, x86::r11);
+  } else {
+    as.mov(x86::rax, State(offsetof(VcpuState, spill)));
+  }
 }
 
 u32 Emitter::Impl::JumpToColdIfR10NonZero() {

@@ -55,6 +55,9 @@ class Emitter::Impl {
   EmitResult Emit(const EmitRequest& request, Ccf* ccf);
 
  private:
+  // Where rax waits while it holds flags that a compare must not disturb.
+  enum class FlagsSave : u8 { kNone, kRaxInR11, kRaxInMemory };
+
   // An effective address, ready to be looked up.
   struct Ea {
     bool base_disp = false;  // [base + disp], 64-bit, base not stolen; else the address is in r11
@@ -157,8 +160,8 @@ class Emitter::Impl {
   // Branches to cold code (later bound to the returned fixup) when r10 is not zero. Preserves
   // flags and every register but r10.
   u32 JumpToColdIfR10NonZero();
-  static void SaveFlags(x86::Assembler& as);
-  static void RestoreFlags(x86::Assembler& as);
+  static void SaveFlags(x86::Assembler& as, FlagsSave save);
+  static void RestoreFlags(x86::Assembler& as, FlagsSave save);
   x86::Assembler& a() { return hot_.assembler; }
 
   struct ColdLookup {
@@ -166,7 +169,7 @@ class Emitter::Impl {
     u32 fixup;  // hot offset of the rel32 to bind
     Ea ea;
     u8 instr_index;
-    bool flags_in_rax = false;  // SaveFlags is in force on the way to the miss
+    FlagsSave save = FlagsSave::kNone;  // in force on the way to the miss
   };
   struct ColdExit {
     ExitDesc* exit;

@@ -255,21 +255,15 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, const Ea& ea, unsigned s
 
   if (plan.lookup == LookupKind::kTable) {
     EaToR11(range);
-    u32 fixup = 0;
     if (span > 1) {
-      if (FlagsLive()) {
-        a().pext(x86::r10, x86::r11,
-                 State(offsetof(VcpuState, align_mask) +
-                       8 * static_cast<unsigned>(std::countr_zero(std::bit_ceil(span)))));
-        fixup = JumpToColdIfR10NonZero();
-      } else {
-        a().mov(x86::r10d, x86::r11d);
-        a().and_(x86::r10d, 0xfff);
-        a().cmp(x86::r10d, static_cast<i32>(kPageSize - span));
-        hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});
-        fixup = hot_.Offset() - 4;
-      }
-      cold_lookups_.push_back({site, fixup, Ea{}, static_cast<u8>(index_)});
+      const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
+      SaveFlags(a(), save);
+      a().mov(x86::r10d, x86::r11d);
+      a().and_(x86::r10d, static_cast<i32>(kPageMask));
+      a().cmp(x86::r10d, static_cast<i32>(kPageSize - span));
+      hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
+      cold_lookups_.push_back({site, hot_.Offset() - 4, Ea{}, static_cast<u8>(index_), save});
+      RestoreFlags(a(), save);
     }
     a().pext(x86::r10, x86::r11, State(offsetof(VcpuState, page_index_mask)));
     MarkFaultPoint(site, false);  // an untouched part of the shadow table
@@ -289,21 +283,15 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, const Ea& ea, unsigned s
   } else {
     a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
   }
-  u32 fixup = 0;
-  const bool save_flags = FlagsLive() && range.base_disp;
-  if (save_flags) SaveFlags(a());
-  if (!FlagsLive() || save_flags) {
-    a().cmp(x86::r10, static_cast<i32>(kPageSize - span));
-    hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
-    fixup = hot_.Offset() - 4;
-    if (save_flags) RestoreFlags(a());
-  } else {
-    a().pext(x86::r10, x86::r10,
-             State(offsetof(VcpuState, line_mask) +
-                   8 * static_cast<unsigned>(std::countr_zero(std::bit_ceil(span)))));
-    fixup = JumpToColdIfR10NonZero();
-  }
-  cold_lookups_.push_back({site, fixup, range, static_cast<u8>(index_), save_flags});
+  // rax waits in r11 while the flags are in it, or in memory where r11 holds the address.
+  const FlagsSave save = !FlagsLive()      ? FlagsSave::kNone
+                         : range.base_disp ? FlagsSave::kRaxInR11
+                                           : FlagsSave::kRaxInMemory;
+  SaveFlags(a(), save);
+  a().cmp(x86::r10, static_cast<i32>(kPageSize - span));
+  hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
+  cold_lookups_.push_back({site, hot_.Offset() - 4, range, static_cast<u8>(index_), save});
+  RestoreFlags(a(), save);
   a().mov(x86::r10, GsAbs(slot + 8, 8));
   site->resume = hot_.Here();
   return site;

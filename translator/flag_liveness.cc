@@ -11,7 +11,7 @@ namespace {
 constexpr u32 kAll = static_cast<u32>(vcpu::kArithmeticFlags);
 
 // Real code writes the flags within three or four instructions of a block's start, or not soon.
-constexpr unsigned kLookAheadInstructions = 6;
+constexpr unsigned kLookAheadInstructions = 8;
 
 // The whole flag image becomes visible: saved, pushed, or shown to the simulator.
 bool ShowsAllFlags(const Instr& instr) {

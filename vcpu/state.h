@@ -109,8 +109,6 @@ struct alignas(64) VcpuState {
   u64 cr8_reserved_mask;  // bits of CR8 that must be zero
   u64 page_index_mask;    // linear bits 47:12
   u64 jump_index_mask;    // low bits of a linear PC that index the jump table
-  u64 line_mask[7];       // ~0xfff | (size - 1) for size 1, 2, 4, ... 64
-  u64 align_mask[7];      // size - 1 for size 1, 2, 4, ... 64
   u64 ram_window[2];      // host start of [read-only alias | read-write alias] for loads, stores
   u64 ram_window_size[2];
 
