@@ -95,6 +95,13 @@ Machine::~Machine() {
 }
 
 Stop Machine::Run() {
+  stop_timer_.Enter(engine_.get());
+  const Stop stop = Loop();
+  stop_timer_.Leave();
+  return stop;
+}
+
+Stop Machine::Loop() {
   for (;;) {
     ++counters_.loop_turns;
     if (stop_.exchange(false, std::memory_order_acq_rel)) return Stop::kRequested;
@@ -110,6 +117,7 @@ Stop Machine::Run() {
     in_engine_ = true;
     const runtime::Exit exit = engine_->Run();
     in_engine_ = false;
+    stop_timer_.Disarm();
     switch (exit) {
       case runtime::Exit::kStopped:
       case runtime::Exit::kHalted:
@@ -175,6 +183,7 @@ void Machine::RequestStop() {
 void Machine::RequestTurnFromOutside() {
   __atomic_fetch_add(&counters_.stop_requests, 1, __ATOMIC_RELAXED);
   engine_->RequestStop();
+  stop_timer_.Arm();
 }
 
 }  // namespace alibi::vmm

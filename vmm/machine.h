@@ -19,6 +19,7 @@
 #include "vcpu/state.h"
 #include "vmm/board.h"
 #include "vmm/simd_guard.h"
+#include "vmm/stop_timer.h"
 
 namespace alibi::vmm {
 
@@ -85,6 +86,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
  private:
   explicit Machine(Board& board) : board_(board) {}
   Status Init(const MachineConfig& config);
+  Stop Loop();
   void TakeInterrupts();
 
   // --- access.cc: called with the guest's vector state live ---
@@ -113,6 +115,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   static constexpr unsigned kMostLatches = 4;
   PortLatch latches_[kMostLatches] = {};
   unsigned latch_count_ = 0;
+  StopTimer stop_timer_;
   bool in_engine_ = false;
   bool nmi_pending_ = false;
   std::atomic<bool> stop_ = false;

@@ -82,7 +82,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   };
   // The board tells before there is a `pc_`, while it sets itself up.
   hooks.interrupt_raised = [this] {
-    if (pc_ != nullptr) machine_->InterruptsChanged();
+    if (pc_ != nullptr && !in_mmio_write_) machine_->InterruptsChanged();
   };
   hooks.nmi = [this] { machine_->RaiseNmi(); };
   // The only CPU sent itself an INIT: as a PC, it starts anew from its reset vector.
@@ -226,14 +226,12 @@ u64 PcMachine::MmioRead(PhysAddr address, unsigned size) {
 
 void PcMachine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
   SyncTprToLapic();
+  // A store to the TPR must reach CR8 before anybody compares the two.
+  in_mmio_write_ = true;
   pc_->mmio().Write(address, size, value);
-  const u8 cr8 = pc_->lapic().tpr() >> 4;
-  if (machine_->state().cr8 != cr8) {
-    machine_->state().cr8 = cr8;
-    machine_->InterruptsChanged();
-  } else {
-    NoticeHeldInterrupt();
-  }
+  in_mmio_write_ = false;
+  machine_->state().cr8 = pc_->lapic().tpr() >> 4;
+  machine_->InterruptsChanged();
 }
 
 bool PcMachine::InterruptPending(u8) {

@@ -99,6 +99,7 @@ class PcMachine final : private Board {
   u64 clock_start_ns_ = 0;  // by CLOCK_MONOTONIC
   u64 low_ram_bytes_ = 0;
   u64 high_ram_bytes_ = 0;
+  bool in_mmio_write_ = false;
   PcEnd end_ = PcEnd::kRequested;
   u32 exit_status_ = 0;
   // Last: its thread pokes the machine.

@@ -53,6 +53,9 @@ constexpr int kCrashSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
 void Install(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
+  // With every signal blocked, the engine's own one, which the handler may send to this thread,
+  // comes when translated code is what it interrupts.
+  sigfillset(&action.sa_mask);
   action.sa_flags = SA_ONSTACK | SA_RESTART;
   sigaction(signal, &action, nullptr);
 }

@@ -89,7 +89,7 @@ struct Exit {
 //
 // The host's signals: while the guest runs, the thread's stack pointer is the guest's. Every signal
 // handler that may run on this thread needs SA_ONSTACK; Run() sets up an alternate stack. Run()
-// takes SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGRTMIN+3 for itself.
+// takes SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGRTMIN+3 and SIGRTMIN+4 for itself.
 class Vcpu {
  public:
   virtual ~Vcpu() = default;

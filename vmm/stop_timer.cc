@@ -1,0 +1,78 @@
+#include "vmm/stop_timer.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/engine.h"
+
+namespace alibi::vmm {
+namespace {
+
+constexpr long kIntervalNs = 1'000'000;
+
+int RetrySignal() { return SIGRTMIN + 4; }
+
+runtime::Engine*& EngineOfThisThread() {
+  static thread_local runtime::Engine* engine = nullptr;
+  return engine;
+}
+
+// Every signal is blocked in here, so that the engine's own arrives when translated code goes on.
+void OnRetry(int) {
+  const int saved_errno = errno;
+  if (EngineOfThisThread() != nullptr) EngineOfThisThread()->RequestStop();
+  errno = saved_errno;
+}
+
+int ThreadId() {
+  static thread_local const int id = static_cast<int>(syscall(SYS_gettid));
+  return id;
+}
+
+}  // namespace
+
+StopTimer::~StopTimer() {
+  if (exists_) timer_delete(timer_);
+}
+
+void StopTimer::Enter(runtime::Engine* engine) {
+  EngineOfThisThread() = engine;
+  if (thread_id_ != ThreadId()) Create();
+}
+
+void StopTimer::Leave() { EngineOfThisThread() = nullptr; }
+
+void StopTimer::Create() {
+  if (exists_.exchange(false)) timer_delete(timer_);
+  thread_id_ = ThreadId();
+  struct sigaction action {};
+  action.sa_handler = OnRetry;
+  action.sa_flags = SA_ONSTACK | SA_RESTART;
+  sigfillset(&action.sa_mask);
+  sigaction(RetrySignal(), &action, nullptr);
+  sigevent event;
+  memset(&event, 0, sizeof(event));
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = RetrySignal();
+  event._sigev_un._tid = thread_id_;
+  exists_ = timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0;
+}
+
+void StopTimer::Arm() {
+  if (!exists_.load(std::memory_order_acquire)) return;
+  armed_.store(true, std::memory_order_relaxed);
+  const itimerspec time = {{0, kIntervalNs}, {0, kIntervalNs}};
+  timer_settime(timer_, 0, &time, nullptr);
+}
+
+void StopTimer::Stop() {
+  armed_.store(false, std::memory_order_relaxed);
+  const itimerspec never{};
+  timer_settime(timer_, 0, &never, nullptr);
+}
+
+}  // namespace alibi::vmm
