@@ -83,7 +83,7 @@ void TestSurvival() {
       EVENT("#UD", "lea r15, [rip + 2f]; ud2; 2:\n"),
       EVENT("#DE", "lea r15, [rip + 2f]; xor ecx, ecx; div ecx; 2:\n"),
       EVENT("#PF", "lea r15, [rip + 2f]; mov rax, [rbx]; 2:\n"),
-      EVENT("#GP", "lea r15, [rip + 2f]; mov rax, [rbp]; 2:\n"),
+      EVENT("#GP", "lea r15, [rip + 2f]; mov rax, [rdx]; 2:\n"),
       EVENT("cpuid", "mov r8, rbx; xor eax, eax; cpuid; mov rbx, r8\n"),
       EVENT("rdtsc", "rdtsc\n"),
       EVENT("rep movsb",
@@ -128,9 +128,9 @@ void TestSurvival() {
     const auto run = [&](const void* code, u64 size) {
       FillPattern(seed += 31);
       const Regs regs = {.rbx = kHighBase + 0x100000,  // absent
+                         .rdx = 0x0000900000000000,    // not canonical
                          .rsi = reinterpret_cast<u64>(result),
                          .rdi = reinterpret_cast<u64>(pattern),
-                         .rbp = 0x0000900000000000,
                          .r12 = reinterpret_cast<u64>(Entry(page)),
                          .r13 = page,
                          .rflags = kFlagsFixed | (interrupt ? kFlagIf : 0)};

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs one FrobOS kernel on QEMU: the same image must give the same verdicts there as on our VMM.
+#
+#   qemu_test.sh IMAGE [WORD...]      the words go on the kernel's command line
+#
+# Exit status 0: all checks passed, or QEMU is not installed (a SKIP line says so). Each PASS or FAIL
+# line becomes a test case in $XML_OUTPUT_FILE if Bazel set it.
+set -euo pipefail
+
+image=$1
+shift
+qemu=$(command -v qemu-system-x86_64 || true)
+if [[ -z $qemu ]]; then
+  echo "SKIP: qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)"
+  exit 0
+fi
+
+log=$(mktemp "${TEST_TMPDIR:-/tmp}/frobos.XXXXXX")
+trap 'rm -f "$log"' EXIT
+status=0
+timeout 120 "$qemu" -kernel "$image" -append "host=qemu $*" -cpu max -m 128 -display none \
+  -nographic -no-reboot -serial stdio -monitor none -nodefaults \
+  -device isa-debug-exit,iobase=0xf4,iosize=0x04 </dev/null >"$log" || status=$?
+# What the firmware printed before the kernel is not ours.
+tr -d '\r' <"$log" | grep -aE '^(PASS|FAIL|SKIP|SUMMARY|PANIC|  |\{|hello|Booting.*hello)' || true
+
+if [[ -n ${XML_OUTPUT_FILE:-} ]]; then
+  name=$(basename "$image" .elf)
+  {
+    echo "<testsuites><testsuite name=\"$name\">"
+    tr -d '\r' <"$log" | awk -v class="$name" '
+      function quoted(s) {
+        gsub(/&/, "\\&amp;", s); gsub(/</, "\\&lt;", s); gsub(/>/, "\\&gt;", s); gsub(/"/, "\\&quot;", s)
+        return s
+      }
+      /^PASS / { printf "<testcase classname=\"%s\" name=\"%s\"/>\n", class, quoted(substr($0, 6)) }
+      /^FAIL / { printf "<testcase classname=\"%s\" name=\"%s\"><failure/></testcase>\n", class,
+                        quoted(substr($0, 6)) }'
+    # The exit itself, so that a kernel without checks counts as well.
+    echo "<testcase classname=\"$name\" name=\"exits with success\">"
+    ((status == 1)) || echo "<failure message=\"QEMU's status $status\"/>"
+    echo "</testcase></testsuite></testsuites>"
+  } >"$XML_OUTPUT_FILE"
+fi
+
+if ((status != 1)); then
+  echo "the kernel did not exit with success: QEMU's status is $status, wanted 1"
+  exit 1
+fi
