@@ -87,6 +87,13 @@ std::string Dump(PcMachine& machine, const DumpOptions& options, const u64* only
                   recorder.flushed() ? "The TC was flushed: what came after is not "
                                        "shown.\n"
                                      : "");
+  if (shown == 0 && only != nullptr) {
+    out += fmt::format("No translation covers {:#x}. Translated code begins at:", *only);
+    for (std::size_t i = 0; i < recorder.translations().size() && i < options.most; ++i) {
+      out += fmt::format(" {:#x}", recorder.translations()[i].pc);
+    }
+    return out + "\n";
+  }
   if (shown <= options.most) out += "Guest code\n" + text.GuestListing() + "\n";
   out += translations;
   if (recorder.flushed() || shown > options.most) {
