@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
     for (unsigned i = 0; i < options.samples; i++) {
       const uint64_t start = __rdtsc();
       checksum = p.run(scale);
-      std::printf("%s%" PRIu64, i == 0 ? "" : ",", __rdtsc() - start);
+      std::printf("%s%" PRIu64, i == 0 ? "" : ",", uint64_t{__rdtsc() - start});
     }
     std::printf("],\"checksum\":\"%016" PRIx64 "\"}\n", checksum);
   }
