@@ -110,6 +110,13 @@ constexpr auto kUndefinedSet = [] {
   return undefined;
 }();
 
+constexpr auto kKeepsUndefined = [] {
+  std::array<bool, ZYDIS_MNEMONIC_MAX_VALUE + 1> keeps{};
+#define ALIBI_KEEPS_UNDEFINED(mnemonic) keeps[ZYDIS_MNEMONIC_##mnemonic] = true;
+#include "translator/ops.inc"
+  return keeps;
+}();
+
 // Sizes that ops.inc states itself; kLibrarySize: as the library says.
 constexpr u16 kLibrarySize = 0xffff, kWholeXsaveArea = 0xfffe;
 constexpr auto kMemSize = [] {
@@ -274,6 +281,32 @@ void ReadFlags(const ZydisDecodedInstruction& z, Instr* out) {
   out->flags_read = flags.tested & vcpu::kArithmeticFlags;
   out->flags_written = (flags.modified | flags.set_0 | flags.set_1 | flags.undefined) &
                        static_cast<u32>(vcpu::kArithmeticFlags);
+  if (kKeepsUndefined[z.mnemonic]) out->flags_kept_maybe = flags.undefined & out->flags_written;
+}
+
+// Operands that must be aligned to their size: the exception classes of SDM vol. 2, 2.4 and 2.7.
+u8 DemandedAlignment(const ZydisDecodedInstruction& z, unsigned size) {
+  if (z.mnemonic == ZYDIS_MNEMONIC_CMPXCHG16B) return 16;
+  if (z.mnemonic >= ZYDIS_MNEMONIC_FXRSTOR && z.mnemonic <= ZYDIS_MNEMONIC_FXSAVE64) return 16;
+  if (z.meta.isa_ext == ZYDIS_ISA_EXT_XSAVE || z.meta.isa_ext == ZYDIS_ISA_EXT_XSAVEC ||
+      z.meta.isa_ext == ZYDIS_ISA_EXT_XSAVEOPT) {
+    return 64;
+  }
+  switch (z.meta.exception_class) {
+    case ZYDIS_EXCEPTION_CLASS_SSE1:
+    case ZYDIS_EXCEPTION_CLASS_SSE2:
+      // Of scalar operands nothing is demanded.
+      return size == 16 ? 16 : 1;
+    case ZYDIS_EXCEPTION_CLASS_SSE4:
+      // The explicitly unaligned moves and the SSE4.2 string instructions stand in this class, too.
+      return 1;
+    case ZYDIS_EXCEPTION_CLASS_AVX1:
+    case ZYDIS_EXCEPTION_CLASS_E1:
+    case ZYDIS_EXCEPTION_CLASS_E1NF:
+      return static_cast<u8>(size);
+    default:
+      return 1;
+  }
 }
 
 void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr* out) {
@@ -304,6 +337,7 @@ void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr*
   mem.size = stated == kLibrarySize      ? static_cast<u16>(operand.size / 8)
              : stated == kWholeXsaveArea ? HostXsaveAreaSize()
                                          : stated;
+  mem.alignment = DemandedAlignment(z, mem.size);
   mem.read = mem.size != 0 && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_READ);
   mem.written = mem.size != 0 && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE);
 }
