@@ -28,11 +28,16 @@ bool ShowsAllFlags(const Instr& instr) {
   }
 }
 
+// The flags of which nothing is left behind `instr`.
+u32 FlagsKilled(const Instr& instr) {
+  return instr.flags_written_maybe ? 0 : instr.flags_written & ~instr.flags_kept_maybe;
+}
+
 }  // namespace
 
 u32 FlagsLiveBefore(const Instr& instr, u32 live_after) {
   if (ShowsAllFlags(instr)) return kAll;
-  if (!instr.flags_written_maybe) live_after &= ~instr.flags_written;
+  live_after &= ~FlagsKilled(instr);
   return live_after | instr.flags_read;
 }
 
@@ -52,7 +57,7 @@ u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
     if (ShowsAllFlags(instr)) break;
     live |= instr.flags_read & undecided;
     undecided &= ~instr.flags_read;
-    if (!instr.flags_written_maybe) undecided &= ~instr.flags_written;
+    undecided &= ~FlagsKilled(instr);
     if (instr.op == Op::kJmp) {
       pc = instr.branch_target;
     } else if (instr.treatment == Treatment::kControl) {
