@@ -286,7 +286,10 @@ void ReadFlags(const ZydisDecodedInstruction& z, Instr* out) {
 
 // Operands that must be aligned to their size: the exception classes of SDM vol. 2, 2.4 and 2.7.
 u8 DemandedAlignment(const ZydisDecodedInstruction& z, unsigned size) {
-  if (z.mnemonic == ZYDIS_MNEMONIC_CMPXCHG16B) return 16;
+  if (z.mnemonic == ZYDIS_MNEMONIC_CMPXCHG16B || z.mnemonic == ZYDIS_MNEMONIC_CVTPD2PI ||
+      z.mnemonic == ZYDIS_MNEMONIC_CVTTPD2PI) {
+    return 16;
+  }
   if (z.mnemonic >= ZYDIS_MNEMONIC_FXRSTOR && z.mnemonic <= ZYDIS_MNEMONIC_FXSAVE64) return 16;
   if (z.meta.isa_ext == ZYDIS_ISA_EXT_XSAVE || z.meta.isa_ext == ZYDIS_ISA_EXT_XSAVEC ||
       z.meta.isa_ext == ZYDIS_ISA_EXT_XSAVEOPT) {
@@ -298,8 +301,21 @@ u8 DemandedAlignment(const ZydisDecodedInstruction& z, unsigned size) {
       // Of scalar operands nothing is demanded.
       return size == 16 ? 16 : 1;
     case ZYDIS_EXCEPTION_CLASS_SSE4:
-      // The explicitly unaligned moves and the SSE4.2 string instructions stand in this class, too.
-      return 1;
+      // But for what stands in this class and is made to be unaligned.
+      switch (z.mnemonic) {
+        case ZYDIS_MNEMONIC_MOVUPS:
+        case ZYDIS_MNEMONIC_MOVUPD:
+        case ZYDIS_MNEMONIC_MOVDQU:
+        case ZYDIS_MNEMONIC_LDDQU:
+        case ZYDIS_MNEMONIC_MASKMOVDQU:
+        case ZYDIS_MNEMONIC_PCMPESTRI:
+        case ZYDIS_MNEMONIC_PCMPESTRM:
+        case ZYDIS_MNEMONIC_PCMPISTRI:
+        case ZYDIS_MNEMONIC_PCMPISTRM:
+          return 1;
+        default:
+          return size == 16 ? 16 : 1;
+      }
     case ZYDIS_EXCEPTION_CLASS_AVX1:
     case ZYDIS_EXCEPTION_CLASS_E1:
     case ZYDIS_EXCEPTION_CLASS_E1NF:
