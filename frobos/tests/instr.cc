@@ -371,6 +371,7 @@ void TestAddressing() {
 }
 
 void TestConditions() {
+  SetWord(kA, 0x0807060504030201);
   const Regs bad = {.rax = 1, .rdi = kHole};
   const void* cmov = USER_CODE("cmp eax, 1; cmovne rbx, [rdi]");
   CheckFault("cmov loads even if the condition is false", RunUser(cmov, bad), kPageFault, kPfUser);
