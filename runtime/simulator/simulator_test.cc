@@ -363,6 +363,23 @@ TEST_CASE("REP stops at a fault with exact registers and restarts", "[simulator]
   CHECK(r[kRcx] == 0);
 }
 
+TEST_CASE("A backward REP faults at its first element", "[simulator]") {
+  Sim m;
+  m.LongMode();
+  u64* r = m.state().gpr;
+  m.state().df_flag = 1;
+  m.memory.Poison(kOther);
+  r[kRsi] = kData + 0x1008;
+  r[kRdi] = kOther + 0x1008;
+  r[kRcx] = 10;
+  CHECK(m.Run({0xf3, 0x48, 0xa5}).fault() ==
+        GuestFault::Page(LinearAddr(kOther + 0xff8), kPfWrite));
+  CHECK(r[kRcx] == 8);
+  CHECK(r[kRdi] == kOther + 0xff8);
+  CHECK(m.Run({0xf3, 0xae}).fault() == GuestFault::Page(LinearAddr(kOther + 0xff8), 0));
+  CHECK(r[kRcx] == 8);
+}
+
 TEST_CASE("A long REP lets interrupts in", "[simulator]") {
   Sim m;
   m.LongMode();

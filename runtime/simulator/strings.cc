@@ -95,27 +95,36 @@ class StringRun {
   const bool backward_;
 };
 
+// A run that goes backward begins at its highest address, and that is where the fault must be
+// reported: the first element alone names it.
+Outcome SpanFault(const StringRun& run, u64 count, const GuestFault& whole,
+                  auto&& access_first_element) {
+  GuestFault first;
+  if (run.backward() && count > 1 && !access_first_element(&first)) return first;
+  return whole;
+}
+
 Outcome ReadSpan(Execution& e, const StringRun& run, SegmentIndex segment, unsigned reg, u64 count,
                  u8* data) {
   LinearAddr linear;
   ALIBI_RETURN_IF_FAULT(run.Span(segment, reg, count, false, &linear));
   GuestFault fault;
-  if (!e.memory.Read(linear, data, static_cast<unsigned>(count * run.size()), Privilege::kCpl,
-                     &fault)) {
-    return fault;
-  }
-  return {};
+  const unsigned bytes = static_cast<unsigned>(count * run.size());
+  if (e.memory.Read(linear, data, bytes, Privilege::kCpl, &fault)) return {};
+  return SpanFault(run, count, fault, [&](GuestFault* first) {
+    return e.memory.Read(linear + (bytes - run.size()), data, run.size(), Privilege::kCpl, first);
+  });
 }
 
 Outcome WriteSpan(Execution& e, const StringRun& run, u64 count, const u8* data) {
   LinearAddr linear;
   ALIBI_RETURN_IF_FAULT(run.Span(kEs, kRdi, count, true, &linear));
   GuestFault fault;
-  if (!e.memory.Write(linear, data, static_cast<unsigned>(count * run.size()), Privilege::kCpl,
-                      &fault)) {
-    return fault;
-  }
-  return {};
+  const unsigned bytes = static_cast<unsigned>(count * run.size());
+  if (e.memory.Write(linear, data, bytes, Privilege::kCpl, &fault)) return {};
+  return SpanFault(run, count, fault, [&](GuestFault* first) {
+    return e.memory.ProbeWrite(linear + (bytes - run.size()), run.size(), Privilege::kCpl, first);
+  });
 }
 
 Outcome Movs(Execution& e) {
