@@ -1,0 +1,437 @@
+// The program from outside: every way to call it wrongly ends with one line on stderr and the
+// documented exit status; a guest's end becomes the process's; the terminal is left as it was.
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+
+namespace alibi {
+namespace {
+
+std::string Program() { return std::getenv("ALIBI"); }
+std::string HelloImage() { return std::getenv("HELLO"); }
+std::string TempFile(const std::string& name) {
+  const char* directory = std::getenv("TEST_TMPDIR");
+  return std::string(directory != nullptr ? directory : "/tmp") + "/" + name;
+}
+
+struct Outcome {
+  int status = -1;  // exit status, or 1000 + signal
+  std::string out, err;
+};
+
+std::string ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  ssize_t n;
+  while ((n = read(fd, buffer, sizeof(buffer))) > 0) text.append(buffer, static_cast<size_t>(n));
+  close(fd);
+  return text;
+}
+
+int StatusOf(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1000 + WTERMSIG(wait_status);
+}
+
+pid_t Spawn(const std::vector<std::string>& arguments, int in, int out, int err,
+            const std::function<void()>& in_child = {}) {
+  const std::string program = Program();
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(in, 0);
+    dup2(out, 1);
+    dup2(err, 2);
+    if (in_child) in_child();
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  return child;
+}
+
+// Output is small: it fits into the pipes.
+Outcome Call(const std::vector<std::string>& arguments,
+             const std::function<void()>& in_child = {}) {
+  int out[2], err[2];
+  REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+  REQUIRE(pipe2(err, O_CLOEXEC) == 0);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  const pid_t child = Spawn(arguments, null, out[1], err[1], in_child);
+  close(out[1]);
+  close(err[1]);
+  close(null);
+  Outcome outcome;
+  outcome.out = ReadAll(out[0]);
+  outcome.err = ReadAll(err[0]);
+  int status;
+  waitpid(child, &status, 0);
+  outcome.status = StatusOf(status);
+  return outcome;
+}
+
+std::string WriteFile(const std::string& name, const std::string& contents) {
+  const std::string path = TempFile(name);
+  std::ofstream(path, std::ios::binary) << contents;
+  return path;
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A multiboot kernel by its header's own addresses: header, then code, loaded at 1 MB.
+std::string FlatKernel(const std::vector<u8>& code, u32 load = 0x100000) {
+  constexpr u32 kMagic = 0x1badb002, kHasAddresses = 1u << 16, kHeaderBytes = 32;
+  const u32 end = load + kHeaderBytes + static_cast<u32>(code.size());
+  const u32 header[] = {kMagic, kHasAddresses, 0 - (kMagic + kHasAddresses), load, load,
+                        end,    end,           load + kHeaderBytes};
+  std::string image(reinterpret_cast<const char*>(header), sizeof(header));
+  image.append(reinterpret_cast<const char*>(code.data()), code.size());
+  return image;
+}
+
+bool OneLine(const std::string& text) {
+  return text.rfind("alibi: ", 0) == 0 && std::count(text.begin(), text.end(), '\n') == 1 &&
+         text.back() == '\n';
+}
+
+TEST_CASE("Bad command lines and images") {
+  const std::string hello = HelloImage();
+  const std::string elf = Contents(hello);
+  REQUIRE(elf.size() > 200);
+  const std::string truncated = WriteFile("truncated.elf", elf.substr(0, elf.size() / 2));
+  const std::string header_only = WriteFile("header.elf", elf.substr(0, 40));
+  const std::string text = WriteFile("text.txt", std::string(10000, 'x'));
+  const std::string empty = WriteFile("empty", "");
+  const std::string high = WriteFile("high", FlatKernel({0xf4}, 0x40000000));
+  std::string other_class = elf;
+  other_class[18] = 40;  // e_machine: ARM
+  const std::string arm = WriteFile("arm.elf", other_class);
+  struct Case {
+    std::vector<std::string> arguments;
+    int status;
+    const char* mentions;
+  };
+  const Case cases[] = {
+      {{"frobnicate"}, 64, "frobnicate"},
+      {{"run"}, 64, "IMAGE"},
+      {{"run", hello, "--frobnicate"}, 64, "--frobnicate"},
+      {{"run", hello, hello}, 64, ""},
+      {{"run", hello, "--policy", "sometimes"}, 64, "hysteresis(N,M)"},
+      {{"run", hello, "--trace=nothing"}, 64, "translate"},
+      {{"run", hello, "--ram", "0"}, 64, "--ram"},
+      {{"run", hello, "--ram", "512K"}, 64, "--ram"},
+      {{"run", hello, "--ram", "-1"}, 64, "--ram"},
+      {{"run", hello, "--ram", "128Q"}, 64, "128Q"},
+      {{"run", hello, "--ram", "1048577"}, 64, "--ram"},
+      {{"run", hello, "--ram", "99999999999999999999"}, 64, "--ram"},
+      {{"run", hello, "--ram", "1000T"}, 71, "this host"},
+      {{"run", hello, "--tc-size", "1K"}, 64, "--tc-size"},
+      {{"run", hello, "--tc-size", "8G"}, 64, "--tc-size"},
+      {{"run", "/nonexistent/image"}, 66, "/nonexistent/image"},
+      {{"run", "/"}, 66, "/"},
+      {{"run", empty}, 65, "empty"},
+      {{"run", text}, 65, "multiboot"},
+      {{"run", truncated}, 65, "truncated.elf"},
+      {{"run", header_only}, 65, "header.elf"},
+      {{"run", arm}, 65, "arm.elf"},
+      {{"run", high}, 65, "RAM"},
+      {{"run", hello, "--stats-json", "/nonexistent/stats.json"}, 73, "/nonexistent/stats.json"},
+      {{"cpu", "extra"}, 64, "extra"},
+  };
+  for (const Case& c : cases) {
+    std::string command;
+    for (const std::string& argument : c.arguments) command += " " + argument;
+    INFO("alibi" << command);
+    const Outcome outcome = Call(c.arguments);
+    INFO(outcome.err);
+    CHECK(outcome.status == c.status);
+    CHECK(OneLine(outcome.err));
+    CHECK(outcome.err.find(c.mentions) != std::string::npos);
+    CHECK(outcome.out.empty());
+  }
+}
+
+TEST_CASE("Help and version") {
+  const Outcome help = Call({"--help"});
+  CHECK(help.status == 0);
+  CHECK(help.err.empty());
+  for (const char* word : {"run", "cpu", "Exit status", "130", "triple fault"}) {
+    INFO(word);
+    CHECK(help.out.find(word) != std::string::npos);
+  }
+  const Outcome run = Call({"run", "--help"});
+  CHECK(run.status == 0);
+  for (const char* word : {"--ram", "--policy", "--append", "--stats", "--trace", "Ctrl-A X"}) {
+    INFO(word);
+    CHECK(run.out.find(word) != std::string::npos);
+  }
+  CHECK(Call({"--version"}).out.rfind("alibi ", 0) == 0);
+  CHECK(Call({}).status == 64);
+  const Outcome cpu = Call({"cpu"});
+  CHECK(cpu.status == 0);
+  CHECK(cpu.out.find("vendor") != std::string::npos);
+}
+
+TEST_CASE("A guest ends the process") {
+  struct Case {
+    const char* what;
+    std::vector<u8> code;
+    int status;
+    const char* mentions;  // on stderr; empty: nothing is said
+  };
+  const Case cases[] = {
+      {"debug exit", {0xb0, 0x00, 0xe6, 0xf4, 0xf4}, 1, ""},
+      {"debug exit 5", {0xb0, 0x05, 0xe6, 0xf4, 0xf4}, 11, ""},
+      {"undefined instruction", {0x0f, 0x0b}, 80, "triple fault"},
+      {"jump into a device", {0xb8, 0, 0, 0xe0, 0xfe, 0xff, 0xe0}, 80, "triple fault"},
+      {"jump to nowhere", {0xb8, 0, 0, 0, 0xd0, 0xff, 0xe0}, 80, "triple fault"},
+      {"cli; hlt", {0xfa, 0xf4}, 81, "interrupts off"},
+      // lgdt [0x10002e]; ljmp 8:0; the table with a 16-bit code segment
+      {"16-bit code",
+       {0x0f, 0x01, 0x15, 0x2e, 0, 0x10, 0, 0xea, 0, 0, 0,    0,    8, 0, 15, 0,    0x34, 0,
+        0x10, 0,    0,    0,    0, 0,    0, 0,    0, 0, 0xff, 0xff, 0, 0, 0,  0x9b, 0,    0},
+       82,
+       "16-bit"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.what);
+    const Outcome outcome = Call({"run", WriteFile("kernel", FlatKernel(c.code)), "--ram", "4M"});
+    INFO(outcome.err);
+    CHECK(outcome.status == c.status);
+    if (*c.mentions == 0) {
+      CHECK(outcome.err.empty());
+    } else {
+      CHECK(OneLine(outcome.err));
+      CHECK(outcome.err.find(c.mentions) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("Hello, with every policy, statistics and traces") {
+  for (const char* policy : {"never", "always", "threshold(1)", "hysteresis(2,16)"}) {
+    INFO(policy);
+    const std::string json_file = TempFile("stats.json");
+    const Outcome outcome = Call({"run", HelloImage(), "--ram", "16M", "--policy", policy,
+                                  "--stats", "--stats-json", json_file, "--trace=all"});
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out == "hello\n");
+    CHECK(outcome.err.find("TUs translated") != std::string::npos);
+    CHECK(outcome.err.find("[translate] pc ") != std::string::npos);
+    CHECK(outcome.err.find("[io] out 0x3f8 size 1 value 0x68") != std::string::npos);
+    const auto json = nlohmann::json::parse(Contents(json_file));
+    CHECK(json["runtime"]["translations"].get<u64>() > 0);
+    CHECK(json["mmu"].contains("true_faults"));
+    CHECK(json["vmm"]["port_writes"].get<u64>() >= 6);
+    CHECK(json["sites"].is_array());
+    CHECK(std::string(policy).find(json["policy"].get<std::string>()) == 0);
+  }
+}
+
+TEST_CASE("Little room is an error, not a crash") {
+  const Outcome outcome = Call({"run", HelloImage()}, [] {
+    const rlimit limit{u64{1} << 32, u64{1} << 32};
+    setrlimit(RLIMIT_AS, &limit);
+  });
+  INFO(outcome.err);
+  CHECK((outcome.status == 69 || outcome.status == 71));
+  CHECK(OneLine(outcome.err));
+  const Outcome files = Call({"run", HelloImage()}, [] {
+    const rlimit limit{5, 5};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  });
+  INFO(files.err);
+  CHECK(files.status == 71);
+  CHECK(OneLine(files.err));
+}
+
+TEST_CASE("A closed output ends the run") {
+  // 1: mov dx, 0x3f8; mov al, 10; out dx, al; jmp 1b
+  const std::string kernel =
+      WriteFile("chatter", FlatKernel({0x66, 0xba, 0xf8, 0x03, 0xb0, 0x0a, 0xee, 0xeb, 0xf7}));
+  int out[2], err[2];
+  REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+  REQUIRE(pipe2(err, O_CLOEXEC) == 0);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  const pid_t child = Spawn({"run", kernel, "--ram", "4M"}, null, out[1], err[1]);
+  close(out[1]);
+  close(err[1]);
+  close(null);
+  char first;
+  CHECK(read(out[0], &first, 1) == 1);
+  close(out[0]);
+  CHECK(OneLine(ReadAll(err[0])));
+  int status;
+  waitpid(child, &status, 0);
+  CHECK(StatusOf(status) == 74);
+}
+
+// A run on a terminal of its own.
+class OnTerminal {
+ public:
+  explicit OnTerminal(const std::vector<std::string>& arguments) {
+    REQUIRE(openpty(&master_, &slave_, nullptr, nullptr, nullptr) == 0);
+    tcgetattr(slave_, &before_);
+    child_ = Spawn(arguments, slave_, slave_, slave_, [this] {
+      // The terminal becomes the child's own.
+      setsid();
+      ioctl(0, TIOCSCTTY, 0);
+      close(master_);
+    });
+  }
+  ~OnTerminal() {
+    if (child_ > 0) {
+      kill(child_, SIGKILL);
+      waitpid(child_, nullptr, 0);
+    }
+    close(master_);
+    close(slave_);
+  }
+
+  bool WaitFor(const std::string& text) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (seen_.find(text) == std::string::npos) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      pollfd fd{master_, POLLIN, 0};
+      if (poll(&fd, 1, 100) <= 0) continue;
+      char buffer[256];
+      const ssize_t n = read(master_, buffer, sizeof(buffer));
+      if (n > 0) seen_.append(buffer, static_cast<size_t>(n));
+    }
+    return true;
+  }
+  void Type(const std::string& keys) {
+    REQUIRE(write(master_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
+  }
+  void Send(int signal) { kill(child_, signal); }
+  int Wait() {
+    for (int i = 0; i < 2000; ++i) {
+      int status;
+      if (waitpid(child_, &status, WNOHANG) == child_) {
+        child_ = -1;
+        return StatusOf(status);
+      }
+      usleep(10000);
+    }
+    return -1;
+  }
+  bool IsRaw() const {
+    termios now;
+    tcgetattr(slave_, &now);
+    return (now.c_lflag & (ICANON | ECHO)) == 0;
+  }
+  bool IsRestored() const {
+    termios now;
+    tcgetattr(slave_, &now);
+    return now.c_lflag == before_.c_lflag && now.c_iflag == before_.c_iflag &&
+           now.c_oflag == before_.c_oflag &&
+           std::memcmp(now.c_cc, before_.c_cc, sizeof(now.c_cc)) == 0;
+  }
+  const std::string& seen() const { return seen_; }
+
+ private:
+  int master_ = -1, slave_ = -1;
+  pid_t child_ = -1;
+  termios before_{};
+  std::string seen_;
+};
+
+// Says '>', then echoes in upper case what comes (by polling), for ever.
+//   mov dx, 0x3f8; mov al, '>'; out dx, al
+//   1: mov dx, 0x3fd; in al, dx; test al, 1; jz 1b; mov dx, 0x3f8; in al, dx; xor al, 0x20
+//   out dx, al; jmp 1b
+std::string EchoKernel() {
+  return WriteFile("echo", FlatKernel({0x66, 0xba, 0xf8, 0x03, 0xb0, '>',  0xee, 0x66, 0xba,
+                                       0xfd, 0x03, 0xec, 0xa8, 0x01, 0x74, 0xf7, 0x66, 0xba,
+                                       0xf8, 0x03, 0xec, 0x34, 0x20, 0xee, 0xeb, 0xed}));
+}
+
+TEST_CASE("The terminal is raw while the guest runs, and restored whatever ends it") {
+  struct Case {
+    const char* what;
+    std::function<void(OnTerminal&)> end;
+    int status;
+  };
+  const Case cases[] = {
+      {"Ctrl-C", [](OnTerminal& t) { t.Type("\x03"); }, 130},
+      {"Ctrl-A X", [](OnTerminal& t) { t.Type("\x01x"); }, 0},
+      {"SIGTERM", [](OnTerminal& t) { t.Send(SIGTERM); }, 143},
+      {"SIGHUP", [](OnTerminal& t) { t.Send(SIGHUP); }, 129},
+      {"SIGABRT", [](OnTerminal& t) { t.Send(SIGABRT); }, 70},
+  };
+  const std::string kernel = EchoKernel();
+  for (const Case& c : cases) {
+    INFO(c.what);
+    OnTerminal terminal({"run", kernel, "--ram", "4M"});
+    REQUIRE(terminal.WaitFor(">"));
+    CHECK(terminal.IsRaw());
+    terminal.Type("abc");
+    CHECK(terminal.WaitFor("ABC"));
+    terminal.Type("\x01\x01");  // Ctrl-A itself, which comes back as '!'
+    CHECK(terminal.WaitFor("!"));
+    terminal.Type(
+        "\x01"
+        "c");  // Ctrl-C for the guest, which comes back as '#'
+    CHECK(terminal.WaitFor("#"));
+    c.end(terminal);
+    CHECK(terminal.Wait() == c.status);
+    CHECK(terminal.IsRestored());
+  }
+}
+
+TEST_CASE("A guest that computes or sleeps can be stopped at once") {
+  const std::vector<u8> loops[] = {
+      {0xeb, 0xfe},                                               // jmp $
+      {0xff, 0xc0, 0xeb, 0xfc},                                   // inc eax; jmp
+      {0xbc, 0, 0, 0x20, 0, 0xe8, 0, 0, 0, 0, 0x58, 0xeb, 0xf8},  // calls
+      {0xb9, 0xff, 0xff, 0xff, 0xff, 0xe2, 0xfe, 0xeb, 0xf7},     // loop $
+  };
+  for (const auto& code : loops) {
+    OnTerminal terminal({"run", WriteFile("loop", FlatKernel(code)), "--ram", "4M"});
+    usleep(100000);
+    const auto begin = std::chrono::steady_clock::now();
+    terminal.Send(SIGTERM);
+    CHECK(terminal.Wait() == 143);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3));
+  }
+}
+
+TEST_CASE("The documentation has every exit status") {
+  const std::string help = Call({"--help"}).out;
+  const std::string page = Contents(std::getenv("EXIT_CODES"));
+  std::size_t at = help.find("Exit status:");
+  REQUIRE(at != std::string::npos);
+  std::size_t rows = 0;
+  while ((at = help.find("\n  ", at)) != std::string::npos) {
+    const std::size_t begin = at + 3;
+    at = help.find('\n', begin);
+    const std::string number = help.substr(begin, help.find(' ', begin) - begin);
+    INFO(number);
+    CHECK(page.find("| " + number + " |") != std::string::npos);
+    ++rows;
+  }
+  CHECK(rows > 10);
+}
+
+}  // namespace
+}  // namespace alibi
