@@ -86,6 +86,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void SyncGs();
   bool Canonical(u64 address) const;
   vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr) const;
+  bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);
+  bool ReadOperand(u64 linear, u8* out, unsigned size, vcpu::GuestFault* fault);
+  bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
   u64 SiteAddress(const SiteDesc& site) const;
   bool SiteWrites(const SiteDesc& site) const;
   // Charges an event to the site; retires its CCF if the verdict changes its kind.

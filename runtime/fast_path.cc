@@ -266,8 +266,8 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
   if ((linear & kPageMask) + span > kPageSize) {
     ++counters_.page_crossings;
     state_.rip = instr.pc;
-    if (span > site->size) {
-      // A group's range crosses although its members may not: look each one up alone.
+    if (site->shared) {
+      // A group's range crosses, whether or not its members do: look each one up alone.
       adapt::SiteRecord& record = sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc));
       if (!record.alone) {
         record.alone = true;
@@ -276,6 +276,16 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
       pending_exit_ = nullptr;
       pending_indirect_ = false;
       return Dispatch(instr.pc);
+    }
+    if (!SiteWrites(*site)) {
+      // A load needs no write-back: let it read a copy, at an address of the same alignment.
+      u8* copy = bounce_ + linear % 64;
+      GuestFault fault;
+      if (Canonical(linear) && Canonical(linear + span - 1) &&
+          ReadOperand(linear, copy, static_cast<unsigned>(span), &fault)) {
+        state_.callout_argument = reinterpret_cast<u64>(copy) - linear;
+        return site->resume;
+      }
     }
     return SimulateNext(instr.pc);
   }
@@ -318,6 +328,51 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
   return site->resume;
 }
 
+// The host addresses of the one or two pages of an access that touches nothing but plain RAM.
+// pages[1] is null if there is one only.
+bool EngineImpl::PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]) {
+  const auto host_of = [&](u64 address) {
+    const u64 host = address + mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(address)));
+    return host - state_.ram_window[write] < state_.ram_window_size[write]
+               ? reinterpret_cast<u8*>(host)
+               : nullptr;
+  };
+  const u64 last = linear + size - 1;
+  pages[0] = host_of(linear);
+  pages[1] = nullptr;
+  if (pages[0] == nullptr) return false;
+  if (linear >> 12 == last >> 12) return true;
+  if (last < linear || (state_.CodeBits() != 64 && last >> 32 != 0)) return false;
+  pages[1] = host_of(last & ~kPageMask);
+  return pages[1] != nullptr;
+}
+
+bool EngineImpl::ReadOperand(u64 linear, u8* out, unsigned size, GuestFault* fault) {
+  u8* pages[2];
+  if (!PlainPages(linear, size, false, pages)) {
+    const bool done = mmu_.Read(LinearAddr(linear), out, size, vcpu::Privilege::kCpl, fault);
+    SyncGs();
+    return done;
+  }
+  const u64 first = pages[1] == nullptr ? size : kPageSize - (linear & kPageMask);
+  CopyBytes(out, pages[0], first);
+  if (pages[1] != nullptr) CopyBytes(out + first, pages[1], size - first);
+  return true;
+}
+
+bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFault* fault) {
+  u8* pages[2];
+  if (!PlainPages(linear, size, true, pages)) {
+    const bool done = mmu_.Write(LinearAddr(linear), data, size, vcpu::Privilege::kCpl, fault);
+    SyncGs();
+    return done;
+  }
+  const u64 first = pages[1] == nullptr ? size : kPageSize - (linear & kPageMask);
+  CopyBytes(pages[0], data, first);
+  if (pages[1] != nullptr) CopyBytes(pages[1], data + first, size - first);
+  return true;
+}
+
 u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   const Instr& instr = *site->instr;
@@ -329,13 +384,15 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return DeliverAndDispatch(NonCanonicalFault(instr));
   }
-  if (instr.mem.written && !mmu_.ProbeWrite(address, site->size, vcpu::Privilege::kCpl, &fault)) {
+  u8* pages[2];
+  if (instr.mem.written && !PlainPages(linear, site->size, true, pages) &&
+      !mmu_.ProbeWrite(address, site->size, vcpu::Privilege::kCpl, &fault)) {
     SyncGs();
     Charge(site, adapt::Event::kTruePageFault, false);
     return DeliverAndDispatch(fault);
   }
   if (instr.mem.read) {
-    if (!mmu_.Read(address, bounce_, site->size, vcpu::Privilege::kCpl, &fault)) {
+    if (!ReadOperand(linear, bounce_, site->size, &fault)) {
       SyncGs();
       Charge(site, adapt::Event::kTruePageFault, false);
       return DeliverAndDispatch(fault);
@@ -353,8 +410,7 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
   const Instr& instr = *site->instr;
   state_.rip = instr.pc;
   GuestFault fault;
-  if (!mmu_.Write(LinearAddr(state_.spill[7]), bounce_, site->size, vcpu::Privilege::kCpl,
-                  &fault)) {
+  if (!WriteOperand(state_.spill[7], bounce_, site->size, &fault)) {
     return DeliverAndDispatch(fault);
   }
   state_.rip = instr.next_pc();
@@ -371,8 +427,7 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return DeliverAndDispatch(NonCanonicalFault(instr));
   }
-  if (!mmu_.Write(LinearAddr(linear), &state_.spill[6], site->size, vcpu::Privilege::kCpl,
-                  &fault)) {
+  if (!WriteOperand(linear, reinterpret_cast<const u8*>(&state_.spill[6]), site->size, &fault)) {
     SyncGs();
     Charge(site, adapt::Event::kTruePageFault, false);
     return DeliverAndDispatch(fault);

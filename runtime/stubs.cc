@@ -2,6 +2,7 @@
 
 #include <asmjit/x86.h>
 
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -121,9 +122,12 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
   a.and_(x86::rax, -static_cast<i32>(kPageSize));
   a.neg(x86::rax);
   a.mov(Gs(0, x86::rcx, 0, 8), x86::rax);
-  a.mov(Gs(8, x86::rcx, 0, 8), x86::rdx);
+  a.mov(Gs(offsetof(LookupSlot, displacement), x86::rcx, 0, 8), x86::rdx);
+  a.sub(x86::rdx, x86::rax);
+  a.mov(Gs(offsetof(LookupSlot, host_page), x86::rcx, 0, 8), x86::rdx);
+  a.add(x86::rdx, x86::rax);
   a.sub(x86::ecx, kSlotsOffset);
-  a.shr(x86::ecx, 4);
+  a.shr(x86::ecx, static_cast<i32>(std::countr_zero(sizeof(LookupSlot))));
   a.mov(
       Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, filled)), x86::rcx, 0, 1),
       1);

@@ -74,6 +74,7 @@ struct SiteDesc {
   u16 size = 0;          // bytes of this one access
   AccessShape shape = AccessShape::kOperand;
   u8 instr_index = 0;
+  bool shared = false;  // later accesses use its displacement, too
   Ccf* ccf = nullptr;
   const Instr* instr = nullptr;
   void* record = nullptr;     // the adaptation record, once looked up (the runtime's)

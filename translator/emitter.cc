@@ -330,8 +330,14 @@ void Emitter::Impl::FlushCold() {
     if (miss.ea.base_disp) {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
     }
+    if (miss.hot_resume != 0) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
     cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(miss.site)));
     cold_.JmpTo(stubs_.miss);
+    if (miss.hot_resume != 0) {
+      miss.site->resume = cold_.Here();
+      cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
+      cold_.JmpTo(miss.hot_resume);
+    }
   }
   for (const ColdCall& call : cold_calls_) {
     hot_.PatchRel32(call.fixup, cold_.Here());

@@ -45,7 +45,7 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
 
 void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
   const unsigned size = request_->mode.code_bits / 8;
-  const Ea ea = StackEa(-static_cast<i32>(size));
+  Ea ea = StackEa(-static_cast<i32>(size));
   SiteDesc* site = EmitLookup(instr, ea, size, true, AccessShape::kPush);
   const bool follower = groups_[index_].follower;
   x86::Mem slot = HostOperand(ea, size);
@@ -54,16 +54,21 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
     MarkFaultPoint(site, follower);
     a().mov(slot, asmjit::imm(static_cast<i64>(static_cast<i32>(pc))));
   } else {
-    a().mov(x86::r11, asmjit::imm(pc));
+    const x86::Gp value = ea.base_disp ? x86::r11 : x86::r10;
+    if (!ea.base_disp && !ea.host_in_r11) {
+      a().lea(x86::r11, slot);
+      slot = x86::ptr(x86::r11);
+    }
+    a().mov(value, asmjit::imm(pc));
     MarkFaultPoint(site, follower);
-    a().mov(slot, x86::r11);
+    a().mov(slot, value);
   }
   AdjustRsp(-static_cast<i32>(size));
 }
 
 void Emitter::Impl::EmitRet(const Instr& instr) {
   const unsigned size = request_->mode.code_bits / 8;
-  const Ea ea = StackEa(0);
+  Ea ea = StackEa(0);
   SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kPop);
   LoadR11(ea, size, site);
   AdjustRsp(static_cast<i32>(size + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0)));
@@ -80,7 +85,7 @@ void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
     }
     return;
   }
-  const Ea ea = PrepareEa(instr.mem, instr);
+  Ea ea = PrepareEa(instr.mem, instr);
   SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kOperand);
   LoadR11(ea, size, site);
 }

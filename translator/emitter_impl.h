@@ -60,7 +60,8 @@ class Emitter::Impl {
 
   // An effective address, ready to be looked up.
   struct Ea {
-    bool base_disp = false;  // [base + disp], 64-bit, base not stolen; else the address is in r11
+    bool base_disp = false;    // [base + disp], 64-bit, base not stolen; else the address is in r11
+    bool host_in_r11 = false;  // looked up already: r11 is the host address
     u8 base = kNoReg;
     i32 disp = 0;
   };
@@ -104,9 +105,8 @@ class Emitter::Impl {
   Ea PrepareEa(const MemOperand& mem, const Instr& instr);
   Ea StackEa(i32 delta);
   void EaToR11(const Ea& ea);
-  // After it, r10 is the displacement. Returns the site.
-  SiteDesc* EmitLookup(const Instr& instr, const Ea& ea, unsigned size, bool write,
-                       AccessShape shape);
+  // After it, r10 is the displacement, or (ea.host_in_r11) r11 the host address.
+  SiteDesc* EmitLookup(const Instr& instr, Ea& ea, unsigned size, bool write, AccessShape shape);
   void EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
   x86::Mem HostOperand(const Ea& ea, unsigned size) const;
   void EmitStack(const Instr& instr);
@@ -170,6 +170,7 @@ class Emitter::Impl {
     Ea ea;
     u8 instr_index;
     FlagsSave save = FlagsSave::kNone;  // in force on the way to the miss
+    u64 hot_resume = 0;  // not zero: r11 is the offset in the page, and becomes the host address
   };
   struct ColdExit {
     ExitDesc* exit;

@@ -153,7 +153,9 @@ void Emitter::Impl::PlanGroups() {
 
 // Leaves the EA in r11 unless [base + disp] will do. Uses r10 for a second stolen register.
 Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& instr) {
-  if (IsBaseDisp(mem)) return {true, mem.base, static_cast<i32>(mem.disp)};
+  if (IsBaseDisp(mem)) {
+    return {.base_disp = true, .base = mem.base, .disp = static_cast<i32>(mem.disp)};
+  }
   const bool wide = mem.address_bits == 64;
   const bool based = wide ? (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs)
                           : (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs);
@@ -212,7 +214,7 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
 }
 
 Emitter::Impl::Ea Emitter::Impl::StackEa(i32 delta) {
-  if (request_->mode.code_bits == 64) return {true, vcpu::kRsp, delta};
+  if (request_->mode.code_bits == 64) return {.base_disp = true, .base = vcpu::kRsp, .disp = delta};
   a().lea(x86::r11d, x86::ptr(x86::rsp, delta));
   return {};
 }
@@ -228,7 +230,7 @@ x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
   return m;
 }
 
-SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, const Ea& ea, unsigned size, bool write,
+SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, Ea& ea, unsigned size, bool write,
                                     AccessShape shape) {
   const SitePlan& plan = ccf_->plans[index_];
   const GroupPlan& group = groups_[index_];
@@ -241,6 +243,7 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, const Ea& ea, unsigned s
   unsigned span = size;
   bool stores = write;
   if (group.leader) {
+    site->shared = true;
     range.disp = group.low;
     span = static_cast<unsigned>(group.high - group.low);
     for (unsigned k = index_ + 1; k < tu_->count && groups_[k].follower; ++k) {
@@ -274,10 +277,24 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, const Ea& ea, unsigned s
     return site;
   }
 
-  const i32 slot = kSlotsOffset + static_cast<i32>(stores) * kSlotCount * 16 +
-                   static_cast<i32>(next_slot_++ % kSlotCount) * 16;
+  const i32 slot = kSlotsOffset + (static_cast<i32>(stores) * kSlotCount +
+                                   static_cast<i32>(next_slot_++ % kSlotCount)) *
+                                      static_cast<i32>(sizeof(LookupSlot));
   site->slot = slot;
-  a().mov(x86::r10, GsAbs(slot, 8));
+  const x86::Mem neg_page = GsAbs(slot + static_cast<i32>(offsetof(LookupSlot, neg_page)), 8);
+  if (!FlagsLive() && !range.base_disp) {
+    // The address is in r11, and the flags are free: turn it into the host address in place.
+    ea.host_in_r11 = true;
+    a().add(x86::r11, neg_page);
+    a().cmp(x86::r11, static_cast<i32>(kPageSize - span));
+    hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
+    ColdLookup miss{site, hot_.Offset() - 4, range, static_cast<u8>(index_)};
+    a().add(x86::r11, GsAbs(slot + static_cast<i32>(offsetof(LookupSlot, host_page)), 8));
+    miss.hot_resume = hot_.Here();
+    cold_lookups_.push_back(miss);
+    return site;
+  }
+  a().mov(x86::r10, neg_page);
   if (range.base_disp) {
     a().lea(x86::r10, x86::ptr(Gp64(range.base), x86::r10, 0, range.disp));
   } else {
@@ -292,7 +309,7 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, const Ea& ea, unsigned s
   hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
   cold_lookups_.push_back({site, hot_.Offset() - 4, range, static_cast<u8>(index_), save});
   RestoreFlags(a(), save);
-  a().mov(x86::r10, GsAbs(slot + 8, 8));
+  a().mov(x86::r10, GsAbs(slot + static_cast<i32>(offsetof(LookupSlot, displacement)), 8));
   site->resume = hot_.Here();
   return site;
 }
@@ -332,7 +349,7 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
     if (!EmitSimulatedStore(instr)) EmitMemoryBounce(instr);
     return;
   }
-  const Ea ea = PrepareEa(mem, instr);
+  Ea ea = PrepareEa(mem, instr);
   const bool follower = groups_[index_].follower;
   SiteDesc* site = EmitLookup(instr, ea, mem.size, mem.written, AccessShape::kOperand);
   EmitOperation(instr, &ea, site, follower);
@@ -343,7 +360,8 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
 void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower) {
   Rewrite rewrite;
   rewrite.replace_memory = true;
-  if (ea == nullptr) {
+  const bool in_r11 = ea == nullptr || ea->host_in_r11;
+  if (in_r11) {
     rewrite.memory = {vcpu::kR11, kNoReg, 0};
   } else if (ea->base_disp) {
     rewrite.memory = {ea->base, vcpu::kR10, ea->disp};
@@ -366,7 +384,7 @@ void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* si
   std::array<u8, 2> host{kNoReg, kNoReg};
   if (count > 0 || high_byte) {
     // One address register only, so that the other is free.
-    if (ea == nullptr) {
+    if (in_r11) {
       host = {vcpu::kR10, vcpu::kR11};
     } else if (ea->base_disp && count < 2 && !high_byte) {
       host = {vcpu::kR11, kNoReg};
@@ -495,7 +513,7 @@ void Emitter::Impl::AdjustRsp(i32 delta) {
 
 void Emitter::Impl::EmitPush(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
-  const Ea ea = StackEa(-static_cast<i32>(size));
+  Ea ea = StackEa(-static_cast<i32>(size));
   const bool follower = groups_[index_].follower;
   SiteDesc* site = EmitLookup(instr, ea, size, true, AccessShape::kPush);
   x86::Mem slot = HostOperand(ea, size);
@@ -508,7 +526,7 @@ void Emitter::Impl::EmitPush(const Instr& instr) {
   x86::Gp value = Gp64(instr.gprs[0].reg);
   if (IsStolen(instr.gprs[0].reg)) {
     if (!ea.base_disp) {  // r11 is in use: fold the address into it
-      a().lea(x86::r11, slot);
+      if (!ea.host_in_r11) a().lea(x86::r11, slot);
       slot = x86::ptr(x86::r11);
       slot.setSize(size);
       a().mov(x86::r10, GuestGpr(instr.gprs[0].reg));
@@ -540,7 +558,7 @@ void Emitter::Impl::LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site) {
 void Emitter::Impl::EmitPop(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
   const u8 reg = instr.gprs[0].reg;
-  const Ea ea = StackEa(0);
+  Ea ea = StackEa(0);
   SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kPop);
   if (size == 8 && !IsStolen(reg)) {
     MarkFaultPoint(site, groups_[index_].follower);
@@ -563,7 +581,7 @@ void Emitter::Impl::EmitPop(const Instr& instr) {
 
 void Emitter::Impl::EmitLeave(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
-  Ea ea{true, vcpu::kRbp, 0};
+  Ea ea{.base_disp = true, .base = vcpu::kRbp};
   if (size == 4) {
     a().mov(x86::r11d, x86::ebp);
     ea = Ea{};

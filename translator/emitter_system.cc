@@ -150,7 +150,7 @@ void Emitter::Impl::EmitPushf(const Instr& instr) {
   a().add(x86::al, 0x7f);
   a().sahf();
   a().mov(x86::rax, State(kSpillRax));
-  const Ea ea = StackEa(-8);
+  Ea ea = StackEa(-8);
   SiteDesc* site = EmitLookup(instr, ea, 8, true, AccessShape::kPush);
   a().mov(x86::r11, State(kSpillValue));
   MarkFaultPoint(site, false);
@@ -159,7 +159,7 @@ void Emitter::Impl::EmitPushf(const Instr& instr) {
 }
 
 void Emitter::Impl::EmitPopf(const Instr& instr) {
-  const Ea ea = StackEa(0);
+  Ea ea = StackEa(0);
   SiteDesc* pop = EmitLookup(instr, ea, 8, false, AccessShape::kPop);
   LoadR11(ea, 8, pop);
   SiteDesc* slow = NewSite(instr);

@@ -45,6 +45,12 @@ inline constexpr i32 kSlotCount = 128;  // per access kind
 struct LookupSlot {
   u64 neg_page;
   u64 displacement;
+  u64 host_page;  // page + displacement: added to the offset in the page, saves a register
+  u64 unused;
+
+  static constexpr LookupSlot Of(u64 page, u64 displacement) {
+    return {0 - page, displacement, page + displacement, 0};
+  }
 };
 // Which look-up slots cache a page, so that a changed shadow entry finds them without a search:
 // by page number modulo kResidues, no slot (0), at most one (its number + 1), or several.
