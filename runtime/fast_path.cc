@@ -263,6 +263,10 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
     }
   }
   const u64 span = u64{site->span_minus_1} + 1;
+  if (span == site->size && MisalignedOperand(*site, linear)) {
+    state_.rip = instr.pc;
+    return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+  }
   if ((linear & kPageMask) + span > kPageSize) {
     ++counters_.page_crossings;
     state_.rip = instr.pc;
@@ -378,6 +382,9 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   const Instr& instr = *site->instr;
   ++counters_.bounce_callouts;
   state_.rip = instr.pc;
+  if (MisalignedOperand(*site, linear)) {
+    return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+  }
   state_.spill[7] = linear;
   const LinearAddr address(linear);
   GuestFault fault;
@@ -453,6 +460,13 @@ u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
       break;
   }
   return OperandAddress(instr, state_);
+}
+
+// Such an operand is #GP(0) whatever is mapped there. (Where the access itself runs, the host's CPU
+// sees to it.)
+bool EngineImpl::MisalignedOperand(const SiteDesc& site, u64 linear) const {
+  return site.shape == translator::AccessShape::kOperand &&
+         (linear & (site.instr->mem.alignment - 1u)) != 0 && Canonical(linear);
 }
 
 bool EngineImpl::SiteWrites(const SiteDesc& site) const {
