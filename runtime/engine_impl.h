@@ -91,6 +91,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
   u64 SiteAddress(const SiteDesc& site) const;
   bool SiteWrites(const SiteDesc& site) const;
+  bool MisalignedOperand(const SiteDesc& site, u64 linear) const;
   // Charges an event to the site; retires its CCF if the verdict changes its kind.
   void Charge(SiteDesc* site, adapt::Event event, bool trapped);
   // A SIMULATE access has been made: was there a reason for not making it directly?
