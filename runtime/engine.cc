@@ -163,11 +163,16 @@ Exit EngineImpl::Run() {
     const translator::Op op =
         trap ? tc_->FindByHost(entry)->instrs.front().op : translator::Op::kNone;
     const u64 delivered = counters_.exceptions_delivered;
+    const u8 shadow = state_.interrupt_shadow;
     if (single) state_.interrupt_shadow = 0;  // it covers exactly this instruction
     SyncGs();
     reinterpret_cast<void (*)(u64)>(stubs_.enter)(entry);
     ++counters_.full_exits;
     in_single_ = false;
+    if (simulate_next_ && counters_.exceptions_delivered == delivered) {
+      state_.interrupt_shadow = shadow;
+      continue;  // it left only to be simulated, and has not run yet
+    }
     // A taken INT n, INT3, INTO or INT1 has cleared TF before the trap would come.
     const bool taken = IsSoftwareInterrupt(op) && !(state_.system_flags & vcpu::kTf);
     if (trap && !taken && counters_.exceptions_delivered == delivered) {
