@@ -48,8 +48,6 @@ constexpr Field kFields[] = {
     ALIBI_FIELD(resume_host_pc),
     ALIBI_FIELD(page_index_mask),
     ALIBI_FIELD(jump_index_mask),
-    ALIBI_ARRAY(line_mask),
-    ALIBI_ARRAY(align_mask),
     ALIBI_ARRAY(ram_window),
     ALIBI_ARRAY(ram_window_size),
     ALIBI_ARRAY(segment),
