@@ -47,6 +47,11 @@ struct MemOperand {
   u8 address_bits = 64;  // 16, 32 or 64
   u16 size = 0;          // bytes; 0: no access (LEA, NOP, prefetch)
   u8 alignment = 1;  // demanded by the instruction: else #GP(0)
+  // EVEX write masks suppress the faults of elements that they leave out: bytes per element (0: no
+  // mask, or it suppresses nothing), and how many bits of the mask count.
+  u8 masked_element = 0;
+  u8 mask_bits = 0;
+  bool packed = false;  // compress and expand: the mask's population is accessed, from the start
   i64 disp = 0;
 };
 
