@@ -312,6 +312,13 @@ u8 DemandedAlignment(const ZydisDecodedInstruction& z, unsigned size) {
         case ZYDIS_MNEMONIC_PCMPESTRM:
         case ZYDIS_MNEMONIC_PCMPISTRI:
         case ZYDIS_MNEMONIC_PCMPISTRM:
+        case ZYDIS_MNEMONIC_SHA1MSG1:  // these by measurement; where the host differs it says so
+        case ZYDIS_MNEMONIC_SHA1MSG2:
+        case ZYDIS_MNEMONIC_SHA1NEXTE:
+        case ZYDIS_MNEMONIC_SHA1RNDS4:
+        case ZYDIS_MNEMONIC_SHA256MSG1:
+        case ZYDIS_MNEMONIC_SHA256MSG2:
+        case ZYDIS_MNEMONIC_SHA256RNDS2:
           return 1;
         default:
           return size == 16 ? 16 : 1;
@@ -323,6 +330,40 @@ u8 DemandedAlignment(const ZydisDecodedInstruction& z, unsigned size) {
     default:
       return 1;
   }
+}
+
+void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const Operand& memory,
+              MemOperand* mem) {
+  if (z.encoding != ZYDIS_INSTRUCTION_ENCODING_EVEX || mem->size == 0 || mem->vsib ||
+      z.avx.mask.mode <= ZYDIS_MASK_MODE_DISABLED || memory.element_size < 8) {
+    return;
+  }
+  switch (z.meta.exception_class) {
+    case ZYDIS_EXCEPTION_CLASS_E1:
+    case ZYDIS_EXCEPTION_CLASS_E2:
+    case ZYDIS_EXCEPTION_CLASS_E3:
+    case ZYDIS_EXCEPTION_CLASS_E4:
+    case ZYDIS_EXCEPTION_CLASS_E5:
+    case ZYDIS_EXCEPTION_CLASS_E6:
+    case ZYDIS_EXCEPTION_CLASS_E10:
+    case ZYDIS_EXCEPTION_CLASS_E11:
+      break;
+    default:
+      return;
+  }
+  mem->masked_element = static_cast<u8>(memory.element_size / 8);
+  // As many as the vector operands have elements at most: a broadcast spreads one over all.
+  unsigned elements = mem->size / mem->masked_element;
+  if (z.avx.broadcast.mode != ZYDIS_BROADCAST_MODE_INVALID) {
+    for (unsigned i = 0; i < z.operand_count_visible; ++i) {
+      if (operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER) {
+        elements = std::max<unsigned>(elements, operands[i].element_count);
+      }
+    }
+  }
+  mem->mask_bits = static_cast<u8>(elements);
+  mem->packed = z.meta.category == ZYDIS_CATEGORY_COMPRESS ||
+                z.meta.category == ZYDIS_CATEGORY_EXPAND;
 }
 
 void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr* out) {
@@ -374,7 +415,8 @@ void ReadRegister(const Operand& operand, Instr* out) {
   bool written = operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE;
   // What a conditional or partial write leaves alone was an input.
   bool read = (operand.actions & ZYDIS_OPERAND_ACTION_MASK_READ) ||
-              (operand.actions & ZYDIS_OPERAND_ACTION_CONDWRITE) || (written && name.bits < 32);
+              (operand.actions & ZYDIS_OPERAND_ACTION_CONDWRITE) || (written && name.bits < 32) ||
+              keeps_destination;
   RegSlot slot;
   switch (operand.encoding) {
     case ZYDIS_OPERAND_ENCODING_MODRM_REG:
