@@ -399,7 +399,10 @@ void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr*
   mem.written = mem.size != 0 && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE);
 }
 
-void ReadRegister(const Operand& operand, Instr* out) {
+void ReadRegister(const ZydisDecodedInstruction& z, const Operand& operand, Instr* out) {
+  // With a source of zero every known CPU leaves the destination alone (AMD documents it).
+  const bool keeps_destination =
+      z.mnemonic == ZYDIS_MNEMONIC_BSF || z.mnemonic == ZYDIS_MNEMONIC_BSR;
   GprName name = NameOf(operand.reg.value);
   if (name.reg == kNoReg) {
     if (IsSystem(operand.reg.value) && out->system_reg == kNoReg) {
@@ -444,12 +447,13 @@ void ReadOperands(const ZydisDecodedInstruction& z, const Operand* operands, Ins
   for (unsigned i = 0; i < z.operand_count; ++i) {
     const Operand& operand = operands[i];
     if (operand.type == ZYDIS_OPERAND_TYPE_REGISTER) {
-      ReadRegister(operand, out);
+      ReadRegister(z, operand, out);
     } else if (operand.type == ZYDIS_OPERAND_TYPE_MEMORY) {
       if (operand.visibility == ZYDIS_OPERAND_VISIBILITY_HIDDEN) {
         out->implicit_gprs_read |= BitOf(operand.mem.base) | BitOf(operand.mem.index);
       } else {
         ReadMemory(z, operand, out);
+        ReadMask(z, operands, operand, &out->mem);
       }
     }
   }
