@@ -27,6 +27,28 @@ void CopyBytes(void* to, const void* from, u64 size) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
 }
 
+// The guest's mask register k0..k7, which is live in the host's. Only EVEX instructions ask, and
+// the host runs them.
+u64 LiveMask(unsigned k) {
+  u64 value = 0;
+#define ALIBI_MASK_CASE(n)                          \
+  case n:                                           \
+    asm volatile("kmovq %%k" #n ", %0" : "=r"(value)); \
+    break;
+  switch (k) {
+    ALIBI_MASK_CASE(0)
+    ALIBI_MASK_CASE(1)
+    ALIBI_MASK_CASE(2)
+    ALIBI_MASK_CASE(3)
+    ALIBI_MASK_CASE(4)
+    ALIBI_MASK_CASE(5)
+    ALIBI_MASK_CASE(6)
+    ALIBI_MASK_CASE(7)
+  }
+#undef ALIBI_MASK_CASE
+  return value;
+}
+
 constexpr u64 kNoPage = ~u64{0};
 
 // A slot that misses more often than once in so many cycles is worse than the table look-up, whose
@@ -318,7 +340,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
       state_.rip = instr.pc;
       pending_exit_ = nullptr;
       pending_indirect_ = false;
-      if (resolution == mmu::Resolution::kGuestFault) {
+      if (resolution == mmu::Resolution::kGuestFault && instr.mem.masked_element == 0) {
         Charge(site, adapt::Event::kTruePageFault, false);
         return DeliverAndDispatch(fault);
       }
@@ -377,6 +399,46 @@ bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFa
   return true;
 }
 
+// One bit per element of a masked operand that the instruction accesses.
+u64 EngineImpl::ActiveElements(const translator::MemOperand& mem, unsigned mask_register) {
+  u64 mask = LiveMask(mask_register);
+  if (mem.mask_bits < 64) mask &= (u64{1} << mem.mask_bits) - 1;
+  const unsigned elements = mem.size / mem.masked_element;
+  if (mem.packed) {
+    const unsigned population = static_cast<unsigned>(__builtin_popcountll(mask));
+    return population >= 64 ? ~u64{0} : (u64{1} << population) - 1;
+  }
+  u64 active = 0;
+  for (unsigned i = 0; i < mem.mask_bits; ++i) active |= ((mask >> i) & 1) << (i % elements);
+  return active;
+}
+
+// Moves the active elements between a masked operand and the bounce buffer, or only looks whether
+// they can be written. False: *fault is the lowest one's.
+bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess access,
+                                GuestFault* fault) {
+  const unsigned size = instr.mem.masked_element;
+  const unsigned mask_register = instr.bytes[instr.layout.vector_prefix + 3] & 7;
+  const u64 active = ActiveElements(instr.mem, mask_register);
+  for (unsigned i = 0; i < instr.mem.size / size; ++i) {
+    if (!((active >> i) & 1)) continue;
+    const u64 at = linear + i * size;
+    bool done = false;
+    if (!Canonical(at) || !Canonical(at + size - 1)) {
+      *fault = NonCanonicalFault(instr);
+    } else if (access == ElementAccess::kRead) {
+      done = ReadOperand(at, bounce_ + i * size, size, fault);
+    } else if (access == ElementAccess::kWrite) {
+      done = WriteOperand(at, bounce_ + i * size, size, fault);
+    } else {
+      done = mmu_.ProbeWrite(LinearAddr(at), size, vcpu::Privilege::kCpl, fault);
+      SyncGs();
+    }
+    if (!done) return false;
+  }
+  return true;
+}
+
 u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   const Instr& instr = *site->instr;
@@ -388,6 +450,15 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   state_.spill[7] = linear;
   const LinearAddr address(linear);
   GuestFault fault;
+  if (instr.mem.masked_element != 0) {
+    const ElementAccess access = instr.mem.written ? ElementAccess::kProbe : ElementAccess::kRead;
+    if (!AccessElements(instr, linear, access, &fault)) {
+      Charge(site, adapt::Event::kTruePageFault, false);
+      return DeliverAndDispatch(fault);
+    }
+    if (!instr.mem.written) ChargeSimulated(site, linear, false);
+    return site->resume;
+  }
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return DeliverAndDispatch(NonCanonicalFault(instr));
   }
@@ -417,9 +488,10 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
   const Instr& instr = *site->instr;
   state_.rip = instr.pc;
   GuestFault fault;
-  if (!WriteOperand(state_.spill[7], bounce_, site->size, &fault)) {
-    return DeliverAndDispatch(fault);
-  }
+  const bool written = instr.mem.masked_element != 0
+                           ? AccessElements(instr, state_.spill[7], ElementAccess::kWrite, &fault)
+                           : WriteOperand(state_.spill[7], bounce_, site->size, &fault);
+  if (!written) return DeliverAndDispatch(fault);
   state_.rip = instr.next_pc();
   ChargeSimulated(site, state_.spill[7], true);
   return Continue(site, instr.next_pc());
