@@ -92,6 +92,10 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   u64 SiteAddress(const SiteDesc& site) const;
   bool SiteWrites(const SiteDesc& site) const;
   bool MisalignedOperand(const SiteDesc& site, u64 linear) const;
+  enum class ElementAccess : u8 { kRead, kWrite, kProbe };
+  static u64 ActiveElements(const translator::MemOperand& mem, unsigned mask_register);
+  bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,
+                      vcpu::GuestFault* fault);
   // Charges an event to the site; retires its CCF if the verdict changes its kind.
   void Charge(SiteDesc* site, adapt::Event event, bool trapped);
   // A SIMULATE access has been made: was there a reason for not making it directly?
