@@ -187,10 +187,25 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     // #GP with a canonical guest address: alignment that the instruction demands.
     return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
+  if (MisalignedOperand(site, address)) {
+    // The look-up met an absent page before the access itself was tried.
+    return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+  }
   GuestFault fault;
   const bool write = SiteWrites(site);
-  const mmu::Resolution resolution =
-      mmu_.ResolveAccess(LinearAddr(address), site.size, write, &fault);
+  u64 begin = address;
+  unsigned size = site.size;
+  if (instr.mem.masked_element != 0) {
+    // Elements in front are left out by the mask. Displacements are whole pages.
+    const u64 skipped = (reinterpret_cast<u64>(info->si_addr) - address) & kPageMask;
+    const u64 table = mmu_.gs_base();
+    const bool in_table = reinterpret_cast<u64>(info->si_addr) - table < kShadowTableBytes;
+    if (!in_table && skipped < size) {
+      begin += skipped;
+      size = 1;
+    }
+  }
+  const mmu::Resolution resolution = mmu_.ResolveAccess(LinearAddr(begin), size, write, &fault);
   switch (resolution) {
     case mmu::Resolution::kFilled:
       ++counters_.host_faults_hidden;
