@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "runtime/engine_impl.h"
+#include "vcpu/contract.h"
 #include "vcpu/exceptions.h"
 
 namespace alibi::runtime {
