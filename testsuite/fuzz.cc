@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "testsuite/oracle/compare.h"
 #include "testsuite/oracle/harness.h"
+#include "testsuite/oracle/listing.h"
 
 namespace alibi::oracle {
 namespace {
@@ -46,8 +48,22 @@ std::vector<Kind> KindsFor(const Options& options, u64 index) {
   return {KindOf(options.kind)};
 }
 
+// The sequence that runs now, for a CHECK that fails under it.
+const TestCase* running = nullptr;
+Kind running_kind = Kind::kThreshold;
+
+void OnAbort(int) {
+  if (running != nullptr) {
+    fmt::print("=== internal error in {}, kind {}\n{}", running->name, KindName(running_kind),
+               ListGuest(running->Bytes(), running->initial.rip));
+    std::fflush(stdout);
+  }
+  std::signal(SIGABRT, SIG_DFL);
+}
+
 int Fuzz(const Options& options) {
   Harness harness;
+  std::signal(SIGABRT, OnAbort);
   if (options.stops != 0) SetStopInterval(options.stops);
   std::vector<GeneratedCase> made(NativeRunner::kBatch);
   std::vector<TestCase> tests(NativeRunner::kBatch);
@@ -76,6 +92,8 @@ int Fuzz(const Options& options) {
       }
       harness.set_verify(options.verify || (index + i) % 64 == 0);
       for (const Kind kind : KindsFor(options, index + i)) {
+        running = &made[i].test;
+        running_kind = kind;
         auto find = harness.Check(made[i], kind, outcomes[i]);
         if (!find) continue;
         fmt::print("{}\n", harness.Story(harness.Shrink(*find)));

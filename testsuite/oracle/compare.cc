@@ -70,11 +70,14 @@ constexpr Mask kMasks[] = {
          if (side.vector == vcpu::kPageFault) side.error_code &= ~vcpu::kPfUser;
        });
      }},
-    {"#PF error code, P bit, in the upper half",
+    {"#PF error code, P bit, beyond what Linux lets users map",
      "the host's kernel sets it so that user programs cannot probe its mappings",
      [](Masking& m) {
        m.Both([](Side& side) {
-         if (side.vector == vcpu::kPageFault && side.cr2 >> 63) side.error_code |= vcpu::kPfPresent;
+         constexpr u64 kTaskSizeMax = 0x7ffffffff000;
+         if (side.vector == vcpu::kPageFault && side.cr2 >= kTaskSizeMax) {
+           side.error_code |= vcpu::kPfPresent;
+         }
        });
      }},
     {"RFLAGS.TF of stepped sequences", "the stepping itself",
