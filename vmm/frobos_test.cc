@@ -1,0 +1,45 @@
+// A FrobOS kernel on Alibi under each policy: the same image that must pass on QEMU. Every check
+// the guest makes is a check here.
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+namespace {
+
+constexpr int kGuestPassed = 1, kGuestFailed = 3;  // debug exit with 0 and 1
+
+void RunKernel(const std::string& policy) {
+  const std::string command = std::string("timeout -k 5 120 ") + std::getenv("ALIBI") +
+                              " run --ram 128M --policy '" + policy + "' " + std::getenv("KERNEL") +
+                              " </dev/null 2>&1";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string output;
+  char buffer[4096];
+  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, n);
+  const int status = pclose(pipe);
+  INFO("policy " << policy);
+  std::istringstream lines(output);
+  std::string last;
+  for (std::string line; std::getline(lines, line); last = line) {
+    if (line.rfind("PASS ", 0) == 0) CHECK(true);
+    if (line.rfind("FAIL ", 0) == 0) FAIL_CHECK(line);
+  }
+  INFO("the last line was: " << last);
+  REQUIRE(WIFEXITED(status));
+  const int code = WEXITSTATUS(status);
+  // The guest's own verdict was reported line by line.
+  if (code != kGuestFailed) CHECK(code == kGuestPassed);
+}
+
+TEST_CASE("policy never") { RunKernel("never"); }
+TEST_CASE("policy always") { RunKernel("always"); }
+TEST_CASE("policy threshold(1)") { RunKernel("threshold(1)"); }
+// Few enough clean callouts for an acquittal to happen within a kernel's run.
+TEST_CASE("policy hysteresis(2,64)") { RunKernel("hysteresis(2,64)"); }
+
+}  // namespace
