@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,11 +47,10 @@ Result<std::unique_ptr<HostEvents>> HostEvents::Create(int input_fd, std::functi
   std::unique_ptr<HostEvents> events(new HostEvents);
   events->poke_ = std::move(poke);
   events->input_fd_ = input_fd;
-  events->timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   events->quit_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   events->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (events->timer_fd_ < 0 || events->quit_fd_ < 0 || events->wake_fd_ < 0) {
-    return Error{std::string("host timers: ") + std::strerror(errno) +
+  if (events->quit_fd_ < 0 || events->wake_fd_ < 0) {
+    return Error{std::string("host events: ") + std::strerror(errno) +
                  "; raise the limit on open files (ulimit -n)"};
   }
   // Signals of the process belong to the VCPU's thread: this one must not take them.
@@ -67,7 +65,7 @@ Result<std::unique_ptr<HostEvents>> HostEvents::Create(int input_fd, std::functi
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!failure.empty()) {
-    return Error{"host timers: cannot start a thread: " + failure +
+    return Error{"host events: cannot start a thread: " + failure +
                  "; raise the limit on processes (ulimit -u)"};
   }
   return events;
@@ -78,7 +76,7 @@ HostEvents::~HostEvents() {
     Signal(quit_fd_);
     thread_.join();
   }
-  for (int fd : {timer_fd_, quit_fd_, wake_fd_}) {
+  for (int fd : {quit_fd_, wake_fd_}) {
     if (fd >= 0) close(fd);
   }
 }
@@ -86,46 +84,26 @@ HostEvents::~HostEvents() {
 void HostEvents::Wait() {
   pollfd fds[] = {
       {quit_fd_, POLLIN, 0},
-      {timer_fd_, POLLIN, 0},
       {input_fd_, POLLIN, 0},
   };
   for (;;) {
-    if (poll(fds, 3, -1) < 0) continue;  // every signal is blocked: only a debugger interrupts
+    if (poll(fds, 2, -1) < 0) continue;  // every signal is blocked: only a debugger interrupts
     if (fds[0].revents != 0) return;
-    bool poke = false;
-    if (fds[1].revents != 0) {
-      Drain(timer_fd_);
-      expired_.store(true, std::memory_order_release);
-      poke = true;
-    }
-    if (fds[2].revents != 0) {
-      char bytes[256];
-      const ssize_t count = read(input_fd_, bytes, sizeof(bytes));
-      if (count > 0) {
+    char bytes[256];
+    const ssize_t count = read(input_fd_, bytes, sizeof(bytes));
+    if (count > 0) {
+      {
         std::lock_guard lock(mutex_);
         input_.append(bytes, static_cast<std::size_t>(count));
         if (input_.size() > kMostInput) input_.resize(kMostInput);
-        has_input_.store(true, std::memory_order_release);
-        poke = true;
-      } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-        fds[2].fd = -1;  // the end of the input is not the end of the machine
       }
-    }
-    if (poke) {
+      has_input_.store(true, std::memory_order_release);
       poke_();
       Wake();
+    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+      fds[1].fd = -1;  // the end of the input is not the end of the machine
     }
   }
-}
-
-void HostEvents::SetDeadline(u64 monotonic_ns) {
-  if (monotonic_ns == armed_ns_ && !expired_.load(std::memory_order_acquire)) return;
-  expired_.store(false, std::memory_order_relaxed);
-  armed_ns_ = monotonic_ns;
-  itimerspec time{};
-  // Zero would disarm the timer.
-  if (monotonic_ns != kNever) time.it_value = ToTimespec(monotonic_ns == 0 ? 1 : monotonic_ns);
-  timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &time, nullptr);
 }
 
 std::string HostEvents::TakeInput() {

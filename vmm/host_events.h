@@ -1,5 +1,5 @@
-// What happens on the host while the guest runs: a deadline passes, input arrives. One thread
-// waits for both and pokes the VCPU's thread.
+// The host's side of a waiting VCPU: input that arrives while the guest runs (a thread waits for
+// it and pokes the VCPU's), and sleep while the guest is halted.
 #ifndef ALIBI_VMM_HOST_EVENTS_H_
 #define ALIBI_VMM_HOST_EVENTS_H_
 
@@ -19,7 +19,7 @@ class HostEvents {
  public:
   static constexpr u64 kNever = ~u64{0};
 
-  // `poke` is called on the waiting thread after a deadline has passed or input has arrived.
+  // `poke` is called on the waiting thread after input has arrived.
   // `input_fd` < 0: there is no input. The file is read as bytes come and never closed.
   static Result<std::unique_ptr<HostEvents>> Create(int input_fd, std::function<void()> poke);
   ~HostEvents();
@@ -27,8 +27,6 @@ class HostEvents {
   HostEvents& operator=(const HostEvents&) = delete;
 
   // --- On the VCPU's thread ---
-  // The next poke's time, by CLOCK_MONOTONIC in ns. Cheap when it has not changed.
-  void SetDeadline(u64 monotonic_ns);
   // Bytes that arrived since the last call.
   std::string TakeInput();
   // Waits until the deadline, input, or Wake().
@@ -43,12 +41,9 @@ class HostEvents {
 
   std::function<void()> poke_;
   int input_fd_ = -1;
-  int timer_fd_ = -1;
   int quit_fd_ = -1;
   int wake_fd_ = -1;
-  u64 armed_ns_ = kNever;
-  std::atomic<bool> expired_ = false;  // the timer went off since it was set
-  std::mutex mutex_;                   // of input_
+  std::mutex mutex_;  // of input_
   std::string input_;
   std::atomic<bool> has_input_ = false;
   std::thread thread_;

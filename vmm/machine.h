@@ -73,6 +73,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // Byte reads of `port` give *byte and nothing else happens: they need not leave for the board.
   // Forgotten when there are too many.
   void LatchPort(u16 port, const u8* byte);
+  // A Turn() is due at this time (CLOCK_MONOTONIC, ns).
+  static constexpr u64 kNoDeadline = StopTimer::kNever;
+  void SetDeadline(u64 monotonic_ns) { stop_timer_.SetDeadline(monotonic_ns); }
   // From inside an access: Run() goes on with a Turn() at the next instruction boundary.
   void RequestTurn();
 

@@ -97,15 +97,13 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   flush_timer_ = pc_->timers().Register([this](u64) {
     if (!FlushOutput()) End(PcEnd::kOutputFailed);
   });
-  // A device armed a timer from inside the guest: the deadline moves at once.
-  pc_->timers().OnEarlierDeadline([this](u64) {
-    if (events_ != nullptr) events_->SetDeadline(HostDeadline());
-  });
-
   // In this order, the sum errs towards a timer that comes a little late: an early one would find
   // nothing to do.
   const u64 now = clock_.NowNs();
   clock_start_ns_ = devices::MonotonicClock::HostNs() - now;
+  // A device armed a timer from inside the guest: the deadline moves at once.
+  pc_->timers().OnEarlierDeadline([this](u64) { machine_->SetDeadline(HostDeadline()); });
+
   auto events = HostEvents::Create(config.input_fd, [this] { machine_->RequestTurnFromOutside(); });
   if (!events.ok()) return events.error();
   events_ = std::move(*events);
@@ -256,7 +254,7 @@ void PcMachine::ApicBaseWritten() {
 // The machine's clock begins later than the host's.
 u64 PcMachine::HostDeadline() {
   const u64 next = pc_->timers().NextDeadlineNs();
-  if (next == devices::TimerQueue::kNever) return HostEvents::kNever;
+  if (next == devices::TimerQueue::kNever) return Machine::kNoDeadline;
   return next + clock_start_ns_;
 }
 
@@ -269,7 +267,7 @@ void PcMachine::Turn() {
   const u64 now = clock_.NowNs();
   SyncTprToLapic();
   if (pc_->timers().NextDeadlineNs() <= now) pc_->timers().RunExpired(now);
-  events_->SetDeadline(HostDeadline());
+  machine_->SetDeadline(HostDeadline());
 }
 
 bool PcMachine::Idle() {

@@ -35,8 +35,12 @@ int ThreadId() {
 
 }  // namespace
 
-StopTimer::~StopTimer() {
-  if (exists_) timer_delete(timer_);
+StopTimer::~StopTimer() { Delete(); }
+
+void StopTimer::Delete() {
+  if (!exists_.exchange(false)) return;
+  timer_delete(timer_);
+  timer_delete(deadline_timer_);
 }
 
 void StopTimer::Enter(runtime::Engine* engine) {
@@ -47,7 +51,7 @@ void StopTimer::Enter(runtime::Engine* engine) {
 void StopTimer::Leave() { EngineOfThisThread() = nullptr; }
 
 void StopTimer::Create() {
-  if (exists_.exchange(false)) timer_delete(timer_);
+  Delete();
   thread_id_ = ThreadId();
   struct sigaction action {};
   action.sa_handler = OnRetry;
@@ -59,7 +63,13 @@ void StopTimer::Create() {
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = RetrySignal();
   event._sigev_un._tid = thread_id_;
-  exists_ = timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0;
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) return;
+  if (timer_create(CLOCK_MONOTONIC, &event, &deadline_timer_) != 0) {
+    timer_delete(timer_);
+    return;
+  }
+  exists_.store(true, std::memory_order_release);
+  if (deadline_ns_ != kNever) SetDeadlineTimer();
 }
 
 void StopTimer::Arm() {
@@ -67,6 +77,18 @@ void StopTimer::Arm() {
   armed_.store(true, std::memory_order_relaxed);
   const itimerspec time = {{0, kIntervalNs}, {0, kIntervalNs}};
   timer_settime(timer_, 0, &time, nullptr);
+}
+
+void StopTimer::SetDeadlineTimer() {
+  if (!exists_.load(std::memory_order_relaxed)) return;
+  constexpr u64 kSecond = 1'000'000'000;
+  itimerspec time{};
+  if (deadline_ns_ != kNever) {
+    // Zero would disarm the timer.
+    const u64 ns = deadline_ns_ == 0 ? 1 : deadline_ns_;
+    time = {{0, kIntervalNs}, {static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)}};
+  }
+  timer_settime(deadline_timer_, TIMER_ABSTIME, &time, nullptr);
 }
 
 void StopTimer::Stop() {

@@ -1,12 +1,17 @@
-// Asks again for a stop that has not been obeyed. A signal finds translated code wherever it
-// happens to be, and there are instructions (in stubs, in forwarding jumps) from which it cannot
-// tell which translation runs next; one of the following attempts finds a better place.
+// Stops the engine by the host's clock: at a deadline, and again when a stop has not been obeyed.
+//
+// Both are timers that signal the engine's own thread: another thread would first have to be
+// scheduled, which a busy host may take milliseconds for. Why again: a signal finds translated code
+// wherever it happens to be, and there are places (in stubs, in forwarding jumps) from which it
+// cannot tell which translation runs next; one of the following attempts finds a better one.
 #ifndef ALIBI_VMM_STOP_TIMER_H_
 #define ALIBI_VMM_STOP_TIMER_H_
 
 #include <time.h>
 
 #include <atomic>
+
+#include "base/types.h"
 
 namespace alibi::runtime {
 class Engine;
@@ -25,6 +30,15 @@ class StopTimer {
   void Enter(runtime::Engine* engine);
   void Leave();
 
+  // RequestStop() is called at this time (CLOCK_MONOTONIC, ns) and until there is another deadline.
+  // On the engine's thread. Cheap when it has not changed.
+  static constexpr u64 kNever = ~u64{0};
+  void SetDeadline(u64 monotonic_ns) {
+    if (monotonic_ns == deadline_ns_) return;
+    deadline_ns_ = monotonic_ns;
+    SetDeadlineTimer();
+  }
+
   // After each Engine::Run().
   void Disarm() {
     if (armed_.load(std::memory_order_relaxed)) Stop();
@@ -35,9 +49,13 @@ class StopTimer {
 
  private:
   void Create();
+  void Delete();
   void Stop();
+  void SetDeadlineTimer();
 
   timer_t timer_{};
+  timer_t deadline_timer_{};
+  u64 deadline_ns_ = kNever;
   std::atomic<bool> exists_ = false;
   std::atomic<bool> armed_ = false;
   int thread_id_ = 0;
