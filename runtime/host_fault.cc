@@ -166,9 +166,8 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
 
   if (signal == SIGFPE) {
     ++counters_.host_faults_arithmetic;
-    const u8 opcode = instr.bytes[instr.layout.opcode];
-    const bool x87 = instr.encoding == translator::Encoding::kLegacy &&
-                     ((opcode >= 0xd8 && opcode <= 0xdf) || opcode == 0x9b);
+    // MMX instructions raise it, too, for an x87 instruction before them.
+    const bool x87 = gregs[REG_TRAPNO] == vcpu::kX87Error;
     if (info->si_code == FPE_INTDIV) {
       Charge(&site, adapt::Event::kArithmetic, true);
       return deliver(GuestFault::Simple(vcpu::kDivideError));
@@ -194,6 +193,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   }
   GuestFault fault;
   const bool write = SiteWrites(site);
+  bool nothing_accessed = false;
   u64 begin = address;
   unsigned size = site.size;
   if (instr.mem.masked_element != 0) {
@@ -205,6 +205,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       begin += skipped;
       size = 1;
     }
+    nothing_accessed = in_table;
   }
   const mmu::Resolution resolution = mmu_.ResolveAccess(LinearAddr(begin), size, write, &fault);
   switch (resolution) {
@@ -219,6 +220,10 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       SyncGs();
       return true;
     case mmu::Resolution::kGuestFault:
+      if (nothing_accessed) {  // and perhaps nothing would be: the mask decides
+        simulate_next_ = true;
+        return dispatch();
+      }
       ++counters_.host_faults_true;
       Charge(&site, adapt::Event::kTruePageFault, true);
       return deliver(fault);
