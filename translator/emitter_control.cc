@@ -11,6 +11,12 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
     EmitSimulateWhole(instr, true);
     return;
   }
+  // A stepped indirect branch must not be left before its target has been checked.
+  if (request_->mode.single && (instr.op == Op::kRet || instr.op == Op::kJmpIndirect ||
+                                instr.op == Op::kCallIndirect)) {
+    EmitSimulateWhole(instr, true);
+    return;
+  }
   switch (instr.op) {
     case Op::kJmp:
       while (hot_.Here() - ccf_->entry < 5) a().nop();
