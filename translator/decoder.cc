@@ -267,6 +267,10 @@ void ReadImmediates(const ZydisDecodedInstruction& z, Instr* out) {
   if (imm.size == 0) return;
   out->immediate = imm.value.u;
   out->immediate2 = z.raw.imm[1].size != 0 ? z.raw.imm[1].value.u : 0;
+  out->layout.imm_kind = z.raw.imm[1].size != 0 ? ImmKind::kPair
+                         : imm.is_relative      ? ImmKind::kRelative
+                         : imm.is_signed        ? ImmKind::kSigned
+                                                : ImmKind::kUnsigned;
   if (imm.is_relative) {
     unsigned ip_bits = out->code_bits == 64 ? 64 : z.operand_width == 16 ? 16 : 32;
     out->branch_target = LowBits(out->next_pc() + imm.value.u, ip_bits);

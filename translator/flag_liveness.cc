@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "translator/decoder.h"
+#include "translator/decode_templates.h"
 #include "vcpu/state.h"
 
 namespace alibi::translator {
@@ -44,12 +44,13 @@ u32 FlagsLiveBefore(const Instr& instr, u32 live_after) {
 u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
   u32 live = 0;
   u32 undecided = kAll;
+  DecodeTemplates& templates = DecodeTemplates::OfThread();
   for (unsigned i = 0; i < kLookAheadInstructions && undecided != 0; ++i) {
     if (pc < window->begin || pc >= window->end) break;
     Instr instr;
-    if (DecodeFlagsOnly(window->bytes + (pc - window->begin),
-                        static_cast<unsigned>(std::min<u64>(window->end - pc, 15)), pc,
-                        window->code_bits, &instr) != DecodeStatus::kOk) {
+    if (templates.Decode(window->bytes + (pc - window->begin),
+                         static_cast<unsigned>(std::min<u64>(window->end - pc, 15)), pc,
+                         window->code_bits, &instr) != DecodeStatus::kOk) {
       break;
     }
     window->examined_begin = std::min(window->examined_begin, pc);

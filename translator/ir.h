@@ -53,6 +53,8 @@ struct MemOperand {
   u8 mask_bits = 0;
   bool packed = false;  // compress and expand: the mask's population is accessed, from the start
   i64 disp = 0;
+
+  bool operator==(const MemOperand&) const = default;
 };
 
 // Where a GPR is encoded, so that it can be replaced by another.
@@ -65,9 +67,19 @@ struct GprUse {
   bool high_byte = false;  // AH, CH, DH, BH (reg is then 0-3)
   bool read = false;
   bool written = false;
+
+  bool operator==(const GprUse&) const = default;
 };
 
 enum class Encoding : u8 { kLegacy, kVex, kEvex, kXop };
+
+// How an immediate's bytes become Instr::immediate.
+enum class ImmKind : u8 {
+  kUnsigned,
+  kSigned,    // extended to the operand size
+  kRelative,  // of a branch: extended, and added to the next PC for Instr::branch_target
+  kPair,      // two immediates
+};
 
 // Byte positions inside the instruction; 0xff: absent.
 struct Layout {
@@ -78,6 +90,9 @@ struct Layout {
   u8 sib = 0xff;
   u8 disp = 0xff, disp_size = 0;  // size in bytes
   u8 imm = 0xff, imm_size = 0;    // all immediates together
+  ImmKind imm_kind = ImmKind::kUnsigned;
+
+  bool operator==(const Layout&) const = default;
 };
 
 struct Instr {
@@ -110,6 +125,7 @@ struct Instr {
   u64 branch_target = 0;  // direct branches: linear target
 
   u64 next_pc() const { return pc + length; }
+  bool operator==(const Instr&) const = default;
 };
 
 }  // namespace alibi::translator

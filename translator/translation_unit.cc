@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "translator/decode_templates.h"
 #include "translator/flag_liveness.h"
 #include "vcpu/state.h"
 
@@ -55,11 +56,13 @@ DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
   out->ends_with_control = false;
   out->crosses_page = false;
   unsigned limit = std::min(max_instructions, kMaxTuInstructions);
+  DecodeTemplates& templates = DecodeTemplates::OfThread();
   while (out->count < limit && out->byte_length < page_available && !out->ends_with_control) {
     Instr& instr = out->instrs[out->count];
     unsigned left = page_available - out->byte_length;
     u64 instr_pc = pc + out->byte_length;
-    DecodeStatus status = Decode(page_bytes + out->byte_length, left, instr_pc, code_bits, &instr);
+    DecodeStatus status =
+        templates.Decode(page_bytes + out->byte_length, left, instr_pc, code_bits, &instr);
     if (status == DecodeStatus::kNeedMoreBytes && out->count == 0 && next_page_bytes != nullptr) {
       out->crosses_page = true;
       status = DecodeAcrossPages(page_bytes, page_available, next_page_bytes, next_available, pc,
