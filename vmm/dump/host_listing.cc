@@ -139,10 +139,13 @@ std::string NameGsOperand(const std::string& index, i64 displacement) {
   if (displacement >= kSlotsOffset) {
     const i64 offset = displacement - kSlotsOffset;
     const i64 slot = offset / static_cast<i64>(sizeof(LookupSlot));
-    return fmt::format(
-        "{}_slot[{}].{}", slot < kSlotCount ? "load" : "store", slot % kSlotCount,
-        offset % static_cast<i64>(sizeof(LookupSlot)) == 0 ? "neg_page" : "displacement");
+    static constexpr const char* kParts[] = {"neg_page", "displacement", "host_page", "unused"};
+    static_assert(sizeof(LookupSlot) == 8 * std::size(kParts));
+    return fmt::format("{}_slot[{}].{}", slot < kSlotCount ? "load" : "store", slot % kSlotCount,
+                       kParts[offset / 8 % static_cast<i64>(std::size(kParts))]);
   }
+  if (displacement == kPeerOffset) return "peer.gs_base";
+  if (displacement == kPeerOffset + 8) return "peer.missing";
   return fmt::format("{:#x}", displacement);
 }
 
