@@ -355,16 +355,31 @@ void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const O
     default:
       return;
   }
-  mem->masked_element = static_cast<u8>(memory.element_size / 8);
-  // As many as the vector operands have elements at most: a broadcast spreads one over all.
-  unsigned elements = mem->size / mem->masked_element;
-  if (z.avx.broadcast.mode != ZYDIS_BROADCAST_MODE_INVALID) {
-    for (unsigned i = 0; i < z.operand_count_visible; ++i) {
-      if (operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER) {
-        elements = std::max<unsigned>(elements, operands[i].element_count);
-      }
+  // Each mask bit takes in a whole matrix; the manual promises no suppression.
+  if (z.mnemonic == ZYDIS_MNEMONIC_VGF2P8AFFINEQB ||
+      z.mnemonic == ZYDIS_MNEMONIC_VGF2P8AFFINEINVQB) {
+    return;
+  }
+  unsigned element_bits = memory.element_size;
+  unsigned lanes = 0;
+  for (unsigned i = 0; i < z.operand_count_visible; ++i) {
+    const Operand& operand = operands[i];
+    const ZydisRegisterClass bank =
+        operand.type == ZYDIS_OPERAND_TYPE_REGISTER ? ZydisRegisterGetClass(operand.reg.value)
+                                                    : ZYDIS_REGCLASS_INVALID;
+    if (bank != ZYDIS_REGCLASS_XMM && bank != ZYDIS_REGCLASS_YMM && bank != ZYDIS_REGCLASS_ZMM) {
+      continue;
+    }
+    lanes = std::max<unsigned>(lanes, operand.element_count);
+    // Several memory elements may make up one of the destination (dot products).
+    if (i == 0 && operand.size == memory.size) {
+      element_bits = std::max<unsigned>(element_bits, operand.element_size);
     }
   }
+  mem->masked_element = static_cast<u8>(element_bits / 8);
+  // A broadcast spreads its few elements over all lanes.
+  unsigned elements = mem->size / mem->masked_element;
+  if (z.avx.broadcast.mode != ZYDIS_BROADCAST_MODE_INVALID) elements = std::max(elements, lanes);
   mem->mask_bits = static_cast<u8>(elements);
   mem->packed = z.meta.category == ZYDIS_CATEGORY_COMPRESS ||
                 z.meta.category == ZYDIS_CATEGORY_EXPAND;
