@@ -534,11 +534,11 @@ u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
   return OperandAddress(instr, state_);
 }
 
-// Such an operand is #GP(0) whatever is mapped there. (Where the access itself runs, the host's CPU
-// sees to it.)
+// Such an operand is #GP(0) whatever is mapped there, also where it would be #SS for another
+// reason. (Where the access itself runs, the host's CPU sees to it.)
 bool EngineImpl::MisalignedOperand(const SiteDesc& site, u64 linear) const {
   return site.shape == translator::AccessShape::kOperand &&
-         (linear & (site.instr->mem.alignment - 1u)) != 0 && Canonical(linear);
+         (linear & (site.instr->mem.alignment - 1u)) != 0;
 }
 
 bool EngineImpl::SiteWrites(const SiteDesc& site) const {
