@@ -178,6 +178,10 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;
 
   const u64 address = SiteAddress(site);
+  if (MisalignedOperand(site, address)) {
+    // Also where the look-up met an absent page before the access itself was tried.
+    return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+  }
   if (instr.code_bits == 64 && (!Canonical(address) || !Canonical(address + site.size - 1))) {
     ++counters_.host_faults_true;
     Charge(&site, adapt::Event::kTruePageFault, true);
@@ -187,10 +191,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     // #GP with a canonical guest address: alignment that the instruction demands.
     return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
-  if (MisalignedOperand(site, address)) {
-    // The look-up met an absent page before the access itself was tried.
-    return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
-  }
+
   GuestFault fault;
   const bool write = SiteWrites(site);
   bool nothing_accessed = false;
