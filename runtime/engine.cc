@@ -39,8 +39,8 @@ u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
 }
 
 bool IsSoftwareInterrupt(translator::Op op) {
-  return op == translator::Op::kInt || op == translator::Op::kInt3 ||
-         op == translator::Op::kInto || op == translator::Op::kInt1;
+  return op == translator::Op::kInt || op == translator::Op::kInt3 || op == translator::Op::kInto ||
+         op == translator::Op::kInt1;
 }
 
 u64 ReadXcr0() {

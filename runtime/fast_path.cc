@@ -31,8 +31,8 @@ void CopyBytes(void* to, const void* from, u64 size) {
 // the host runs them.
 u64 LiveMask(unsigned k) {
   u64 value = 0;
-#define ALIBI_MASK_CASE(n)                          \
-  case n:                                           \
+#define ALIBI_MASK_CASE(n)                             \
+  case n:                                              \
     asm volatile("kmovq %%k" #n ", %0" : "=r"(value)); \
     break;
   switch (k) {
@@ -717,7 +717,11 @@ void EngineImpl::UndoKicks() {
 }
 
 u64 EngineImpl::StopSoon(u64 resume) {
-  if (Ccf* ccf = tc_->FindByHost(resume)) Kick(ccf);
+  if (resume == stubs_.jump) {
+    state_.resume_host_pc = stubs_.at(Callout::kStop);  // r11 will be the target
+  } else if (Ccf* ccf = tc_->FindByHost(resume)) {
+    Kick(ccf);
+  }
   return resume;
 }
 

@@ -239,12 +239,24 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
 
 void EngineImpl::HandleStopSignal(void* context) {
   __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
-  const auto* uc = static_cast<const ucontext_t*>(context);
-  const u64 rip = static_cast<u64>(uc->uc_mcontext.gregs[REG_RIP]);
+  greg_t* gregs = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  const u64 rip = static_cast<u64>(gregs[REG_RIP]);
   if (!tc_->ContainsCode(rip)) return;  // callouts look at stop_requested before they resume
-  // A stub that resumes translated code has stored where.
-  Ccf* ccf = tc_->FindByHost(tc_->IsStub(rip) ? state_.resume_host_pc : rip);
-  if (ccf != nullptr) Kick(ccf);
+  if (!tc_->IsStub(rip)) {
+    if (Ccf* ccf = tc_->FindByHost(rip)) Kick(ccf);
+    return;
+  }
+  if (rip >= stubs_.jump && rip < stubs_.jump_end) {
+    gregs[REG_RIP] = static_cast<greg_t>(stubs_.at(Callout::kStop));  // r11 is the target
+    return;
+  }
+  if (rip >= stubs_.miss && rip < stubs_.miss_end) {
+    // r10 is the descriptor until the stub has stored where it resumes.
+    const auto* site = reinterpret_cast<const SiteDesc*>(gregs[REG_R10]);
+    if (tc_->ContainsData(reinterpret_cast<u64>(site))) Kick(site->ccf);
+  }
+  // A stub that resumes translated code has stored where. A stale value does no harm.
+  StopSoon(state_.resume_host_pc);
 }
 
 }  // namespace alibi::runtime

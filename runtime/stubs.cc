@@ -157,6 +157,7 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
   stubs->miss_slow = host + a.offset();
   restore();
   a.jmp(asmjit::imm(stubs->at(Callout::kMiss)));
+  stubs->miss_end = host + a.offset();
 }
 
 // The callee-saved registers of the System V ABI, as the entry pushes them.
@@ -242,6 +243,7 @@ Stubs EmitStubs(const StubRequest& request) {
   a.pext(x86::r10, x86::r11, State(offsetof(VcpuState, jump_index_mask)));
   x86::Mem target = Gs(kJumpTableOffset, x86::r10, 3, 8);
   a.jmp(target);
+  stubs.jump_end = here();
 
   EmitMissStub(a, request.host, &stubs);
   stubs.size = a.offset();

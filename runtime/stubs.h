@@ -42,9 +42,10 @@ struct Stubs {
   // The look-up miss: fills the slot and resumes, or falls back to the Miss callout.
   u64 miss = 0;
   u64 miss_load = 0;  // its load of the shadow entry: may fault in an untouched part of the table
+  u64 miss_end = 0;
   u64 miss_slow = 0;  // where such a fault resumes
   // Through the jump table, to the PC in r11.
-  u64 jump = 0;
+  u64 jump = 0, jump_end = 0;
   u64 size = 0;
 
   u64 at(Callout c) const { return callout[static_cast<unsigned>(c)]; }
