@@ -224,8 +224,12 @@ void Emitter::Impl::EaToR11(const Ea& ea) {
 }
 
 x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
-  x86::Mem m =
-      ea.base_disp ? x86::ptr(Gp64(ea.base), x86::r10, 0, ea.disp) : x86::ptr(x86::r11, x86::r10);
+  x86::Mem m = x86::ptr(x86::r11, x86::r10);
+  if (ea.host_in_r11) {
+    m = x86::ptr(x86::r11);
+  } else if (ea.base_disp) {
+    m = x86::ptr(Gp64(ea.base), x86::r10, 0, ea.disp);
+  }
   m.setSize(size);
   return m;
 }
