@@ -164,7 +164,7 @@ void Emitter::Impl::EmitInstr(unsigned i) {
       EmitControl(instr);
       break;
     case Treatment::kInTc:
-      if (!EmitInTc(instr)) {
+      if (ccf_->plans[index_].kind == SiteKind::kSimulate || !EmitInTc(instr)) {
         EmitSimulateWhole(instr, i + 1 == tu_->count && tu_->ends_with_control);
       }
       break;
