@@ -182,7 +182,14 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     // Also where the look-up met an absent page before the access itself was tried.
     return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
+  // An untouched part of the shadow table: nothing has been accessed yet.
+  const bool in_table = reinterpret_cast<u64>(info->si_addr) - mmu_.gs_base() < kShadowTableBytes;
+  const bool nothing_accessed = instr.mem.masked_element != 0 && in_table;
   if (instr.code_bits == 64 && (!Canonical(address) || !Canonical(address + site.size - 1))) {
+    if (nothing_accessed) {
+      simulate_next_ = true;
+      return dispatch();
+    }
     ++counters_.host_faults_true;
     Charge(&site, adapt::Event::kTruePageFault, true);
     return deliver(NonCanonicalFault(instr));
@@ -194,19 +201,16 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
 
   GuestFault fault;
   const bool write = SiteWrites(site);
-  bool nothing_accessed = false;
   u64 begin = address;
   unsigned size = site.size;
   if (instr.mem.masked_element != 0) {
     // Elements in front are left out by the mask. Displacements are whole pages.
     const u64 skipped = (reinterpret_cast<u64>(info->si_addr) - address) & kPageMask;
-    const u64 table = mmu_.gs_base();
-    const bool in_table = reinterpret_cast<u64>(info->si_addr) - table < kShadowTableBytes;
     if (!in_table && skipped < size) {
       begin += skipped;
       size = 1;
     }
-    nothing_accessed = in_table;
+
   }
   const mmu::Resolution resolution = mmu_.ResolveAccess(LinearAddr(begin), size, write, &fault);
   switch (resolution) {
