@@ -448,6 +448,10 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
 }
 
 void Generator::EmitForm(const InstructionForm& form) {
+  // Of MASKMOVDQU the CPU's model decides whether bytes that are left out may fault.
+  if (form.name == "MASKMOVDQU") {
+    EmitMovImmediate(vcpu::kRdi, kDataBase + random_.Below(2 * kPageSize - 16));
+  }
   Bytes bytes = Encode(form);
   if (bytes.size() > 15) return;
   if (form.user) made_.traits.user_only = true;

@@ -30,6 +30,10 @@ bool Comparable(const translator::Instr& instr) {
     case Treatment::kStack:
       return true;
     case Treatment::kControl:
+      // AMD's CPUs honor an operand-size prefix here, Intel's do not.
+      for (unsigned i = 0; i < instr.layout.opcode; ++i) {
+        if (instr.bytes[i] == 0x66) return false;
+      }
       return instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect;
     case Treatment::kInTc:
       return instr.op == Op::kCld || instr.op == Op::kStd;
@@ -42,10 +46,12 @@ bool Comparable(const translator::Instr& instr) {
         case Op::kScas:
         case Op::kXlat:
         case Op::kBitTestMemory:
-        case Op::kMaskMov:
         case Op::kGather:
         case Op::kEnter:
           return true;
+        case Op::kMaskMov:
+          // Of MASKMOVDQU the CPU's model decides whether bytes that are left out may fault.
+          return instr.bytes[instr.layout.opcode] != 0xf7;
         default:
           return false;
       }

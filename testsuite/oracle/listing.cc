@@ -41,6 +41,7 @@ const ZydisDecoder& Decoder() {
   static const ZydisDecoder decoder = [] {
     ZydisDecoder d;
     ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+    ZydisDecoderEnableMode(&d, ZYDIS_DECODER_MODE_MPX, ZYAN_FALSE);  // NOPs, as in our decoder
     return d;
   }();
   return decoder;
@@ -204,14 +205,14 @@ void VerifyRange(const Ccf& ccf, u64 start, u64 end, std::vector<std::string>* c
     }
     // What Capstone 4 does not know (AVX-512 is spotty there) it cannot confirm.
     const unsigned foreign = capstone.Decode(bytes, end - at, at);
-    const bool newer = z.encoding != ZYDIS_INSTRUCTION_ENCODING_LEGACY ||
+    const bool hint = z.meta.category == ZYDIS_CATEGORY_WIDENOP ||
+                      z.mnemonic == ZYDIS_MNEMONIC_NOP || z.meta.isa_ext == ZYDIS_ISA_EXT_CET;
+    const bool newer = hint || z.encoding != ZYDIS_INSTRUCTION_ENCODING_LEGACY ||
                        z.meta.isa_ext == ZYDIS_ISA_EXT_RDWRFSGS;
     if (foreign != z.length && !(foreign == 0 && newer)) {
       complain(foreign == 0 ? "Capstone does not decode it" : "Capstone sees another length");
     }
     if (ForbiddenMnemonic(z.mnemonic)) complain("no translation contains this");
-    const bool hint = z.meta.category == ZYDIS_CATEGORY_WIDENOP ||
-                      z.mnemonic == ZYDIS_MNEMONIC_NOP;
     for (unsigned i = 0; i < z.operand_count; ++i) {
       if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY && !hint && !AllowedOperand(z, operands[i])) {
         complain("memory without %gs or a displacement");
