@@ -21,6 +21,14 @@ void CodeStream::JmpTo(u64 target) {
   PatchRel32(Offset() - 4, target);
 }
 
+void CodeStream::JmpWithDescriptor(const void* descriptor, u64 target) {
+  u8 bytes[15] = {0x49, 0xba};
+  std::memcpy(bytes + 2, &descriptor, 8);
+  bytes[10] = 0xe9;
+  assembler.embed(bytes, sizeof(bytes));
+  PatchRel32(Offset() - 4, target);
+}
+
 void CodeStream::PatchRel32(u32 offset_of_rel32, u64 target) {
   const i64 distance = static_cast<i64>(target - (host_ + offset_of_rel32 + 4));
   ALIBI_CHECK(distance == static_cast<i32>(distance), "TC regions lie within rel32 reach");
@@ -53,6 +61,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   ccf->flags_live_in = tu_->flags_live_before[0] != 0;
   ccf->instrs.assign(tu_->instrs.begin(), tu_->instrs.begin() + tu_->count);
   ccf->plans.assign(request.plans.begin(), request.plans.begin() + tu_->count);
+  BorrowLists();
 
   if (request.indirect_entry) {
     ccf->indirect_entry = hot_.Here();
@@ -73,6 +82,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
     EmitExit(ccf->instrs.back().next_pc(), false);
   }
   FlushCold();
+  KeepLists();
 
   EmitResult result;
   result.hot_size = hot_.Offset();
@@ -89,6 +99,33 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   ccf->cold_start = request.target.cold;
   ccf->cold_end = request.target.cold + result.cold_size;
   return result;
+}
+
+namespace {
+
+template <class T>
+void KeepExact(std::vector<T>& kept, std::vector<T>& grown) {
+  kept.swap(grown);
+  kept.assign(grown.begin(), grown.end());
+  grown.clear();
+}
+
+}  // namespace
+
+void Emitter::Impl::BorrowLists() {
+  ccf_->map.swap(lists_.map);
+  ccf_->faults.swap(lists_.faults);
+  ccf_->cold_map.swap(lists_.cold_map);
+  ccf_->exits.swap(lists_.exits);
+  ccf_->sites.swap(lists_.sites);
+}
+
+void Emitter::Impl::KeepLists() {
+  KeepExact(ccf_->map, lists_.map);
+  KeepExact(ccf_->faults, lists_.faults);
+  KeepExact(ccf_->cold_map, lists_.cold_map);
+  KeepExact(ccf_->exits, lists_.exits);
+  KeepExact(ccf_->sites, lists_.sites);
 }
 
 void* Emitter::Impl::NewData(u32 size) {
@@ -124,8 +161,7 @@ ExitDesc* Emitter::Impl::NewExit(ExitKind kind, u64 target) {
 }
 
 void Emitter::Impl::CallStub(u64 stub, SiteDesc* site) {
-  a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(site)));
-  hot_.JmpTo(stub);
+  hot_.JmpWithDescriptor(site, stub);
   site->resume = hot_.Here();
 }
 
@@ -331,8 +367,7 @@ void Emitter::Impl::FlushCold() {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
     }
     if (miss.hot_resume != 0) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
-    cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(miss.site)));
-    cold_.JmpTo(stubs_.miss);
+    cold_.JmpWithDescriptor(miss.site, stubs_.miss);
     if (miss.hot_resume != 0) {
       miss.site->resume = cold_.Here();
       cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
@@ -342,15 +377,13 @@ void Emitter::Impl::FlushCold() {
   for (const ColdCall& call : cold_calls_) {
     hot_.PatchRel32(call.fixup, cold_.Here());
     ccf_->cold_map.push_back({cold_.Offset(), call.site->instr_index});
-    cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(call.site)));
-    cold_.JmpTo(call.stub);
+    cold_.JmpWithDescriptor(call.site, call.stub);
   }
   for (const ColdExit& exit : cold_exits_) {
     hot_.PatchRel32(exit.fixup, cold_.Here());
     ccf_->cold_map.push_back({cold_.Offset(), exit.instr_index});
     exit.exit->stub = cold_.Here();
-    cold_.assembler.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(exit.exit)));
-    cold_.JmpTo(stubs_.exit);
+    cold_.JmpWithDescriptor(exit.exit, stubs_.exit);
   }
   ccf_->redirect = cold_.Here();
   u8 redirect[kRedirectBytes];

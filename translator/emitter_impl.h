@@ -35,6 +35,8 @@ class CodeStream {
   void Raw(std::initializer_list<u8> bytes) { assembler.embed(bytes.begin(), bytes.size()); }
   // Direct jumps to known host addresses (rel32).
   void JmpTo(u64 target);
+  // mov r10, descriptor; jmp target: how every stub is reached.
+  void JmpWithDescriptor(const void* descriptor, u64 target);
   void PatchRel32(u32 offset_of_rel32, u64 target);
   // The rel8 that ends at `after` now leads here.
   void PatchRel8(u32 after) {
@@ -183,7 +185,20 @@ class Emitter::Impl {
     u32 fixup;
   };
 
+  // A CCF's lists grow in these and are kept in their exact size: growing them anew for each CCF
+  // cost as much as emitting its code.
+  struct Lists {
+    std::vector<CodeMapEntry> map;
+    std::vector<FaultPoint> faults;
+    std::vector<ColdMapEntry> cold_map;
+    std::vector<ExitDesc*> exits;
+    std::vector<SiteDesc*> sites;
+  };
+  void BorrowLists();
+  void KeepLists();
+
   StubTable stubs_;
+  Lists lists_;
   CodeStream hot_, cold_;
   const EmitRequest* request_ = nullptr;
   const TranslationUnit* tu_ = nullptr;
