@@ -12,7 +12,9 @@
 #include "base/check.h"
 #include "runtime/engine_impl.h"
 #include "translator/decoder.h"
+#include "vcpu/breakpoints.h"
 #include "vcpu/contract.h"
+#include "vcpu/control_registers.h"
 #include "vcpu/control_transfer.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
@@ -23,6 +25,8 @@ using translator::Ccf;
 using translator::CodeMode;
 using translator::DecodeStatus;
 using translator::ExitDesc;
+using translator::Instr;
+using translator::Op;
 using vcpu::GuestFault;
 
 namespace {
@@ -38,10 +42,17 @@ u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
   return (static_cast<EngineImpl*>(engine)->*Method)(descriptor, argument);
 }
 
-bool IsSoftwareInterrupt(translator::Op op) {
-  return op == translator::Op::kInt || op == translator::Op::kInt3 || op == translator::Op::kInto ||
-         op == translator::Op::kInt1;
+bool IsSoftwareInterrupt(Op op) {
+  return op == Op::kInt || op == Op::kInt3 || op == Op::kInto || op == Op::kInt1;
 }
+
+bool IsString(Op op) {
+  return op == Op::kMovs || op == Op::kStos || op == Op::kLods || op == Op::kCmps ||
+         op == Op::kScas || op == Op::kIns || op == Op::kOuts;
+}
+
+// Those after which an interrupt shadow is that of SS, which holds debug exceptions back as well.
+bool LoadsSs(Op op) { return op == Op::kMovSreg || op == Op::kPopSreg || op == Op::kLds; }
 
 u64 ReadXcr0() {
   u32 low, high;
@@ -64,7 +75,11 @@ EngineImpl::EngineImpl(const EngineOptions& options)
       memory_(*options.memory),
       policy_(*options.policy),
       tu_(std::make_unique<translator::TranslationUnit>()),
-      simulator_{*options.state, *options.mmu, *options.ports, *options.platform, *options.cpuid} {}
+      watched_memory_(*options.state, *options.mmu, &watch_hits_),
+      watched_ports_(*options.state, *options.ports, &watch_hits_),
+      simulator_{*options.state, *options.mmu, *options.ports, *options.platform, *options.cpuid},
+      watched_simulator_{*options.state, watched_memory_, watched_ports_, *options.platform,
+                         *options.cpuid} {}
 
 EngineImpl::~EngineImpl() {
   if (bounce_ != nullptr) munmap(bounce_, kBounceBytes);
@@ -155,32 +170,76 @@ Exit EngineImpl::Run() {
     if (state_.halted) return Exit::kHalted;
     if (!exit_message_.empty()) return Exit::kUnsupported;
 
-    const bool trap = (state_.system_flags & vcpu::kTf) != 0;
-    const bool single = trap || state_.interrupt_shadow != 0;
-    in_single_ = single;
-    const u64 entry = PrepareEntry();
-    if (entry == 0) continue;
-    const translator::Op op =
-        trap ? tc_->FindByHost(entry)->instrs.front().op : translator::Op::kNone;
+    watching_ = vcpu::BreakpointsEnabled(state_);
+    if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || watching_) {
+      Step();
+      continue;
+    }
+    ss_shadow_ = false;
+    if (const u64 entry = PrepareEntry(); entry != 0) Enter(entry);
+  }
+}
+
+void EngineImpl::Enter(u64 entry) {
+  SyncGs();
+  reinterpret_cast<void (*)(u64)>(stubs_.enter)(entry);
+  ++counters_.full_exits;
+}
+
+// SDM vol. 3, 17.3 and table 6-2.
+void EngineImpl::Step() {
+  const bool trap = (state_.system_flags & vcpu::kTf) != 0;
+  const u64 start = state_.rip;
+  const u16 task = state_.segment[vcpu::kTr].selector;
+  auto deliver = [&](u64 dr6, bool between_iterations) {
+    state_.dr[6] |= dr6;
+    ++counters_.exceptions_delivered;
+    vcpu::Event event = vcpu::Event::Trap(vcpu::kDebug);
+    event.between_iterations = between_iterations;
+    vcpu::DeliverEvent(state_, mmu_, event, state_.rip);
+  };
+  if (watching_ && !ss_shadow_ && !(state_.system_flags & vcpu::kRf)) {
+    const u64 hits = MatchBreakpoints(state_, vcpu::BreakpointAccess::kExecute, start, 1);
+    // A fault, but one whose frame does not have RF set.
+    if (hits != 0) return deliver(hits, false);
+  }
+
+  in_single_ = true;
+  again_ = false;
+  watch_hits_ = 0;
+  const u64 entry = PrepareEntry();
+  if (entry != 0) {
+    const Instr& instr = tc_->FindByHost(entry)->instrs.front();
+    const translator::Op op = instr.op;
+    const bool repeated = instr.rep || instr.repne;
     const u64 delivered = counters_.exceptions_delivered;
     const u8 shadow = state_.interrupt_shadow;
-    if (single) state_.interrupt_shadow = 0;  // it covers exactly this instruction
-    SyncGs();
-    reinterpret_cast<void (*)(u64)>(stubs_.enter)(entry);
-    ++counters_.full_exits;
+    state_.interrupt_shadow = 0;  // it covers exactly this instruction
+    Enter(entry);
     in_single_ = false;
-    if (simulate_next_ && counters_.exceptions_delivered == delivered) {
+    if ((again_ || simulate_next_) && counters_.exceptions_delivered == delivered) {
       state_.interrupt_shadow = shadow;
-      continue;  // it left only to be simulated, and has not run yet
+      return;
     }
+    ss_shadow_ = false;
+    const u64 held = held_debug_hits_;
+    held_debug_hits_ = 0;
+    if (counters_.exceptions_delivered != delivered) return;
+    const bool unfinished = repeated && IsString(op) && state_.rip == start;
+    const bool loads_rf = op == Op::kIret || state_.segment[vcpu::kTr].selector != task;
+    if (!loads_rf && !unfinished) state_.system_flags &= ~static_cast<u32>(vcpu::kRf);
     // A taken INT n, INT3, INTO or INT1 has cleared TF before the trap would come.
     const bool taken = IsSoftwareInterrupt(op) && !(state_.system_flags & vcpu::kTf);
-    if (trap && !taken && counters_.exceptions_delivered == delivered) {
-      state_.dr[6] |= 1u << 14;  // BS
-      ++counters_.exceptions_delivered;
-      vcpu::DeliverEvent(state_, mmu_, vcpu::Event::Trap(vcpu::kDebug), state_.rip);
+    u64 hits = watch_hits_ | held;
+    if (LoadsSs(op) && state_.interrupt_shadow != 0) {
+      ss_shadow_ = true;
+      held_debug_hits_ = hits;
+      return;
     }
+    if (trap && !taken) hits |= vcpu::kDr6Bs;
+    if (hits != 0) deliver(hits, unfinished);
   }
+  in_single_ = false;
 }
 
 u64 EngineImpl::PrepareEntry() {
@@ -191,10 +250,8 @@ u64 EngineImpl::PrepareEntry() {
   }
   mode.single = in_single_;
   mode.simulate = simulate_next_;
-  if (mode.flat != last_flat_) {
-    last_flat_ = mode.flat;
-    mmu_.ResetAllJumpTables();
-  }
+  mode.careful = mode.careful || watching_;
+  NoticeMode(mode);
   const u64 pc = state_.rip;
   PhysAddr phys;
   GuestFault fault;
@@ -296,7 +353,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     if (options_.plan_override != nullptr) {
       options_.plan_override->Override(tu_->instrs[i], &request.plans[i]);
     }
-    if (mode.simulate) request.plans[i].kind = translator::SiteKind::kSimulate;
+    if (mode.simulate || mode.careful) request.plans[i].kind = translator::SiteKind::kSimulate;
   }
 
   // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF

@@ -10,6 +10,7 @@
 #include "runtime/simulator/simulator.h"
 #include "runtime/stubs.h"
 #include "runtime/translation_cache.h"
+#include "runtime/watch.h"
 #include "translator/emitter.h"
 
 namespace alibi::runtime {
@@ -66,12 +67,18 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // Finds or makes the translation at state.rip and returns its entry; 0: an event was delivered
   // (or the run must end), look again.
   u64 PrepareEntry();
+  // One instruction, and the debug exceptions around it.
+  void Step();
+  void Enter(u64 entry);
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
   void FlushTc();
   u32 XstateMask(u64* mask) const;
 
   // --- fast_path.cc ---
   translator::CodeMode CurrentMode();
+  // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
+  bool NoticeMode(const translator::CodeMode& mode);
+  bool MayChangeMode(const translator::Instr& instr) const;
   // Goes on at `pc`: host PC, or 0 when the run loop must act (translate, stop, single-step).
   u64 Dispatch(u64 pc);
   u64 DispatchThroughTable(u64 pc);
@@ -82,8 +89,13 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool MustLeave() const;
   // Resumes behind a callout, or dispatches when the translation may not go on.
   u64 Continue(SiteDesc* site, u64 next_pc);
-  u64 SimulateNext(u64 pc);  // run the instruction at pc in its SIMULATE translation
+  // The instruction at pc has done nothing so far: again, in another translation of it.
+  u64 Retry(u64 pc);
+  u64 SimulateNext(u64 pc);  // ... its SIMULATE translation
   void SyncGs();
+  // RF holds for one instruction. Without breakpoints nothing but an event in front of that
+  // instruction can see it, and there is none when this is called.
+  void ForgetResumeFlag() { state_.system_flags &= ~static_cast<u32>(vcpu::kRf); }
   bool Canonical(u64 address) const;
   vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr) const;
   bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);
@@ -102,6 +114,12 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
   adapt::SiteRecord& RecordOf(SiteDesc* site);
   u64 PhysOf(const Ccf& ccf, u64 pc) const;
+
+  // --- fast_path_debug.cc ---
+  // Notes data breakpoints; false: #AC.
+  bool CarefulAccess(const translator::Instr& instr, u64 linear, unsigned size);
+  static u64 RequiredAlignment(const translator::Instr& instr);
+  bool UndoBranch(u64 target);
 
   // --- chaining and invalidation (fast_path.cc) ---
   void Chain(ExitDesc* exit, Ccf* target);
@@ -128,7 +146,11 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   Stubs stubs_;
   adapt::SiteTable sites_;
   Counters counters_;
+  u64 watch_hits_ = 0;  // DR6 bits of the data breakpoints that the running instruction hit
+  WatchedMemory watched_memory_;
+  WatchedPorts watched_ports_;
   SimulatorContext simulator_;
+  SimulatorContext watched_simulator_;
   TranslationObserver* observer_ = nullptr;
   std::string exit_message_;
   u8* bounce_ = nullptr;
@@ -138,7 +160,12 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool pending_indirect_ = false;     // it came through the jump table
   bool simulate_next_ = false;        // the next dispatch wants the SIMULATE translation
   bool in_single_ = false;
-  bool last_flat_ = true;
+  bool again_ = false;      // the single step has done nothing yet
+  bool watching_ = false;   // breakpoints are enabled
+  bool ss_shadow_ = false;  // the last step loaded SS: no debug exception before the next
+  u64 held_debug_hits_ = 0;
+  static constexpr u32 kAlignmentKey = 1u << 9;
+  u32 mode_key_ = ~u32{0};  // what NoticeMode saw last
   bool running_ = false;
   int thread_id_ = 0;
   u32 slot_seed_ = 0;

@@ -6,10 +6,13 @@
 #include "base/check.h"
 #include "runtime/engine_impl.h"
 #include "translator/entry_check.h"
+#include "translator/unit_rules.h"
+#include "vcpu/breakpoints.h"
 #include "vcpu/contract.h"
 #include "vcpu/control_transfer.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
+#include "vcpu/outcome.h"
 
 namespace alibi::runtime {
 
@@ -86,7 +89,19 @@ CodeMode EngineImpl::CurrentMode() {
     mode.flat = mode.flat && state_.ProtectedMode() && !(state_.system_flags & vcpu::kVm) &&
                 state_.segment[vcpu::kSs].Big();
   }
+  mode.careful = state_.ChecksAlignment();
+  mode.unit_rules = translator::UnitRules(state_);
   return mode;
+}
+
+bool EngineImpl::NoticeMode(const CodeMode& mode) {
+  // Alignment checks are armed or not whoever runs: kernels do not disarm them, and come back.
+  const u32 key =
+      mode.unit_rules | (u32{mode.flat} << 8) | (state_.AlignmentArmed() ? kAlignmentKey : 0);
+  if (key == mode_key_) return false;
+  mode_key_ = key;
+  mmu_.ResetAllJumpTables();
+  return true;
 }
 
 void EngineImpl::SyncGs() {
@@ -110,7 +125,7 @@ bool EngineImpl::MustLeave() const {
   return __atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0 ||
          (state_.irq_pending != 0 && state_.if_flag != 0) || state_.halted != 0 ||
          state_.shutdown != 0 || state_.interrupt_shadow != 0 ||
-         (state_.system_flags & vcpu::kTf) != 0;
+         (state_.system_flags & vcpu::kTf) != 0 || vcpu::BreakpointsEnabled(state_);
 }
 
 Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault* fault,
@@ -149,11 +164,8 @@ u64 EngineImpl::Dispatch(u64 pc) {
   if (MustLeave() || in_single_) return 0;
   CodeMode mode = CurrentMode();
   mode.simulate = simulate_next_;
-  if (mode.flat != last_flat_) {
-    // Views do not tell flat code from segmented code; jump tables must not mix them.
-    last_flat_ = mode.flat;
-    mmu_.ResetAllJumpTables();
-  }
+  NoticeMode(mode);
+  ForgetResumeFlag();
   PhysAddr phys;
   GuestFault fault;
   bool faulted = false;
@@ -175,11 +187,32 @@ u64 EngineImpl::Dispatch(u64 pc) {
   return ccf->entry;
 }
 
+// Of 64-bit code: the rest is dispatched with a look at its mode.
+bool EngineImpl::MayChangeMode(const Instr& instr) const {
+  switch (instr.op) {
+    case translator::Op::kMovCr:
+      return instr.system_reg == 0 || instr.system_reg == 4;
+    case translator::Op::kClts:
+    case translator::Op::kLmsw:
+    case translator::Op::kXsetbv:
+      return true;
+    case translator::Op::kPopf:
+    case translator::Op::kIret:
+    case translator::Op::kSysret:
+      return state_.AlignmentArmed() != ((mode_key_ & kAlignmentKey) != 0);
+    default:
+      return false;
+  }
+}
+
 // As Dispatch, but by way of the jump table: for computed targets that have mostly been seen
 // before.
 u64 EngineImpl::DispatchThroughTable(u64 pc) {
   SyncGs();
-  if (MustLeave() || in_single_ || simulate_next_ || state_.CodeBits() != 64) return Dispatch(pc);
+  if (MustLeave() || in_single_ || simulate_next_ || state_.CodeBits() != 64 || !Canonical(pc)) {
+    return Dispatch(pc);
+  }
+  ForgetResumeFlag();
   state_.rip = pc;
   state_.spill[4] = pc;  // the stub loads it into r11
   return stubs_.jump;
@@ -203,12 +236,21 @@ void EngineImpl::LinkJumpTable(Ccf* ccf) {
 u64 EngineImpl::OnLookup(void*, u64 pc) {
   ++counters_.lookups;
   pending_exit_ = nullptr;
+  if (UndoBranch(pc)) {
+    pending_indirect_ = false;
+    return DeliverAndDispatch(vcpu::GeneralProtection().fault());
+  }
   pending_indirect_ = true;
   return Dispatch(pc);
 }
 
 u64 EngineImpl::OnStop(void*, u64 pc) {
-  state_.rip = pc;
+  if (UndoBranch(pc)) {
+    ++counters_.exceptions_delivered;
+    vcpu::DeliverFault(state_, mmu_, vcpu::GeneralProtection().fault());
+  } else {
+    state_.rip = pc;
+  }
   return 0;
 }
 
@@ -236,12 +278,17 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   const Instr& instr = *site->instr;
   ++counters_.simulate_callouts;
   state_.rip = instr.pc;
-  const vcpu::Outcome outcome = Simulate(instr, simulator_);
+  const vcpu::Outcome outcome = Simulate(instr, watching_ ? watched_simulator_ : simulator_);
   if (instr.op == translator::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
   if (outcome.faulted()) {
     pending_exit_ = nullptr;
     pending_indirect_ = false;
     return DeliverAndDispatch(outcome.fault());
+  }
+  if (MayChangeMode(instr) && NoticeMode(CurrentMode())) {
+    pending_exit_ = nullptr;
+    pending_indirect_ = false;
+    return Dispatch(state_.rip);
   }
   return Continue(site, instr.next_pc());
 }
@@ -258,11 +305,16 @@ u64 EngineImpl::OnRaise(void* descriptor, u64) {
   return DeliverAndDispatch(GuestFault::Simple(static_cast<vcpu::Vector>(site->vector)));
 }
 
-u64 EngineImpl::SimulateNext(u64 pc) {
+u64 EngineImpl::Retry(u64 pc) {
   pending_exit_ = nullptr;
   pending_indirect_ = false;
-  simulate_next_ = true;
+  again_ = true;
   return Dispatch(pc);
+}
+
+u64 EngineImpl::SimulateNext(u64 pc) {
+  simulate_next_ = true;
+  return Retry(pc);
 }
 
 u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
@@ -278,10 +330,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
       sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc)).table_lookup = true;
       ++counters_.lookup_changes;
       Retire(site->ccf);
-      state_.rip = instr.pc;
-      pending_exit_ = nullptr;
-      pending_indirect_ = false;
-      return Dispatch(instr.pc);
+      return Retry(instr.pc);
     }
   }
   const u64 span = u64{site->span_minus_1} + 1;
@@ -299,9 +348,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
         record.alone = true;
         Retire(site->ccf);
       }
-      pending_exit_ = nullptr;
-      pending_indirect_ = false;
-      return Dispatch(instr.pc);
+      return Retry(instr.pc);
     }
     if (!SiteWrites(*site)) {
       // A load needs no write-back: let it read a copy, at an address of the same alignment.
@@ -426,6 +473,8 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
     bool done = false;
     if (!Canonical(at) || !Canonical(at + size - 1)) {
       *fault = NonCanonicalFault(instr);
+    } else if (!CarefulAccess(instr, at, size)) {
+      *fault = GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
     } else if (access == ElementAccess::kRead) {
       done = ReadOperand(at, bounce_ + i * size, size, fault);
     } else if (access == ElementAccess::kWrite) {
@@ -461,6 +510,9 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   }
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return DeliverAndDispatch(NonCanonicalFault(instr));
+  }
+  if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {
+    return DeliverAndDispatch(GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
   }
   u8* pages[2];
   if (instr.mem.written && !PlainPages(linear, site->size, true, pages) &&
@@ -505,6 +557,9 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   GuestFault fault;
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return DeliverAndDispatch(NonCanonicalFault(instr));
+  }
+  if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {
+    return DeliverAndDispatch(GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
   }
   if (!WriteOperand(linear, reinterpret_cast<const u8*>(&state_.spill[6]), site->size, &fault)) {
     SyncGs();
@@ -577,7 +632,8 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
 }
 
 void EngineImpl::ChargeSimulated(SiteDesc* site, u64 linear, bool write) {
-  if (site->ccf->mode.simulate) return;  // one access of an innocent site
+  const CodeMode& mode = site->ccf->mode;
+  if (mode.simulate || mode.careful) return;  // no choice of the policy's
   adapt::Event event = adapt::Event::kTraceFault;
   if ((linear & kPageMask) + site->size > kPageSize) {
     event = adapt::Event::kPageCrossing;

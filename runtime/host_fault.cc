@@ -172,7 +172,9 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       Charge(&site, adapt::Event::kArithmetic, true);
       return deliver(GuestFault::Simple(vcpu::kDivideError));
     }
-    return deliver(GuestFault::Simple(x87 ? vcpu::kX87Error : vcpu::kSimdError));
+    if (x87) return deliver(GuestFault::Simple(vcpu::kX87Error));
+    return deliver(GuestFault::Simple(state_.cr4 & vcpu::kCr4Osxmmexcpt ? vcpu::kSimdError
+                                                                        : vcpu::kInvalidOpcode));
   }
   if (signal == SIGILL) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
   if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;

@@ -102,6 +102,7 @@ translator::EmitTarget TranslationCache::Target() const {
   target.cold_writable = Writable(cold_next_);
   target.hot_room = static_cast<u32>(std::min<u64>(hot_end_ - hot_next_, 1u << 20));
   target.cold_room = static_cast<u32>(std::min<u64>(cold_end_ - cold_next_, 1u << 20));
+  target.data_origin = data_start_;
   target.data = reinterpret_cast<u8*>(data_next_);
   target.data_room =
       static_cast<u32>(std::min<u64>(data_start_ + data_bytes_ - data_next_, 1u << 20));

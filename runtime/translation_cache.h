@@ -42,6 +42,7 @@ class TranslationCache {
   // Gives back the last `bytes` of hot code: an exit jump that will be elided.
   void TrimHot(u32 bytes) { hot_next_ -= bytes; }
   u64 hot_next() const { return hot_next_; }
+  u64 data_origin() const { return data_start_; }
 
   // The valid CCF for this key, or null. General registers only.
   translator::Ccf* Find(u64 pc, u64 phys_page, u32 mode_bits) const;

@@ -25,10 +25,12 @@ struct CodeMode {
   bool flat = true;       // CS DS ES SS have base 0 and no effective limit
   bool single = false;    // one instruction per TU, exits not chained (single-step, shadows)
   bool simulate = false;  // the TU's first memory site is translated SIMULATE (page crossings)
+  bool careful = false;   // no access without a callout: alignment checks, data breakpoints
+  u8 unit_rules = 0;      // UnitRule bits
 
   constexpr u32 Bits() const {
     return code_bits | (u32{user} << 8) | (u32{flat} << 9) | (u32{single} << 10) |
-           (u32{simulate} << 11);
+           (u32{simulate} << 11) | (u32{careful} << 12) | (u32{unit_rules} << 16);
   }
   constexpr bool operator==(const CodeMode&) const = default;
 };
@@ -99,6 +101,7 @@ struct ExitDesc {
   ExitDesc* next_incoming = nullptr;  // the successor's list of chained predecessors
   ExitKind kind = ExitKind::kDirect;
   u8 patch_length = 0;  // 5: jmp rel32, 6: jcc rel32, 9/10: jmp through the table
+  u8 instr_index = 0;
   bool elided = false;  // falls through into `linked`, there is no jump
 };
 
@@ -178,7 +181,8 @@ struct EmitTarget {
   u8* cold_writable = nullptr;
   u32 hot_room = 0;
   u32 cold_room = 0;
-  u8* data = nullptr;  // descriptors; same address for reading and writing
+  u64 data_origin = 0;  // of the whole region: what VcpuState::last_branch counts from
+  u8* data = nullptr;   // descriptors; same address for reading and writing
   u32 data_room = 0;
 };
 

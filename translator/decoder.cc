@@ -478,6 +478,48 @@ void ReadOperands(const ZydisDecodedInstruction& z, const Operand* operands, Ins
   }
 }
 
+// x87, MMX and SSE instructions by what they are encoded as: the extension that introduced an
+// instruction says little (SSE brought MMX instructions and prefetches, SSE3 brought FISTTP).
+Unit LegacyUnit(const ZydisDecodedInstruction& z, const Operand* operands) {
+  if (z.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT) {
+    if (z.opcode == 0x9b) return Unit::kWait;
+    return (z.opcode & 0xf8) == 0xd8 ? Unit::kX87 : Unit::kNone;
+  }
+  Unit unit = Unit::kNone;
+  for (unsigned i = 0; i < z.operand_count; ++i) {
+    const ZydisRegister reg = RegOf(operands[i]);
+    if (InRange(reg, ZYDIS_REGISTER_XMM0, ZYDIS_REGISTER_XMM31) || reg == ZYDIS_REGISTER_MXCSR) {
+      return Unit::kSse;
+    }
+    if (InRange(reg, ZYDIS_REGISTER_MM0, ZYDIS_REGISTER_MM7)) unit = Unit::kMmx;
+  }
+  return z.meta.isa_ext == ZYDIS_ISA_EXT_MMX ? Unit::kMmx : unit;
+}
+
+Unit UnitOf(const ZydisDecodedInstruction& z, const Operand* operands, Op op) {
+  switch (op) {
+    case Op::kFxsave:
+    case Op::kFxrstor:
+      return Unit::kFxsave;
+    case Op::kXsave:
+    case Op::kXrstor:
+      return Unit::kXsave;
+    default:
+      break;
+  }
+  switch (z.encoding) {
+    case ZYDIS_INSTRUCTION_ENCODING_EVEX:
+      return Unit::kAvx512;
+    case ZYDIS_INSTRUCTION_ENCODING_VEX:
+      if (z.meta.isa_ext == ZYDIS_ISA_EXT_BMI1 || z.meta.isa_ext == ZYDIS_ISA_EXT_BMI2) {
+        return Unit::kNone;
+      }
+      return z.meta.isa_ext == ZYDIS_ISA_EXT_AVX512VEX ? Unit::kAvx512 : Unit::kAvx;
+    default:
+      return LegacyUnit(z, operands);
+  }
+}
+
 // Shift and rotate counts of zero leave the flags alone.
 bool IsShift(ZydisMnemonic mnemonic) {
   switch (mnemonic) {
@@ -585,7 +627,10 @@ DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned c
   ReadImmediates(z, out);
   ReadFlags(z, out);
   Classify(z, operands.data(), out);
-  if (!flags_only && out->op != Op::kNop) ReadOperands(z, operands.data(), out);
+  if (!flags_only && out->op != Op::kNop) {
+    ReadOperands(z, operands.data(), out);
+    out->unit = UnitOf(z, operands.data(), out->op);
+  }
   RefineFlags(z, out);
   return out->treatment == Treatment::kUndefined ? DecodeStatus::kUndefined : DecodeStatus::kOk;
 }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "translator/emitter_impl.h"
 #include "translator/entry_check.h"
+#include "translator/unit_rules.h"
 
 namespace alibi::translator {
 
@@ -156,6 +157,7 @@ ExitDesc* Emitter::Impl::NewExit(ExitKind kind, u64 target) {
   exit->kind = kind;
   exit->target = target;
   exit->ccf = ccf_;
+  exit->instr_index = static_cast<u8>(index_);
   ccf_->exits.push_back(exit);
   return exit;
 }
@@ -176,6 +178,10 @@ void Emitter::Impl::EmitInstr(unsigned i) {
   entry.ident = instr.treatment == Treatment::kIdent && !instr.mem.present;
   ccf_->map.push_back(entry);
 
+  if (const u8 vector = UnitFault(instr.unit, request_->mode.unit_rules); vector != kUnitUsable) {
+    EmitRaise(instr, static_cast<vcpu::Vector>(vector));
+    return;
+  }
   // Code that is not flat, and 16-bit addresses, go through the simulator: correct first.
   const bool needs_simulator =
       (!request_->mode.flat && (instr.mem.present || instr.treatment == Treatment::kStack ||
@@ -306,6 +312,8 @@ void Emitter::Impl::EmitExit(u64 target_pc, bool) {
       a().mov(x86::r11, asmjit::imm(target_pc));
     }
     ExitDesc* exit = NewExit(ExitKind::kCrossPage, target_pc);
+    // Falling off the lower half faults behind the instruction, not at it.
+    if (!CanBeCode(target_pc)) NoteBranch(nullptr);
     exit->patch = hot_.Here();
     if (request_->mode.single) {
       hot_.JmpTo(stubs_.stop);
@@ -342,6 +350,7 @@ void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
 
 void Emitter::Impl::EmitIndirectExit() {
   ExitDesc* exit = NewExit(ExitKind::kIndirect, 0);
+  if (request_->mode.code_bits == 64) NoteBranch(exit);
   if (request_->mode.single) {
     exit->patch = hot_.Here();
     exit->patch_length = 5;
@@ -356,6 +365,15 @@ void Emitter::Impl::EmitIndirectExit() {
   const u32 before = hot_.Offset();
   a().jmp(target);
   exit->patch_length = static_cast<u8>(hot_.Offset() - before);
+}
+
+// Who jumps, in case the target is no address: the branch itself must fault then, not its target.
+void Emitter::Impl::NoteBranch(const ExitDesc* exit) {
+  u32 offset = 0;
+  if (exit != nullptr) {
+    offset = 1 + static_cast<u32>(reinterpret_cast<u64>(exit) - request_->target.data_origin);
+  }
+  a().mov(State(offsetof(VcpuState, last_branch), 4), offset);
 }
 
 void Emitter::Impl::FlushCold() {

@@ -6,8 +6,10 @@ namespace alibi::translator {
 using vcpu::VcpuState;
 
 void Emitter::Impl::EmitControl(const Instr& instr) {
-  // A 16-bit operand size truncates the target: rare enough for the simulator.
-  if (instr.operand_bits == 16 || ccf_->plans[index_].kind == SiteKind::kSimulate) {
+  // A 16-bit operand size truncates the target, and some targets are no addresses: rare enough for
+  // the simulator.
+  if (instr.operand_bits == 16 || !CanBeCode(instr.branch_target) ||
+      ccf_->plans[index_].kind == SiteKind::kSimulate) {
     EmitSimulateWhole(instr, true);
     return;
   }

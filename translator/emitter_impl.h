@@ -11,6 +11,7 @@
 #include "translator/emitter.h"
 #include "translator/rewrite.h"
 #include "vcpu/contract.h"
+#include "vcpu/descriptors.h"
 #include "vcpu/fault.h"
 #include "vcpu/state.h"
 
@@ -90,6 +91,7 @@ class Emitter::Impl {
   void EmitExit(u64 target_pc, bool conditional_jump_precedes);
   void EmitJccExit(u8 condition, u64 target_pc);
   void EmitIndirectExit();
+  void NoteBranch(const ExitDesc* exit);
   void FlushCold();
   SiteDesc* NewSite(const Instr& instr);
   ExitDesc* NewExit(ExitKind kind, u64 target);
@@ -98,6 +100,7 @@ class Emitter::Impl {
   void MarkFaultPoint(SiteDesc* site, bool follower);
   bool FlagsLive() const { return tu_->flags_live_before[index_] != 0; }
   bool SamePage(u64 pc) const { return (pc >> 12) == (tu_->pc >> 12); }
+  bool CanBeCode(u64 pc) const { return request_->mode.code_bits != 64 || vcpu::IsCanonical(pc); }
 
   // --- emitter_memory.cc ---
   void PlanGroups();

@@ -33,10 +33,14 @@ u32 FlagsKilled(const Instr& instr) {
   return instr.flags_written_maybe ? 0 : instr.flags_written & ~instr.flags_kept_maybe;
 }
 
+// An arithmetic fault shows the flags, and is an ordinary event in programs. (A page fault shows
+// them, too, but is repaired and forgotten.)
+bool MayShowAllFlags(const Instr& instr) { return ShowsAllFlags(instr) || instr.op == Op::kDivide; }
+
 }  // namespace
 
 u32 FlagsLiveBefore(const Instr& instr, u32 live_after) {
-  if (ShowsAllFlags(instr)) return kAll;
+  if (MayShowAllFlags(instr)) return kAll;
   live_after &= ~FlagsKilled(instr);
   return live_after | instr.flags_read;
 }
@@ -55,7 +59,7 @@ u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
     }
     window->examined_begin = std::min(window->examined_begin, pc);
     window->examined_end = std::max(window->examined_end, instr.next_pc());
-    if (ShowsAllFlags(instr)) break;
+    if (MayShowAllFlags(instr)) break;
     live |= instr.flags_read & undecided;
     undecided &= ~instr.flags_read;
     undecided &= ~FlagsKilled(instr);

@@ -30,6 +30,21 @@ enum class Op : u16 {
   kCount
 };
 
+// Which part of the processor an instruction uses, as far as CR0, CR4 and XCR0 can forbid it (SDM
+// vol. 3, 2.5 and 13.1-13.6; vol. 2, 2.4).
+enum class Unit : u8 {
+  kNone,
+  kX87,
+  kWait,    // FWAIT has a rule of its own
+  kFxsave,  // FXSAVE, FXRSTOR
+  kMmx,
+  kSse,
+  kAvx,
+  kAvx512,  // EVEX, and what names mask registers
+  kXsave,
+  kCount
+};
+
 inline constexpr u8 kNoReg = 0xff;
 
 // The one explicit or implicit-but-addressable memory operand of an instruction.
@@ -103,6 +118,7 @@ struct Instr {
   Op op = Op::kNone;
   Treatment treatment = Treatment::kIdent;
   Encoding encoding = Encoding::kLegacy;
+  Unit unit = Unit::kNone;
   u8 code_bits = 64;     // 16, 32, 64: mode it was decoded in
   u8 operand_bits = 64;  // effective operand size
   u8 address_bits = 64;

@@ -18,7 +18,7 @@ u32 ExtBit(const Event& event) { return event.kind == EventKind::kSoftware ? 0 :
 
 u64 PushedFlags(const VcpuState& state, const Event& event) {
   u64 flags = state.Rflags();
-  if (event.kind == EventKind::kFault) return flags | kRf;
+  if (event.kind == EventKind::kFault || event.between_iterations) return flags | kRf;
   // Trap and software interrupt come after an instruction, and completing one clears RF.
   return event.kind == EventKind::kExternal ? flags : flags & ~kRf;
 }

@@ -22,7 +22,8 @@ struct Event {
   u8 vector = 0;
   bool has_error_code = false;
   u32 error_code = 0;
-  u64 cr2 = 0;  // #PF only: becomes CR2 when the event is delivered
+  u64 cr2 = 0;                      // #PF only: becomes CR2 when the event is delivered
+  bool between_iterations = false;  // kTrap: a repeated string instruction is not at its end
 
   static constexpr Event Fault(const GuestFault& fault) {
     return {EventKind::kFault, fault.vector, fault.has_error_code, fault.error_code, fault.cr2};

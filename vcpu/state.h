@@ -102,7 +102,7 @@ struct alignas(64) VcpuState {
   u64 host_rsp;         // the VMM's stack while translated code runs
   u64 callout_argument;  // what a stub tells its callout
   u32 irq_pending;       // an interrupt waits for IF, the shadow or the TPR to let it in
-  u32 reserved;
+  u32 last_branch;       // the latest computed branch: 1 + offset of its exit in the TC's data
   u64 resume_host_pc;  // where translated code goes on after a callout
 
   // --- Masks and constants that emitted code loads (PEXT masks must come from memory) ---
@@ -154,6 +154,9 @@ struct alignas(64) VcpuState {
   unsigned CodeBits() const { return In64BitCode() ? 64 : segment[kCs].Big() ? 32 : 16; }
   bool Paging() const { return cr0 & kCr0Pg; }
   bool ProtectedMode() const { return cr0 & kCr0Pe; }
+  // May explicit accesses raise #AC?
+  bool ChecksAlignment() const { return cpl == 3 && AlignmentArmed(); }
+  bool AlignmentArmed() const { return (cr0 & kCr0Am) && (system_flags & kAc); }
   unsigned Iopl() const { return (system_flags >> 12) & 3; }
 };
 

@@ -64,12 +64,16 @@ u64 Execution::Offset() const {
 }
 
 Outcome Execution::OperandAddress(unsigned size, bool write, LinearAddr* linear) {
-  return Linear(static_cast<SegmentIndex>(instr.mem.segment), Offset(), size, write, linear);
+  ALIBI_RETURN_IF_FAULT(
+      Linear(static_cast<SegmentIndex>(instr.mem.segment), Offset(), size, write, linear));
+  // Far pointers and descriptor-table registers.
+  return CheckAlignment(*linear, size == 4 ? 2 : 4);
 }
 
 Outcome Execution::Read(SegmentIndex segment, u64 offset, unsigned size, u64* value) {
   LinearAddr linear;
   ALIBI_RETURN_IF_FAULT(Linear(segment, offset, size, false, &linear));
+  ALIBI_RETURN_IF_FAULT(CheckAlignment(linear, size));
   GuestFault fault;
   u64 result = 0;
   if (!memory.Read(linear, &result, size, Privilege::kCpl, &fault)) return fault;
@@ -80,6 +84,7 @@ Outcome Execution::Read(SegmentIndex segment, u64 offset, unsigned size, u64* va
 Outcome Execution::Write(SegmentIndex segment, u64 offset, unsigned size, u64 value) {
   LinearAddr linear;
   ALIBI_RETURN_IF_FAULT(Linear(segment, offset, size, true, &linear));
+  ALIBI_RETURN_IF_FAULT(CheckAlignment(linear, size));
   GuestFault fault;
   if (!memory.Write(linear, &value, size, Privilege::kCpl, &fault)) return fault;
   return {};
@@ -88,6 +93,7 @@ Outcome Execution::Write(SegmentIndex segment, u64 offset, unsigned size, u64 va
 Outcome Execution::ReadForUpdate(SegmentIndex segment, u64 offset, unsigned size, u64* value) {
   LinearAddr linear;
   ALIBI_RETURN_IF_FAULT(Linear(segment, offset, size, true, &linear));
+  ALIBI_RETURN_IF_FAULT(CheckAlignment(linear, size));
   GuestFault fault;
   if (!memory.ProbeWrite(linear, size, Privilege::kCpl, &fault)) return fault;
   return Read(segment, offset, size, value);

@@ -49,6 +49,12 @@ struct Execution {
   // The offset of instr.mem inside its segment.
   u64 Offset() const;
   Outcome OperandAddress(unsigned size, bool write, LinearAddr* linear);
+  // EFLAGS.AC: `alignment` is a power of two.
+  Outcome CheckAlignment(LinearAddr linear, unsigned alignment) const {
+    return state.ChecksAlignment() && (linear.value & (alignment - 1)) != 0
+               ? Outcome::WithCode(vcpu::kAlignmentCheck, 0)
+               : Outcome();
+  }
   // Values of 1, 2, 4 or 8 bytes.
   Outcome Read(SegmentIndex segment, u64 offset, unsigned size, u64* value);
   Outcome Write(SegmentIndex segment, u64 offset, unsigned size, u64 value);

@@ -1,0 +1,101 @@
+// Callouts' part of what debuggers see: data and port breakpoints, and branches that go nowhere.
+// Compiled for general registers only, as fast_path.cc.
+#include "runtime/engine_impl.h"
+#include "runtime/watch.h"
+#include "vcpu/breakpoints.h"
+#include "vcpu/descriptors.h"
+
+namespace alibi::runtime {
+
+using translator::ExitDesc;
+using translator::Instr;
+using translator::Op;
+using vcpu::BreakpointAccess;
+using vcpu::MatchBreakpoints;
+using vcpu::Privilege;
+
+bool WatchedMemory::Read(LinearAddr address, void* out, unsigned size, Privilege who,
+                         vcpu::GuestFault* fault) {
+  // Not the processor's own reading of descriptors.
+  if (who == Privilege::kCpl) {
+    hits_ |= MatchBreakpoints(state_, BreakpointAccess::kRead, address.value, size);
+  }
+  return memory_.Read(address, out, size, who, fault);
+}
+
+bool WatchedMemory::Write(LinearAddr address, const void* data, unsigned size, Privilege who,
+                          vcpu::GuestFault* fault) {
+  if (who == Privilege::kCpl) {
+    hits_ |= MatchBreakpoints(state_, BreakpointAccess::kWrite, address.value, size);
+  }
+  return memory_.Write(address, data, size, who, fault);
+}
+
+bool WatchedMemory::ProbeWrite(LinearAddr address, unsigned size, Privilege who,
+                               vcpu::GuestFault* fault) {
+  return memory_.ProbeWrite(address, size, who, fault);
+}
+
+void WatchedMemory::PagingModeChanged() { memory_.PagingModeChanged(); }
+void WatchedMemory::AddressSpaceLoaded(bool keep_global) {
+  memory_.AddressSpaceLoaded(keep_global);
+}
+void WatchedMemory::InvalidatePage(LinearAddr address) { memory_.InvalidatePage(address); }
+void WatchedMemory::PrivilegeChanged() { memory_.PrivilegeChanged(); }
+
+u32 WatchedPorts::In(u16 port, unsigned size) {
+  hits_ |= MatchBreakpoints(state_, BreakpointAccess::kPort, port, size);
+  return ports_.In(port, size);
+}
+
+void WatchedPorts::Out(u16 port, unsigned size, u32 value) {
+  hits_ |= MatchBreakpoints(state_, BreakpointAccess::kPort, port, size);
+  ports_.Out(port, size, value);
+}
+
+bool EngineImpl::CarefulAccess(const Instr& instr, u64 linear, unsigned size) {
+  if (state_.ChecksAlignment() && (linear & (RequiredAlignment(instr) - 1)) != 0) return false;
+  if (watching_) {
+    watch_hits_ |= MatchBreakpoints(
+        state_, instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead, linear,
+        size);
+  }
+  return true;
+}
+
+// SDM vol. 3, table 6-7. Whether 16 bytes and more are checked, where the instruction itself does
+// not demand alignment, is the processor's choice.
+u64 EngineImpl::RequiredAlignment(const Instr& instr) {
+  switch (instr.mem.size) {
+    case 2:
+    case 4:
+    case 8:
+      return instr.mem.size;
+    case 10:  // an extended double
+      return 8;
+    case 14:  // the x87 environment and state, in two formats
+    case 28:
+    case 94:
+    case 108:
+      return instr.operand_bits / 8u;
+    default:
+      return 1;
+  }
+}
+
+// The target of a computed branch is no address. The branch itself faults then, before it changes
+// anything: put back what its translation has changed. (A call has written below the stack.)
+bool EngineImpl::UndoBranch(u64 target) {
+  if (state_.last_branch == 0 || Canonical(target) || !state_.In64BitCode()) return false;
+  const auto* exit = reinterpret_cast<const ExitDesc*>(tc_->data_origin() + state_.last_branch - 1);
+  const Instr& instr = exit->ccf->instrs[exit->instr_index];
+  state_.rip = instr.pc;
+  if (instr.op == Op::kRet) {
+    state_.gpr[vcpu::kRsp] -= 8 + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0);
+  } else if (instr.op == Op::kCallIndirect) {
+    state_.gpr[vcpu::kRsp] += 8;
+  }
+  return true;
+}
+
+}  // namespace alibi::runtime

@@ -1,0 +1,33 @@
+#include "vcpu/breakpoints.h"
+
+namespace alibi::vcpu {
+namespace {
+
+bool Answers(const VcpuState& state, BreakpointAccess kind, BreakpointAccess access) {
+  switch (kind) {
+    case BreakpointAccess::kPort:
+      return access == kind && (state.cr4 & kCr4De);
+    case BreakpointAccess::kRead:
+      return access == BreakpointAccess::kRead || access == BreakpointAccess::kWrite;
+    default:
+      return access == kind;
+  }
+}
+
+}  // namespace
+
+u64 MatchBreakpoints(const VcpuState& state, BreakpointAccess access, u64 address, unsigned size) {
+  constexpr u64 kSpan[4] = {1, 2, 8, 4};  // DR7.LEN
+  u64 hits = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    if (((state.dr[7] >> (2 * i)) & 3) == 0) continue;
+    const u64 control = state.dr[7] >> (16 + 4 * i);
+    if (!Answers(state, static_cast<BreakpointAccess>(control & 3), access)) continue;
+    const u64 span = kSpan[(control >> 2) & 3];
+    const u64 first = state.dr[i] & ~(span - 1);
+    if (address - first < span || first - address < size) hits |= u64{1} << i;
+  }
+  return hits;
+}
+
+}  // namespace alibi::vcpu

@@ -1,0 +1,22 @@
+// Breakpoints of the debug registers (SDM vol. 3, 17.2 and 17.3).
+#ifndef ALIBI_VCPU_BREAKPOINTS_H_
+#define ALIBI_VCPU_BREAKPOINTS_H_
+
+#include "base/types.h"
+#include "vcpu/state.h"
+
+namespace alibi::vcpu {
+
+// What is about to be touched, in the encoding of DR7.R/W (a read-write breakpoint answers to
+// reads).
+enum class BreakpointAccess : u8 { kExecute = 0, kWrite = 1, kPort = 2, kRead = 3 };
+
+// Is any breakpoint enabled, locally or globally?
+inline bool BreakpointsEnabled(const VcpuState& state) { return (state.dr[7] & 0xff) != 0; }
+
+// The enabled breakpoints that an access to [address, address + size) hits: DR6 bits B0-B3.
+u64 MatchBreakpoints(const VcpuState& state, BreakpointAccess access, u64 address, unsigned size);
+
+}  // namespace alibi::vcpu
+
+#endif  // ALIBI_VCPU_BREAKPOINTS_H_
