@@ -458,7 +458,7 @@ void Emitter::Impl::EmitMemoryBounce(const Instr& instr) {
   begin->size = instr.mem.size;
   begin->window = instr.mem.written;
   CallStub(stubs_.bounce_begin, begin);
-  a().mov(x86::r11, asmjit::imm(stubs_.bounce_buffer));
+  a().mov(x86::r11, x86::r10);  // where the operand lies now
   SiteDesc* op_site = NewSite(instr);
   EmitOperation(instr, nullptr, op_site, false);
   if (instr.mem.written) {
