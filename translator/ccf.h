@@ -166,11 +166,11 @@ struct StubTable {
   u64 exit = 0;           // r10 = ExitDesc*
   u64 stop = 0;           // r11 = target PC: leave translated code
   u64 simulate = 0;       // r10 = SiteDesc*: one whole instruction in software
-  u64 bounce_begin = 0;   // r10 = SiteDesc*, r11 = linear: operand -> bounce buffer
+  u64 bounce_begin = 0;   // r10 = SiteDesc*, r11 = linear: operand -> bounce buffer, at r10
   u64 bounce_end = 0;     // r10 = SiteDesc*: bounce buffer -> operand
   u64 store = 0;          // r10 = SiteDesc*, r11 = linear, spill[6] = value: one simulated store
   u64 raise = 0;          // r10 = SiteDesc*: exception desc->vector at this instruction
-  u64 bounce_buffer = 0;  // host address, 64-byte aligned
+
 };
 
 // Where the emitted bytes will run; the emitter writes through the writable aliases.
