@@ -122,7 +122,7 @@ Status EngineImpl::Init() {
   table.bounce_end = stubs_.at(Callout::kBounceEnd);
   table.store = stubs_.at(Callout::kStore);
   table.raise = stubs_.at(Callout::kRaise);
-  table.bounce_buffer = reinterpret_cast<u64>(bounce_);
+
   emitter_ = std::make_unique<translator::Emitter>(table);
 
   mmu_.set_listener(this);
