@@ -104,6 +104,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   u64 SiteAddress(const SiteDesc& site) const;
   bool SiteWrites(const SiteDesc& site) const;
   bool MisalignedOperand(const SiteDesc& site, u64 linear) const;
+  // Where the operand at `linear` is bounced: as aligned as there (64 bytes are the most that an
+  // instruction demands).
+  u8* BounceOf(u64 linear) const { return bounce_ + linear % 64; }
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
   static u64 ActiveElements(const translator::MemOperand& mem, unsigned mask_register);
   bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,
