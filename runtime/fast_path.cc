@@ -352,7 +352,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
     }
     if (!SiteWrites(*site)) {
       // A load needs no write-back: let it read a copy, at an address of the same alignment.
-      u8* copy = bounce_ + linear % 64;
+      u8* copy = BounceOf(linear);
       GuestFault fault;
       if (Canonical(linear) && Canonical(linear + span - 1) &&
           ReadOperand(linear, copy, static_cast<unsigned>(span), &fault)) {
@@ -476,9 +476,9 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
     } else if (!CarefulAccess(instr, at, size)) {
       *fault = GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
     } else if (access == ElementAccess::kRead) {
-      done = ReadOperand(at, bounce_ + i * size, size, fault);
+      done = ReadOperand(at, BounceOf(linear) + i * size, size, fault);
     } else if (access == ElementAccess::kWrite) {
-      done = WriteOperand(at, bounce_ + i * size, size, fault);
+      done = WriteOperand(at, BounceOf(linear) + i * size, size, fault);
     } else {
       done = mmu_.ProbeWrite(LinearAddr(at), size, vcpu::Privilege::kCpl, fault);
       SyncGs();
@@ -497,6 +497,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
     return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
   state_.spill[7] = linear;
+  state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear));
   const LinearAddr address(linear);
   GuestFault fault;
   if (instr.mem.masked_element != 0) {
@@ -522,13 +523,14 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
     return DeliverAndDispatch(fault);
   }
   if (instr.mem.read) {
-    if (!ReadOperand(linear, bounce_, site->size, &fault)) {
+    if (!ReadOperand(linear, BounceOf(linear), site->size, &fault)) {
       SyncGs();
       Charge(site, adapt::Event::kTruePageFault, false);
       return DeliverAndDispatch(fault);
     }
   } else {
-    mmu_.DebugRead(address, bounce_, site->size);  // for operations that write only part of it
+    // For operations that write only part of it.
+    mmu_.DebugRead(address, BounceOf(linear), site->size);
   }
   SyncGs();
   if (!instr.mem.written) ChargeSimulated(site, linear, false);
@@ -542,7 +544,8 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
   GuestFault fault;
   const bool written = instr.mem.masked_element != 0
                            ? AccessElements(instr, state_.spill[7], ElementAccess::kWrite, &fault)
-                           : WriteOperand(state_.spill[7], bounce_, site->size, &fault);
+                           : WriteOperand(state_.spill[7], BounceOf(state_.spill[7]), site->size,
+                                          &fault);
   if (!written) return DeliverAndDispatch(fault);
   state_.rip = instr.next_pc();
   ChargeSimulated(site, state_.spill[7], true);
@@ -593,7 +596,7 @@ u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
 // reason. (Where the access itself runs, the host's CPU sees to it.)
 bool EngineImpl::MisalignedOperand(const SiteDesc& site, u64 linear) const {
   return site.shape == translator::AccessShape::kOperand &&
-         (linear & (site.instr->mem.alignment - 1u)) != 0;
+         (linear & (site.instr->mem.alignment - 1u)) != 0 && site.instr->mem.masked_element == 0;
 }
 
 bool EngineImpl::SiteWrites(const SiteDesc& site) const {
