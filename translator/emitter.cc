@@ -17,6 +17,21 @@ CodeStream::CodeStream() {
   code_.attach(&assembler);
 }
 
+void CodeStream::RawGsAbs(std::initializer_list<u8> bytes, i32 displacement) {
+  u8 all[16];
+  std::copy(bytes.begin(), bytes.end(), all);
+  std::memcpy(all + bytes.size(), &displacement, 4);
+  assembler.embed(all, bytes.size() + 4);
+}
+
+u32 CodeStream::JaCold(const x86::Gp& reg, u32 limit) {
+  const u8 modrm = static_cast<u8>(0xf8 | (reg.id() & 7));
+  u8 bytes[] = {0x49, 0x81, modrm, 0, 0, 0, 0, 0x0f, 0x87, 0, 0, 0, 0};
+  std::memcpy(bytes + 3, &limit, 4);
+  assembler.embed(bytes, sizeof(bytes));
+  return Offset() - 4;
+}
+
 void CodeStream::JmpTo(u64 target) {
   Raw({0xe9, 0, 0, 0, 0});
   PatchRel32(Offset() - 4, target);
@@ -380,7 +395,7 @@ void Emitter::Impl::FlushCold() {
   for (const ColdLookup& miss : cold_lookups_) {
     hot_.PatchRel32(miss.fixup, cold_.Here());
     ccf_->cold_map.push_back({cold_.Offset(), miss.instr_index});
-    RestoreFlags(cold_.assembler, miss.save);
+    RestoreFlags(cold_, miss.save);
     if (miss.ea.base_disp) {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
     }
@@ -409,25 +424,24 @@ void Emitter::Impl::FlushCold() {
 }
 
 // LAHF and SETO take the flags into rax.
-void Emitter::Impl::SaveFlags(x86::Assembler& as, FlagsSave save) {
+// Raw bytes: with live flags these make up half of a look-up, and never vary.
+void Emitter::Impl::SaveFlags(CodeStream& code, FlagsSave save) {
   if (save == FlagsSave::kNone) return;
   if (save == FlagsSave::kRaxInR11) {
-    as.mov(x86::r11, x86::rax);
+    code.Raw({0x49, 0x89, 0xc3});  // mov r11, rax
   } else {
-    as.mov(State(offsetof(VcpuState, spill)), x86::rax);
+    code.RawGsAbs({0x65, 0x48, 0x89, 0x04, 0x25}, kSpilledRax);  // mov gs:[spill[0]], rax
   }
-  as.lahf();
-  as.seto(x86::al);
+  code.Raw({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto al
 }
 
-void Emitter::Impl::RestoreFlags(x86::Assembler& as, FlagsSave save) {
+void Emitter::Impl::RestoreFlags(CodeStream& code, FlagsSave save) {
   if (save == FlagsSave::kNone) return;
-  as.add(x86::al, 0x7f);  // OF
-  as.sahf();
+  code.Raw({0x04, 0x7f, 0x9e});  // add al, 0x7f (OF); sahf
   if (save == FlagsSave::kRaxInR11) {
-    as.mov(x86::rax, x86::r11);
+    code.Raw({0x4c, 0x89, 0xd8});  // mov rax, r11
   } else {
-    as.mov(x86::rax, State(offsetof(VcpuState, spill)));
+    code.RawGsAbs({0x65, 0x48, 0x8b, 0x04, 0x25}, kSpilledRax);  // mov rax, gs:[spill[0]]
   }
 }
 

@@ -34,6 +34,13 @@ class CodeStream {
   u64 Here() const { return host_ + Offset(); }
   const u8* Bytes() { return assembler.bufferData(); }
   void Raw(std::initializer_list<u8> bytes) { assembler.embed(bytes.begin(), bytes.size()); }
+  // `bytes` and, as the address they end with, a %gs displacement.
+  void RawGsAbs(std::initializer_list<u8> bytes, i32 displacement);
+  // The parts of a look-up, with r10 or r11.
+  void MovR10Gs(i32 displacement) { RawGsAbs({0x65, 0x4c, 0x8b, 0x14, 0x25}, displacement); }
+  void AddR11Gs(i32 displacement) { RawGsAbs({0x65, 0x4c, 0x03, 0x1c, 0x25}, displacement); }
+  // cmp reg, limit; ja rel32: returns where the rel32 is, to be bound to cold code.
+  u32 JaCold(const x86::Gp& reg, u32 limit);
   // Direct jumps to known host addresses (rel32).
   void JmpTo(u64 target);
   // mov r10, descriptor; jmp target: how every stub is reached.
@@ -165,8 +172,10 @@ class Emitter::Impl {
   // Branches to cold code (later bound to the returned fixup) when r10 is not zero. Preserves
   // flags and every register but r10.
   u32 JumpToColdIfR10NonZero();
-  static void SaveFlags(x86::Assembler& as, FlagsSave save);
-  static void RestoreFlags(x86::Assembler& as, FlagsSave save);
+  static void SaveFlags(CodeStream& code, FlagsSave save);
+  static void RestoreFlags(CodeStream& code, FlagsSave save);
+  static constexpr i32 kSpilledRax =
+      kVcpuOffset + static_cast<i32>(offsetof(vcpu::VcpuState, spill));
   x86::Assembler& a() { return hot_.assembler; }
 
   struct ColdLookup {

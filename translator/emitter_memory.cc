@@ -264,13 +264,13 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, Ea& ea, unsigned size, b
     EaToR11(range);
     if (span > 1) {
       const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
-      SaveFlags(a(), save);
+      SaveFlags(hot_, save);
       a().mov(x86::r10d, x86::r11d);
       a().and_(x86::r10d, static_cast<i32>(kPageMask));
       a().cmp(x86::r10d, static_cast<i32>(kPageSize - span));
       hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
       cold_lookups_.push_back({site, hot_.Offset() - 4, Ea{}, static_cast<u8>(index_), save});
-      RestoreFlags(a(), save);
+      RestoreFlags(hot_, save);
     }
     a().pext(x86::r10, x86::r11, State(offsetof(VcpuState, page_index_mask)));
     MarkFaultPoint(site, false);  // an untouched part of the shadow table
@@ -285,20 +285,19 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, Ea& ea, unsigned size, b
                                    static_cast<i32>(next_slot_++ % kSlotCount)) *
                                       static_cast<i32>(sizeof(LookupSlot));
   site->slot = slot;
-  const x86::Mem neg_page = GsAbs(slot + static_cast<i32>(offsetof(LookupSlot, neg_page)), 8);
+  const i32 neg_page = slot + static_cast<i32>(offsetof(LookupSlot, neg_page));
+  const u32 most = static_cast<u32>(kPageSize) - span;
   if (!FlagsLive() && !range.base_disp) {
     // The address is in r11, and the flags are free: turn it into the host address in place.
     ea.host_in_r11 = true;
-    a().add(x86::r11, neg_page);
-    a().cmp(x86::r11, static_cast<i32>(kPageSize - span));
-    hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
-    ColdLookup miss{site, hot_.Offset() - 4, range, static_cast<u8>(index_)};
-    a().add(x86::r11, GsAbs(slot + static_cast<i32>(offsetof(LookupSlot, host_page)), 8));
+    hot_.AddR11Gs(neg_page);
+    ColdLookup miss{site, hot_.JaCold(x86::r11, most), range, static_cast<u8>(index_)};
+    hot_.AddR11Gs(slot + static_cast<i32>(offsetof(LookupSlot, host_page)));
     miss.hot_resume = hot_.Here();
     cold_lookups_.push_back(miss);
     return site;
   }
-  a().mov(x86::r10, neg_page);
+  hot_.MovR10Gs(neg_page);
   if (range.base_disp) {
     a().lea(x86::r10, x86::ptr(Gp64(range.base), x86::r10, 0, range.disp));
   } else {
@@ -308,12 +307,11 @@ SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, Ea& ea, unsigned size, b
   const FlagsSave save = !FlagsLive()      ? FlagsSave::kNone
                          : range.base_disp ? FlagsSave::kRaxInR11
                                            : FlagsSave::kRaxInMemory;
-  SaveFlags(a(), save);
-  a().cmp(x86::r10, static_cast<i32>(kPageSize - span));
-  hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
-  cold_lookups_.push_back({site, hot_.Offset() - 4, range, static_cast<u8>(index_), save});
-  RestoreFlags(a(), save);
-  a().mov(x86::r10, GsAbs(slot + static_cast<i32>(offsetof(LookupSlot, displacement)), 8));
+  SaveFlags(hot_, save);
+  const u32 fixup = hot_.JaCold(x86::r10, most);
+  cold_lookups_.push_back({site, fixup, range, static_cast<u8>(index_), save});
+  RestoreFlags(hot_, save);
+  hot_.MovR10Gs(slot + static_cast<i32>(offsetof(LookupSlot, displacement)));
   site->resume = hot_.Here();
   return site;
 }
