@@ -45,6 +45,7 @@ constexpr Field kFields[] = {
     ALIBI_FIELD(host_rsp),
     ALIBI_FIELD(callout_argument),
     ALIBI_FIELD(irq_pending),
+    ALIBI_FIELD(last_branch),
     ALIBI_FIELD(resume_host_pc),
     ALIBI_FIELD(page_index_mask),
     ALIBI_FIELD(jump_index_mask),
