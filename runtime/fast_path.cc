@@ -501,6 +501,11 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   const LinearAddr address(linear);
   GuestFault fault;
   if (instr.mem.masked_element != 0) {
+    const unsigned mask_register = instr.bytes[instr.layout.vector_prefix + 3] & 7;
+    if ((linear & (instr.mem.alignment - 1u)) != 0 &&
+        ActiveElements(instr.mem, mask_register) != 0) {
+      return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+    }
     const ElementAccess access = instr.mem.written ? ElementAccess::kProbe : ElementAccess::kRead;
     if (!AccessElements(instr, linear, access, &fault)) {
       Charge(site, adapt::Event::kTruePageFault, false);
