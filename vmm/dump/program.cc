@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/reset.h"
+#include "vmm/machine.h"
 
 namespace alibi::vmm {
 namespace {
@@ -70,7 +71,9 @@ class PageTables {
 void EnterLongMode(vcpu::VcpuState& state, u64 cr3) {
   state.cr0 |= vcpu::kCr0Pg | vcpu::kCr0Wp | vcpu::kCr0Ne | vcpu::kCr0Mp;
   state.cr3 = cr3;
-  state.cr4 = vcpu::kCr4Pae | vcpu::kCr4Osfxsr | vcpu::kCr4Osxmmexcpt;
+  // Every vector instruction of the CPU may be shown.
+  state.cr4 = vcpu::kCr4Pae | vcpu::kCr4Osfxsr | vcpu::kCr4Osxmmexcpt | vcpu::kCr4Osxsave;
+  state.xcr0 = Machine::cpuid_policy().xcr0_valid();
   state.efer = vcpu::kEferLme | vcpu::kEferLma;
   constexpr u16 kLong = 0x2000, kBig = 0x4000;
   u16& attributes = state.segment[vcpu::kCs].attributes;
