@@ -35,7 +35,7 @@ std::vector<u8> NopOf(std::size_t size) {
 
 RunOptions OptionsOf(const GeneratedCase& made, unsigned run) {
   RunOptions options;
-  options.cold = run == 0 && made.test.seed % 8 == 0;
+  options.cold = run == 0 && made.test.seed % 64 == 0;
   options.new_code = run == 0;
   return options;
 }
