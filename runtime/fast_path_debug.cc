@@ -84,7 +84,7 @@ u64 EngineImpl::RequiredAlignment(const Instr& instr) {
 }
 
 // The target of a computed branch is no address. The branch itself faults then, before it changes
-// anything: put back what its translation has changed. (A call has written below the stack.)
+// anything: put back what its translation has changed.
 bool EngineImpl::UndoBranch(u64 target) {
   if (state_.last_branch == 0 || Canonical(target) || !state_.In64BitCode()) return false;
   const auto* exit = reinterpret_cast<const ExitDesc*>(tc_->data_origin() + state_.last_branch - 1);
@@ -93,7 +93,10 @@ bool EngineImpl::UndoBranch(u64 target) {
   if (instr.op == Op::kRet) {
     state_.gpr[vcpu::kRsp] -= 8 + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0);
   } else if (instr.op == Op::kCallIndirect) {
-    state_.gpr[vcpu::kRsp] += 8;
+    u64& rsp = state_.gpr[vcpu::kRsp];
+    vcpu::GuestFault fault;
+    mmu_.Write(LinearAddr(rsp), &state_.spill[6], 8, Privilege::kCpl, &fault);
+    rsp += 8;
   }
   return true;
 }

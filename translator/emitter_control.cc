@@ -57,6 +57,12 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
   SiteDesc* site = EmitLookup(instr, ea, size, true, AccessShape::kPush);
   const bool follower = groups_[index_].follower;
   x86::Mem slot = HostOperand(ea, size);
+  if (instr.op == Op::kCallIndirect && size == 8) {
+    // What the push overwrites, in case the call is undone: see NoteBranch.
+    MarkFaultPoint(site, follower);
+    a().mov(x86::r11, slot);
+    a().mov(State(offsetof(VcpuState, spill) + 6 * 8), x86::r11);
+  }
   const u64 pc = instr.next_pc();
   if (size == 4 || static_cast<u64>(static_cast<i32>(pc)) == pc) {
     MarkFaultPoint(site, follower);
