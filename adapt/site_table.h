@@ -14,7 +14,9 @@ namespace alibi::adapt {
 class SiteTable {
  public:
   explicit SiteTable(u32 capacity_log2 = 16);
-  SiteRecord* Find(u64 pc, u64 phys);          // null: innocent, never seen (or forgotten)
+  SiteRecord* Find(u64 pc, u64 phys);  // null: innocent, never seen (or forgotten)
+  // False: Find() has nothing for any site of phys's page.
+  bool MayHaveInPage(u64 phys) const { return page_heads_[PageHash(phys)] != kNone; }
   SiteRecord& FindOrInsert(u64 pc, u64 phys);  // stays where it is until its page is forgotten
   // For reports: every record in use, forgotten ones included as long as their place is not needed.
   std::vector<const SiteRecord*> All() const;

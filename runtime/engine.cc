@@ -342,10 +342,13 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   request.slot_seed = slot_seed_;
   request.ports = options_.ports;
   request.sysret_loads_ss = options_.cpuid->vendor() == vcpu::Vendor::kIntel;
+  const bool any_site = sites_.MayHaveInPage(phys.value);
   for (unsigned i = 0; i < tu_->count; ++i) {
     const u64 site_pc = tu_->instrs[i].pc;
     if (const adapt::SiteRecord* site =
-            sites_.Find(site_pc, ccf->phys_page * kPageSize + (site_pc - (pc & ~kPageMask)))) {
+            !any_site ? nullptr
+                      : sites_.Find(site_pc,
+                                    ccf->phys_page * kPageSize + (site_pc - (pc & ~kPageMask)))) {
       request.plans[i].kind = static_cast<translator::SiteKind>(site->kind);
       request.plans[i].alone = site->alone;
       if (site->table_lookup) request.plans[i].lookup = translator::LookupKind::kTable;
@@ -389,10 +392,12 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     if (second_page != kNoPage) mmu_.TraceCode(PhysAddr(second_page * kPageSize));
   }
   // Replaced translations of this code forward to the new one.
-  for (Ccf* old : *tc_->InPage(result->phys_page)) {
-    if (old != result && old->retired && old->valid && old->pc == pc && old->mode == mode) {
-      RedirectEntry(old, result->entry);
-      if (observer_ != nullptr) observer_->OnAdaptation(*old, *result);
+  if (const auto* page = tc_->InPageWithRemoved(result->phys_page)) {
+    for (Ccf* old : *page) {
+      if (old != result && old->retired && old->valid && old->pc == pc && old->mode == mode) {
+        RedirectEntry(old, result->entry);
+        if (observer_ != nullptr) observer_->OnAdaptation(*old, *result);
+      }
     }
   }
   ++counters_.translations;
@@ -412,7 +417,7 @@ u64 EngineImpl::ContentHash(const Ccf& ccf, const u8* page) const {
 // Kernels patch code and patch it back (text_poke's INT3 among others): the old translation still
 // lies in the TC, with its sites as they were adapted.
 Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* page) {
-  const std::vector<Ccf*>* list = tc_->InPage(phys.PageNumber());
+  const std::vector<Ccf*>* list = tc_->InPageWithRemoved(phys.PageNumber());
   if (list == nullptr) return nullptr;
   for (auto it = list->rbegin(); it != list->rend(); ++it) {
     Ccf* ccf = *it;

@@ -158,6 +158,7 @@ void TranslationCache::Insert(Ccf* ccf) {
 }
 
 void TranslationCache::Remove(Ccf* ccf) {
+  FindPage(ccf->phys_page)->removed = true;
   const u64 mask = index_.size() - 1;
   for (u64 at = Hash(ccf->pc, ccf->phys_page, ccf->mode.Bits()) & mask; index_[at] != nullptr;
        at = (at + 1) & mask) {
@@ -215,6 +216,11 @@ void TranslationCache::GrowPages() {
 const std::vector<Ccf*>* TranslationCache::InPage(u64 phys_page) const {
   PageList* page = FindPage(phys_page);
   return page->phys_page == phys_page ? &page->ccfs : nullptr;
+}
+
+const std::vector<Ccf*>* TranslationCache::InPageWithRemoved(u64 phys_page) const {
+  PageList* page = FindPage(phys_page);
+  return page->phys_page == phys_page && page->removed ? &page->ccfs : nullptr;
 }
 
 Ccf* TranslationCache::FindByHost(u64 host) const {

@@ -52,6 +52,9 @@ class TranslationCache {
   translator::Ccf* FindByHost(u64 host) const;
   // CCFs whose guest code starts or ends in the page; may be null.
   const std::vector<translator::Ccf*>* InPage(u64 phys_page) const;
+  // The same if some of them were ever taken out of the index, else null: translating looks for
+  // these every time, and most pages have none.
+  const std::vector<translator::Ccf*>* InPageWithRemoved(u64 phys_page) const;
 
   // XXH3 of guest code.
   static u64 HashBytes(const u8* bytes, u64 size);
@@ -67,6 +70,7 @@ class TranslationCache {
   struct PageList {
     u64 phys_page = ~u64{0};
     std::vector<translator::Ccf*> ccfs;
+    bool removed = false;         // one of them was taken out of the index
     std::size_t compact_at = 64;  // length at which invalid CCFs are dropped from the list
   };
   static u64 Hash(u64 pc, u64 phys_page, u32 mode_bits);
