@@ -9,7 +9,7 @@
 
 namespace alibi::translator {
 
-inline constexpr u32 kMaxEntryCheckBytes = 32;
+inline constexpr u32 kMaxEntryCheckBytes = 48;
 // mov r11, pc; jmp target: where a replaced or invalid CCF's entry is sent.
 inline constexpr u32 kRedirectBytes = 15;
 
@@ -43,23 +43,40 @@ class RawCode {
 
 }  // namespace internal
 
-// Writes the check (to run at `host`) to `out`: falls through if r11 is pc, else jumps to `miss`
-// with every register but r10 intact. Flags survive unless the code behind does not need them.
+// Where checks that fail go.
+struct EntryMiss {
+  u64 lookup = 0;  // looks r11 up
+  // The same, once the flags in ah and al (LAHF, SETO) are back, and rax from r10 ...
+  u64 restore = 0;
+  u64 restore_swapped = 0;  // ... and r11, whose halves are swapped
+};
+
+// Writes the check (to run at `host`) to `out`: falls through if r11 is pc, else goes to `miss`.
+// What falls through may have lost r10 and r11, and the flags unless they are live. Where it does
+// not, another target has the same jump index, and that one may need them: they are always kept.
 // Returns the number of bytes.
-inline u32 WriteEntryCheck(u64 pc, bool flags_live, u64 miss, u64 host, u8* out) {
+inline u32 WriteEntryCheck(u64 pc, bool flags_live, const EntryMiss& miss, u64 host, u8* out) {
   internal::RawCode code(host, out);
   const u64 negated = 0 - pc;
   if (!flags_live) {
     // A branch that is not taken also leaves the indirect predictor's history alone.
+    code.Put(0x49, 0x89, 0xc2);  // mov r10, rax
+    code.Put(0x9f);              // lahf
+    code.Put(0x0f, 0x90, 0xc0);  // seto al
     if (static_cast<u64>(static_cast<i32>(pc)) == pc) {
       code.Put(0x49, 0x81, 0xfb);  // cmp r11, pc
       code.PutLittle(pc, 4);
+      code.Jne(miss.restore);
     } else {
-      code.Put(0x49, 0xba);  // mov r10, pc
-      code.PutLittle(pc, 8);
-      code.Put(0x4d, 0x39, 0xd3);  // cmp r11, r10
+      code.Put(0x41, 0x81, 0xfb);  // cmp r11d, low half
+      code.PutLittle(pc, 4);
+      code.Jne(miss.restore);
+      code.Put(0xc4, 0x43, 0xfb, 0xf0, 0xdb, 0x20);  // rorx r11, r11, 32
+      code.Put(0x41, 0x81, 0xfb);                    // cmp r11d, high half
+      code.PutLittle(pc >> 32, 4);
+      code.Jne(miss.restore_swapped);
     }
-    code.Jne(miss);
+    code.Put(0x4c, 0x89, 0xd0);  // mov rax, r10
     return code.size();
   }
   if (static_cast<u64>(static_cast<i32>(negated)) == negated) {
@@ -73,7 +90,7 @@ inline u32 WriteEntryCheck(u64 pc, bool flags_live, u64 miss, u64 host, u8* out)
   code.Put(0x4c, 0x87, 0xd1);  // xchg rcx, r10
   code.Put(0xe3, 0x08);        // jrcxz: over the miss
   code.Put(0x4c, 0x87, 0xd1);
-  code.Jmp(miss);
+  code.Jmp(miss.lookup);
   code.Put(0x4c, 0x89, 0xd1);  // mov rcx, r10
   return code.size();
 }
@@ -87,7 +104,8 @@ inline u32 WriteRedirect(u64 pc, u64 target, u64 host, u8* out) {
 }
 
 // The check followed by a jump to `entry`.
-inline u32 WriteIndirectEntry(u64 pc, bool flags_live, u64 entry, u64 miss, u64 host, u8* out) {
+inline u32 WriteIndirectEntry(u64 pc, bool flags_live, u64 entry, const EntryMiss& miss, u64 host,
+                              u8* out) {
   const u32 check = WriteEntryCheck(pc, flags_live, miss, host, out);
   internal::RawCode code(host + check, out + check);
   code.Jmp(entry);
