@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "translator/entry_check.h"
 #include "translator/ir.h"
 #include "translator/translation_unit.h"
 #include "vcpu/memory.h"
@@ -163,6 +164,7 @@ struct Ccf {
 struct StubTable {
   u64 miss = 0;           // r11 = linear, r10 = SiteDesc*: returns to desc->resume with r10 = entry
   u64 lookup = 0;         // r11 = target PC: jump table miss
+  EntryMiss entry_miss;   // of entry checks
   u64 exit = 0;           // r10 = ExitDesc*
   u64 stop = 0;           // r11 = target PC: leave translated code
   u64 simulate = 0;       // r10 = SiteDesc*: one whole instruction in software
