@@ -83,7 +83,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
     ccf->indirect_entry = hot_.Here();
     u8 check[kMaxEntryCheckBytes];
     const u32 size =
-        WriteEntryCheck(tu_->pc, ccf->flags_live_in, stubs_.lookup, hot_.Here(), check);
+        WriteEntryCheck(tu_->pc, ccf->flags_live_in, stubs_.entry_miss, hot_.Here(), check);
     a().embed(check, size);
   }
   const u32 entry_offset = hot_.Offset();
