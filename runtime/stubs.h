@@ -44,6 +44,7 @@ struct Stubs {
   u64 miss_load = 0;  // its load of the shadow entry: may fault in an untouched part of the table
   u64 miss_end = 0;
   u64 miss_slow = 0;  // where such a fault resumes
+  translator::EntryMiss entry_miss;
   // Through the jump table, to the PC in r11.
   u64 jump = 0, jump_end = 0;
   u64 size = 0;
