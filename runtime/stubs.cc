@@ -245,6 +245,15 @@ Stubs EmitStubs(const StubRequest& request) {
   a.jmp(target);
   stubs.jump_end = here();
 
+  stubs.entry_miss.lookup = stubs.at(Callout::kLookup);
+  stubs.entry_miss.restore_swapped = here();
+  a.rorx(x86::r11, x86::r11, 32);
+  stubs.entry_miss.restore = here();
+  a.add(x86::al, 0x7f);  // OF = old OF
+  a.sahf();
+  a.mov(x86::rax, x86::r10);
+  a.jmp(imm(stubs.at(Callout::kLookup)));
+
   EmitMissStub(a, request.host, &stubs);
   stubs.size = a.offset();
   ALIBI_CHECK(stubs.size <= kStubBytes, "the stubs fit their part of the TC");
