@@ -115,6 +115,7 @@ Status EngineImpl::Init() {
   translator::StubTable table;
   table.miss = stubs_.miss;
   table.lookup = stubs_.at(Callout::kLookup);
+  table.entry_miss = stubs_.entry_miss;
   table.exit = stubs_.at(Callout::kExit);
   table.stop = stubs_.at(Callout::kStop);
   table.simulate = stubs_.at(Callout::kSimulate);
