@@ -225,7 +225,7 @@ void EngineImpl::LinkJumpTable(Ccf* ccf) {
     const u64 host = tc_->AllocateCold(translator::kMaxEntryCheckBytes + 5);
     if (host == 0) return;
     translator::WriteIndirectEntry(ccf->pc, ccf->flags_live_in, ccf->entry,
-                                   stubs_.at(Callout::kLookup), host, tc_->Writable(host));
+                                   stubs_.entry_miss, host, tc_->Writable(host));
     ccf->indirect_entry = host;
   }
   mmu_.SetJumpEntry(ccf->pc, reinterpret_cast<const void*>(ccf->indirect_entry));
