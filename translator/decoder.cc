@@ -355,9 +355,10 @@ void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const O
     default:
       return;
   }
-  // Each mask bit takes in a whole matrix; the manual promises no suppression.
+  // A mask bit of theirs takes in several memory elements: no faults are suppressed.
   if (z.mnemonic == ZYDIS_MNEMONIC_VGF2P8AFFINEQB ||
-      z.mnemonic == ZYDIS_MNEMONIC_VGF2P8AFFINEINVQB) {
+      z.mnemonic == ZYDIS_MNEMONIC_VGF2P8AFFINEINVQB || z.mnemonic == ZYDIS_MNEMONIC_VDBPSADBW ||
+      z.mnemonic == ZYDIS_MNEMONIC_VCVTNE2PS2BF16) {
     return;
   }
   unsigned element_bits = memory.element_size;
@@ -396,6 +397,12 @@ void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr*
     mem.rip_relative = true;
   } else {
     mem.base = NameOf(operand.mem.base).reg;
+  }
+  // mod 00 with base 101: no base, whatever extends the register number. Zydis 4.0.0 takes it for
+  // r13 when the address has 32 bits.
+  if ((z.attributes & ZYDIS_ATTRIB_HAS_SIB) && z.raw.modrm.mod == 0 && z.raw.sib.base == 5) {
+    mem.base = kNoReg;
+    mem.disp = z.raw.disp.value;
   }
   if (mem.vsib) {
     mem.index = static_cast<u8>(ZydisRegisterGetId(operand.mem.index));
