@@ -54,7 +54,9 @@ class Policy {
   virtual ~Policy() = default;
   virtual const char* name() const = 0;
   // `trapped`: the event cost a host trap (else a callout). May change the site's recent_* fields
-  // only. Called with guest vector state live: integer registers only, no allocation, no I/O.
+  // only. Not called for a guilty event at a site that is SIMULATE already and has no recent clean
+  // ones: no verdict could differ. Called with guest vector state live: integer registers only, no
+  // allocation, no I/O.
   virtual Kind OnEvent(SiteRecord& site, Event event, bool trapped) = 0;
 };
 

@@ -263,7 +263,7 @@ bool Mmu::AddWritable(u64 arena_offset, View& view, u64 index) {
 void Mmu::PruneWritable(u64 arena_offset) {
   PageInfo& info = memory_->InfoAt(arena_offset);
   const u64 page = memory_->rw_base() + (arena_offset & ~kPageMask);
-  constexpr unsigned kCompared = 32;
+  constexpr unsigned kCompared = 4;
   u64 kept[kCompared];
   unsigned kept_count = 1;
   kept[0] = uses_[info.writable_chain].use.packed;

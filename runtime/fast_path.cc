@@ -625,6 +625,11 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
   ++record.events[static_cast<unsigned>(event)];
   ++(trapped ? record.traps : record.callouts);
   const adapt::Kind before = record.kind;
+  // Nothing is more general than SIMULATE: a guilty event there only ends a row of clean ones.
+  if (before == adapt::Kind::kSimulate && event != adapt::Event::kCleanCallout &&
+      record.recent_clean == 0) {
+    return;
+  }
   const adapt::Kind verdict = policy_.OnEvent(record, event, trapped);
   if (verdict == before) return;
   record.kind = verdict;
