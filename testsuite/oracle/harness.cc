@@ -68,7 +68,14 @@ bool Harness::Applies(const Traits& traits, Kind kind) {
 
 GuestMachine& Harness::Machine(Kind kind) {
   auto& machine = machines_[static_cast<unsigned>(kind)];
-  if (machine == nullptr) machine = std::make_unique<GuestMachine>(kind);
+  u64& uses = uses_[static_cast<unsigned>(kind)];
+  // Wild addresses leave untouched parts of shadow tables in use, and emptying these takes longer
+  // and longer.
+  constexpr u64 kMostUses = 20'000;
+  if (uses++ % kMostUses == 0) {
+    machine.reset();
+    machine = std::make_unique<GuestMachine>(kind);
+  }
   return *machine;
 }
 

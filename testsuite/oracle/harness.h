@@ -61,6 +61,7 @@ class Harness {
 
   NativeRunner native_;
   std::array<std::unique_ptr<GuestMachine>, kKindCount> machines_;
+  std::array<u64, kKindCount> uses_{};
   std::unique_ptr<Verifying> observer_;
   std::unique_ptr<Outcome> guest_, native_outcome_;
   bool verify_ = false;

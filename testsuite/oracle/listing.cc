@@ -206,7 +206,9 @@ void VerifyRange(const Ccf& ccf, u64 start, u64 end, std::vector<std::string>* c
     // What Capstone 4 does not know (AVX-512 is spotty there) it cannot confirm.
     const unsigned foreign = capstone.Decode(bytes, end - at, at);
     const bool hint = z.meta.category == ZYDIS_CATEGORY_WIDENOP ||
-                      z.mnemonic == ZYDIS_MNEMONIC_NOP || z.meta.isa_ext == ZYDIS_ISA_EXT_CET;
+                      z.mnemonic == ZYDIS_MNEMONIC_NOP || z.meta.isa_ext == ZYDIS_ISA_EXT_CET ||
+                      z.mnemonic == ZYDIS_MNEMONIC_LFENCE || z.mnemonic == ZYDIS_MNEMONIC_MFENCE ||
+                      z.mnemonic == ZYDIS_MNEMONIC_SFENCE;
     const bool newer = hint || z.encoding != ZYDIS_INSTRUCTION_ENCODING_LEGACY ||
                        z.meta.isa_ext == ZYDIS_ISA_EXT_RDWRFSGS;
     // It misreads EVEX instructions with a rounding mode.
