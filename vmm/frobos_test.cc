@@ -12,10 +12,10 @@ namespace {
 
 constexpr int kGuestPassed = 1, kGuestFailed = 3;  // debug exit with 0 and 1
 
-void RunKernel(const std::string& policy) {
+void RunKernel(const std::string& policy, const std::string& options = "") {
   const std::string command = std::string("timeout -k 5 120 ") + std::getenv("ALIBI") +
-                              " run --ram 128M --policy '" + policy + "' " + std::getenv("KERNEL") +
-                              " </dev/null 2>&1";
+                              " run --ram 128M --policy '" + policy + "' " + options + " " +
+                              std::getenv("KERNEL") + " </dev/null 2>&1";
   std::FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string output;
@@ -41,5 +41,8 @@ TEST_CASE("policy always") { RunKernel("always"); }
 TEST_CASE("policy threshold(1)") { RunKernel("threshold(1)"); }
 // Few enough clean callouts for an acquittal to happen within a kernel's run.
 TEST_CASE("policy hysteresis(2,64)") { RunKernel("hysteresis(2,64)"); }
+
+// The smallest TC: kernels that translate much fill it many times over, and nothing is lost.
+TEST_CASE("a TC that is flushed again and again") { RunKernel("threshold(1)", "--tc-size 1M"); }
 
 }  // namespace
