@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/keep_vector_state.h"
 #include "mmu/raw_copy.h"
 
 namespace alibi::mmu {
@@ -96,12 +97,17 @@ void Mmu::RecomputePagingKey() {
   linear_mask_ = (state_->efer & vcpu::kEferLma) ? ~u64{0} : 0xffffffffu;
 }
 
+View* Mmu::ObtainView() {
+  KeepVectorState keep;  // a refusal of the host has a message
+  Result<View*> obtained = pool_.Obtain();
+  ALIBI_CHECK(obtained.ok(), "the pool has at least the first view");
+  return *obtained;
+}
+
 void Mmu::SwitchTo(ViewKey key) {
   View* view = pool_.Find(key);
   if (view == nullptr) {
-    Result<View*> obtained = pool_.Obtain();
-    ALIBI_CHECK(obtained.ok(), "the pool has at least the first view");
-    view = *obtained;
+    view = ObtainView();
     FlushView(*view, view->chunk_count() > kChunksKeptOnRecycle);
     view->set_listener(listener_);
     pool_.ForgetPeer(view);

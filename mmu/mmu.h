@@ -140,6 +140,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   }
   void RecomputePagingKey();
   void SwitchTo(ViewKey key);
+  [[gnu::noinline]] View* ObtainView();
   // The view whose rights `who` has now, if there is one.
   View* ViewFor(vcpu::Privilege who);
   Access AccessOf(vcpu::Privilege who, bool write) const;
