@@ -492,7 +492,7 @@ class Fuzzer {
   void CheckSlots(View& view) {
     const auto* slots = reinterpret_cast<LookupSlot*>(view.gs_base() + kSlotsOffset);
     for (int i = 0; i < 2 * kSlotCount; ++i) {
-      if (slots[i].neg_page == 0 && slots[i].displacement == m_.memory->guard()) continue;
+      if (slots[i].neg_page == LookupSlot::Empty().neg_page) continue;
       const u64 page = 0 - slots[i].neg_page;
       REQUIRE(slots[i].displacement == view.Entry(EntryIndex(LinearAddr(page))));
       const u64 host = page + slots[i].displacement;

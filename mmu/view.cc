@@ -66,7 +66,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   counters_ = counters;
   context_.format = &FormatOf(PagingMode::kNone);
   table_ = reinterpret_cast<u64*>(table);
-  for (i32 i = 0; i < 2 * kSlotCount; ++i) slots_[i] = LookupSlot::Of(0, guard_);
+  for (i32 i = 0; i < 2 * kSlotCount; ++i) slots_[i] = LookupSlot::Empty();
   RawFill(jump_table_, default_jump_, kJumpTableEntries);
   return Ok{};
 }
@@ -153,7 +153,7 @@ void ForEachFilled(const SlotDirectory& directory, F f) {
 
 void View::ClearSlots() {
   ForEachFilled(*directory_, [&](unsigned at) {
-    slots_[at] = LookupSlot::Of(0, guard_);
+    slots_[at] = LookupSlot::Empty();
     directory_->filled[at] = 0;
     ++counters_->slot_clears;
   });
@@ -166,7 +166,7 @@ void View::ClearSlotsOf(u64 index) {
   u16 others = 0;
   ForEachFilled(*directory_, [&](unsigned at) {
     if (slots_[at].neg_page == neg_page) {
-      slots_[at] = LookupSlot::Of(0, guard_);
+      slots_[at] = LookupSlot::Empty();
       directory_->filled[at] = 0;
       ++counters_->slot_clears;
     } else if (((0 - slots_[at].neg_page) >> 12) % SlotDirectory::kResidues == residue) {

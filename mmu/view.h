@@ -198,7 +198,7 @@ class View {
     if (holder == SlotDirectory::kSeveral) {
       ClearSlotsOf(index);
     } else if (slots_[holder - 1].neg_page == 0 - PageOfIndex(index)) {
-      slots_[holder - 1] = LookupSlot::Of(0, guard_);
+      slots_[holder - 1] = LookupSlot::Empty();
       directory_->filled[holder - 1] = 0;
       holder = 0;
       ++counters_->slot_clears;

@@ -41,7 +41,7 @@ inline constexpr i32 kJumpTableBytes = kJumpTableEntries * 8;
 inline constexpr i32 kSlotCount = 128;  // per access kind
 
 // One cached translation of a page: hit when linear + neg_page <= 4096 - size (unsigned); then
-// host = linear + displacement. The empty slot caches page 0 as poison, so it needs no valid bit.
+// host = linear + displacement.
 struct LookupSlot {
   u64 neg_page;
   u64 displacement;
@@ -51,6 +51,9 @@ struct LookupSlot {
   static constexpr LookupSlot Of(u64 page, u64 displacement) {
     return {0 - page, displacement, page + displacement, 0};
   }
+  // Caches a page that does not exist: an address that hits it is not canonical, and stays so on
+  // the host. So no valid bit is needed, and no guest page (0 among them) behaves specially.
+  static constexpr LookupSlot Empty() { return Of(u64{1} << 63, 0); }
 };
 // Which look-up slots cache a page, so that a changed shadow entry finds them without a search:
 // by page number modulo kResidues, no slot (0), at most one (its number + 1), or several.

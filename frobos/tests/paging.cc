@@ -437,6 +437,15 @@ void TestShuffledRegion() {
   for (u64 i = 0; i < kPages; i++) Unmap(kPage + i * kPageSize);
 }
 
+// Linear page 0 is a page like any other (identity-mapped here; the BIOS data area is left intact).
+void TestPageZero() {
+  const u64 old = Load(0x1f8);
+  Store(0x1f8, 0x123456789abcdef0);
+  Check(Load(0x1f8) == 0x123456789abcdef0, "a word of page 0");
+  Store(0x1f8, old);
+  Check(Load(0x1f8) == old, "... and back");
+}
+
 struct Section {
   const char* name;
   void (*run)();
@@ -450,6 +459,7 @@ constexpr Section kSections[] = {
     {"upper", TestUserInUpperHalf},
     {"smap", TestSmap},
     {"shuffled", TestShuffledRegion},
+    {"zero", TestPageZero},
     {"crossing", TestCrossing},
     {"permutations", TestPermutations},
 };
