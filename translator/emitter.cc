@@ -237,6 +237,32 @@ void Emitter::Impl::EmitInstr(unsigned i) {
   }
 }
 
+namespace {
+
+// Opcodes that never fault without a memory operand, a bit each: moves, integer arithmetic, bits.
+// Most instructions are such; a descriptor for each of them is memory that nobody looks at.
+constexpr u16 kFaultFree1[16] = {
+    0x3f3f, 0x3f3f, 0x3f3f, 0x3f3f, 0xffff, 0x0000, 0x0a08, 0x0000,
+    0x2fff, 0xc3ff, 0x0300, 0xffff, 0x0003, 0x000f, 0x0000, 0xc3e0,
+};
+constexpr u16 kFaultFree2[16] = {
+    0x0000, 0xff00, 0x0000, 0x0000, 0xffff, 0x0000, 0x0000, 0x0000,
+    0x0000, 0xffff, 0xb838, 0xfdcb, 0xff03, 0x0000, 0x0000, 0x0000,
+};
+
+bool CannotFault(const Instr& instr) {
+  if (instr.encoding != Encoding::kLegacy || instr.unit != Unit::kNone || instr.op == Op::kDivide) {
+    return false;
+  }
+  const unsigned at = instr.layout.opcode;
+  const u8 opcode = instr.bytes[at], before = at == 0 ? 0 : instr.bytes[at - 1];
+  if (at >= 2 && instr.bytes[at - 2] == 0x0f && (before == 0x38 || before == 0x3a)) return false;
+  const u16* table = before == 0x0f ? kFaultFree2 : kFaultFree1;
+  return (table[opcode >> 4] >> (opcode & 0xf)) & 1;
+}
+
+}  // namespace
+
 void Emitter::Impl::EmitPlain(const Instr& instr) {
   bool uses_stolen = false;
   for (unsigned k = 0; k < instr.gpr_count; ++k) uses_stolen |= IsStolen(instr.gprs[k].reg);
@@ -246,9 +272,9 @@ void Emitter::Impl::EmitPlain(const Instr& instr) {
     return;
   }
   // Host instructions without a memory operand fault only arithmetically (#DE, #XM, #MF).
-  SiteDesc* site = NewSite(instr);
+  SiteDesc* site = CannotFault(instr) ? nullptr : NewSite(instr);
   if (!uses_stolen) {
-    MarkFaultPoint(site, false);
+    if (site != nullptr) MarkFaultPoint(site, false);
     if (SameInHostCode(instr)) {
       a().embed(instr.bytes.data(), instr.length);
       return;
@@ -267,7 +293,7 @@ void Emitter::Impl::EmitPlain(const Instr& instr) {
     }
     if (needed) LoadGpr(Gp64(reg), reg);
   }
-  MarkFaultPoint(site, false);
+  if (site != nullptr) MarkFaultPoint(site, false);
   a().embed(instr.bytes.data(), instr.length);
   for (u8 reg : {vcpu::kR10, vcpu::kR11}) {
     bool written = false;
