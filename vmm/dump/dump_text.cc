@@ -21,6 +21,7 @@ using translator::Treatment;
 
 constexpr const char* kKindNames[] = {"DIRECT", "CHECKED", "SIMULATE"};
 constexpr std::size_t kTextWidth = 46;
+constexpr std::string_view kBranchRecord = "gs:vcpu.last_branch";
 
 std::string Upper(std::string text) {
   for (char& c : text) c = static_cast<char>(std::toupper(c));
@@ -133,6 +134,9 @@ std::string DumpText::HostName(u64 host) const {
 
 std::string DumpText::Operands(const HostInstr& instr) const {
   if (instr.jump) return HostName(instr.target);
+  // The record of computed branches holds a descriptor's offset, which says nothing to a reader.
+  if (instr.operands.starts_with(kBranchRecord))
+    return std::string(kBranchRecord) + ", (this exit)";
   if (!instr.has_immediate) return instr.operands;
   // An address of ours must not be shown: it differs from run to run.
   const auto it = descriptors_.find(instr.immediate);
