@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/simulator/execution.h"
+#include "vcpu/breakpoints.h"
 #include "vcpu/port_access.h"
 
 namespace alibi::runtime {
@@ -32,8 +33,11 @@ class StringRun {
         backward_(e.state.df_flag != 0) {}
 
   unsigned size() const { return size_; }
-  // What this call may do: a single step is one iteration.
-  u64 Budget(u64 elements) const { return e_.state.system_flags & vcpu::kTf ? 1 : elements; }
+  // What this call may do: there are debug exceptions after each iteration.
+  u64 Budget(u64 elements) const {
+    const bool step = (e_.state.system_flags & vcpu::kTf) || vcpu::BreakpointsEnabled(e_.state);
+    return step ? 1 : elements;
+  }
   bool backward() const { return backward_; }
   u64 Remaining() const { return repeated_ ? e_.Reg(kRcx, Bits()) : 1; }
 
@@ -55,7 +59,9 @@ class StringRun {
                LinearAddr* linear) const {
     u64 offset = e_.Reg(reg, Bits());
     if (backward_) offset -= (count - 1) * size_;
-    return e_.Linear(segment, offset, static_cast<unsigned>(count * size_), write, linear);
+    ALIBI_RETURN_IF_FAULT(
+        e_.Linear(segment, offset, static_cast<unsigned>(count * size_), write, linear));
+    return e_.CheckAlignment(*linear, size_);
   }
 
   // Is the span inside its segment? Runs that are not go one element at a time.
@@ -72,9 +78,12 @@ class StringRun {
     if (repeated_) Step(kRcx, u64{0} - count);
   }
 
-  // RIP stays when there is more to do.
+  // RIP stays when there is more to do, and RF shows that to whatever comes in between.
   Outcome Finish() {
-    if (repeated_ && Remaining() != 0) e_.rip_set = true;
+    if (repeated_ && Remaining() != 0) {
+      e_.rip_set = true;
+      e_.state.system_flags |= static_cast<u32>(vcpu::kRf);
+    }
     return {};
   }
 

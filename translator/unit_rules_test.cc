@@ -1,0 +1,100 @@
+#include "translator/unit_rules.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "translator/decoder.h"
+
+namespace alibi::translator {
+namespace {
+
+TEST_CASE("the unit of an instruction") {
+  struct Case {
+    std::vector<u8> bytes;
+    Unit unit;
+  };
+  const Case cases[] = {
+      {{0x90}, Unit::kNone},                                  // nop
+      {{0xd9, 0xe8}, Unit::kX87},                             // fld1
+      {{0xdd, 0x07}, Unit::kX87},                             // fld m64
+      {{0x9b}, Unit::kWait},                                  // fwait
+      {{0xdb, 0x0f}, Unit::kX87},                             // fisttp m32, of SSE3
+      {{0x0f, 0xfc, 0xc1}, Unit::kMmx},                       // paddb mm0, mm1
+      {{0x0f, 0x70, 0xc1, 3}, Unit::kMmx},                    // pshufw, of SSE
+      {{0x0f, 0x77}, Unit::kMmx},                             // emms
+      {{0x0f, 0xe7, 0x07}, Unit::kMmx},                       // movntq
+      {{0x0f, 0x2d, 0xc0}, Unit::kSse},                       // cvtps2pi mm0, xmm0
+      {{0x0f, 0x58, 0xc1}, Unit::kSse},                       // addps
+      {{0x66, 0x0f, 0xfc, 0x07}, Unit::kSse},                 // paddb xmm0, m128
+      {{0x0f, 0x11, 0x07}, Unit::kSse},                       // movups m128, xmm0
+      {{0xf2, 0x0f, 0x2c, 0xc0}, Unit::kSse},                 // cvttsd2si eax, xmm0
+      {{0x66, 0x0f, 0x38, 0xdc, 0xc1}, Unit::kSse},           // aesenc
+      {{0x0f, 0xae, 0x17}, Unit::kSse},                       // ldmxcsr
+      {{0x0f, 0xae, 0x1f}, Unit::kSse},                       // stmxcsr
+      {{0x0f, 0x18, 0x0f}, Unit::kNone},                      // prefetcht0
+      {{0x0f, 0xae, 0xf8}, Unit::kNone},                      // sfence
+      {{0x0f, 0xc3, 0x07}, Unit::kNone},                      // movnti
+      {{0xf2, 0x0f, 0x38, 0xf0, 0xc3}, Unit::kNone},          // crc32
+      {{0xf3, 0x0f, 0xb8, 0xc3}, Unit::kNone},                // popcnt
+      {{0x0f, 0xae, 0x07}, Unit::kFxsave},                    // fxsave
+      {{0x0f, 0xae, 0x0f}, Unit::kFxsave},                    // fxrstor
+      {{0x0f, 0xae, 0x27}, Unit::kXsave},                     // xsave
+      {{0x0f, 0xae, 0x2f}, Unit::kXsave},                     // xrstor
+      {{0x0f, 0xc7, 0x27}, Unit::kXsave},                     // xsavec
+      {{0xc5, 0xf9, 0xef, 0xc0}, Unit::kAvx},                 // vpxor
+      {{0xc5, 0xf8, 0x77}, Unit::kAvx},                       // vzeroupper
+      {{0xc5, 0xf8, 0xae, 0x1f}, Unit::kAvx},                 // vstmxcsr
+      {{0xc4, 0xe2, 0x71, 0x98, 0xc2}, Unit::kAvx},           // vfmadd132ps
+      {{0xc4, 0xe2, 0x60, 0xf2, 0xc1}, Unit::kNone},          // andn
+      {{0xc4, 0xe2, 0xf3, 0xf5, 0xc2}, Unit::kNone},          // pdep
+      {{0xc5, 0xf8, 0x92, 0xc8}, Unit::kAvx512},              // kmovw k1, eax
+      {{0x62, 0xf1, 0x7d, 0x48, 0xef, 0xc0}, Unit::kAvx512},  // vpxord zmm
+      {{0x62, 0xf1, 0x7c, 0x08, 0x10, 0x07}, Unit::kAvx512},  // vmovups xmm0, m128 (EVEX)
+  };
+  for (const Case& c : cases) {
+    Instr instr;
+    REQUIRE(Decode(c.bytes.data(), static_cast<unsigned>(c.bytes.size()), 0x1000, 64, &instr) ==
+            DecodeStatus::kOk);
+    CAPTURE(Disassemble(instr));
+    CHECK(instr.unit == c.unit);
+  }
+}
+
+TEST_CASE("rules come from CR0, CR4 and XCR0") {
+  vcpu::VcpuState state{};
+  state.cr4 = vcpu::kCr4Osfxsr | vcpu::kCr4Osxsave;
+  state.xcr0 = 0xe7;
+  CHECK(UnitRules(state) == 0);
+  state.cr0 = vcpu::kCr0Ts;
+  CHECK(UnitRules(state) == kTaskSwitched);
+  state.cr0 = vcpu::kCr0Ts | vcpu::kCr0Mp;
+  CHECK(UnitRules(state) == (kTaskSwitched | kWaitTraps));
+  state.cr0 = vcpu::kCr0Em | vcpu::kCr0Mp;
+  CHECK(UnitRules(state) == kEmulation);
+  state.cr0 = 0;
+  state.xcr0 = 7;
+  CHECK(UnitRules(state) == kNoAvx512);
+  state.xcr0 = 3;
+  CHECK(UnitRules(state) == (kNoAvx | kNoAvx512));
+  state.cr4 = 0;
+  CHECK(UnitRules(state) == (kNoAvx | kNoAvx512 | kNoSse | kNoXsave));
+}
+
+TEST_CASE("#UD goes before #NM") {
+  constexpr u8 kNm = vcpu::kDeviceNotAvailable, kUd = vcpu::kInvalidOpcode;
+  CHECK(UnitFault(Unit::kSse, kTaskSwitched) == kNm);
+  CHECK(UnitFault(Unit::kSse, kTaskSwitched | kNoSse) == kUd);
+  CHECK(UnitFault(Unit::kSse, kTaskSwitched | kEmulation) == kUd);
+  CHECK(UnitFault(Unit::kX87, kTaskSwitched | kEmulation) == kNm);
+  CHECK(UnitFault(Unit::kWait, kTaskSwitched) == kUnitUsable);
+  CHECK(UnitFault(Unit::kWait, kTaskSwitched | kWaitTraps) == kNm);
+  CHECK(UnitFault(Unit::kAvx, kEmulation | kNoSse) == kUnitUsable);
+  CHECK(UnitFault(Unit::kAvx, kNoAvx512) == kUnitUsable);
+  CHECK(UnitFault(Unit::kAvx512, kNoAvx512) == kUd);
+  for (unsigned rules = 0; rules < 128; ++rules) {
+    CHECK(UnitFault(Unit::kNone, static_cast<u8>(rules)) == kUnitUsable);
+  }
+}
+
+}  // namespace
+}  // namespace alibi::translator
