@@ -72,7 +72,6 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void Enter(u64 entry);
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
   void FlushTc();
-  u32 XstateMask(u64* mask) const;
 
   // --- fast_path.cc ---
   translator::CodeMode CurrentMode();
@@ -157,8 +156,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   TranslationObserver* observer_ = nullptr;
   std::string exit_message_;
   u8* bounce_ = nullptr;
-  u64 gs_ = 0;  // what %gs holds
-  u64 saved_gs_ = 0;
+  u64 gs_ = 0;                        // what %gs holds
   ExitDesc* pending_exit_ = nullptr;  // the unchained exit that led to the next translation
   bool pending_indirect_ = false;     // it came through the jump table
   bool simulate_next_ = false;        // the next dispatch wants the SIMULATE translation

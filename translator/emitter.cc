@@ -95,7 +95,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
     // Room for the jump that forwards or invalidates this CCF, should its exit be elided.
     while (hot_.Offset() - entry_offset < 5) a().nop();
     index_ = tu_->count - 1;
-    EmitExit(ccf->instrs.back().next_pc(), false);
+    EmitExit(ccf->instrs.back().next_pc());
   }
   FlushCold();
   KeepLists();
@@ -156,13 +156,12 @@ void* Emitter::Impl::NewData(u32 size) {
   return p;
 }
 
-SiteDesc* Emitter::Impl::NewSite(const Instr& instr) {
+SiteDesc* Emitter::Impl::NewSite() {
   auto* site = new (NewData(sizeof(SiteDesc))) SiteDesc();
   site->ccf = ccf_;
   site->instr_index = static_cast<u8>(index_);
   site->instr = &ccf_->instrs[index_];
   site->restart = instr_start_;
-  (void)instr;
   ccf_->sites.push_back(site);
   return site;
 }
@@ -194,7 +193,7 @@ void Emitter::Impl::EmitInstr(unsigned i) {
   ccf_->map.push_back(entry);
 
   if (const u8 vector = UnitFault(instr.unit, request_->mode.unit_rules); vector != kUnitUsable) {
-    EmitRaise(instr, static_cast<vcpu::Vector>(vector));
+    EmitRaise(static_cast<vcpu::Vector>(vector));
     return;
   }
   // Code that is not flat, and 16-bit addresses, go through the simulator: correct first.
@@ -203,7 +202,7 @@ void Emitter::Impl::EmitInstr(unsigned i) {
                                 instr.treatment == Treatment::kControl)) ||
       (instr.mem.present && instr.mem.size != 0 && instr.mem.address_bits == 16);
   if (needs_simulator) {
-    EmitSimulateWhole(instr, i + 1 == tu_->count && tu_->ends_with_control);
+    EmitSimulateWhole(i + 1 == tu_->count && tu_->ends_with_control);
     return;
   }
   switch (instr.treatment) {
@@ -222,17 +221,17 @@ void Emitter::Impl::EmitInstr(unsigned i) {
       break;
     case Treatment::kInTc:
       if (ccf_->plans[index_].kind == SiteKind::kSimulate || !EmitInTc(instr)) {
-        EmitSimulateWhole(instr, i + 1 == tu_->count && tu_->ends_with_control);
+        EmitSimulateWhole(i + 1 == tu_->count && tu_->ends_with_control);
       }
       break;
     case Treatment::kSimulate:
-      EmitSimulateWhole(instr, false);
+      EmitSimulateWhole(false);
       break;
     case Treatment::kTerminator:
-      EmitSimulateWhole(instr, true);
+      EmitSimulateWhole(true);
       break;
     case Treatment::kUndefined:
-      EmitRaise(instr, vcpu::kInvalidOpcode);
+      EmitRaise(vcpu::kInvalidOpcode);
       break;
   }
 }
@@ -272,7 +271,7 @@ void Emitter::Impl::EmitPlain(const Instr& instr) {
     return;
   }
   // Host instructions without a memory operand fault only arithmetically (#DE, #XM, #MF).
-  SiteDesc* site = CannotFault(instr) ? nullptr : NewSite(instr);
+  SiteDesc* site = CannotFault(instr) ? nullptr : NewSite();
   if (!uses_stolen) {
     if (site != nullptr) MarkFaultPoint(site, false);
     if (SameInHostCode(instr)) {
@@ -316,7 +315,7 @@ void Emitter::Impl::EmitCheckedDivide(const Instr& instr) {
   const u32 from_jrcxz = hot_.Offset();
   a().mov(x86::rcx, x86::r10);
   if (IsStolen(divisor.reg)) LoadGpr(Gp64(divisor.reg), divisor.reg);
-  SiteDesc* divide = NewSite(instr);
+  SiteDesc* divide = NewSite();
   MarkFaultPoint(divide, false);  // the quotient may overflow
   u8 bytes[kMaxRewrittenLength];
   const unsigned length = RewriteInstr(instr, Rewrite{}, bytes);
@@ -325,27 +324,27 @@ void Emitter::Impl::EmitCheckedDivide(const Instr& instr) {
   const u32 from_jmp = hot_.Offset();
   hot_.PatchRel8(from_jrcxz);
   a().mov(x86::rcx, x86::r10);
-  SiteDesc* raise = NewSite(instr);
+  SiteDesc* raise = NewSite();
   raise->vector = vcpu::kDivideError;
   CallStub(stubs_.raise, raise);
   raise->resume = 0;
   hot_.PatchRel8(from_jmp);
 }
 
-void Emitter::Impl::EmitSimulateWhole(const Instr& instr, bool ends_tu) {
-  SiteDesc* site = NewSite(instr);
+void Emitter::Impl::EmitSimulateWhole(bool ends_tu) {
+  SiteDesc* site = NewSite();
   CallStub(stubs_.simulate, site);
   if (ends_tu) site->resume = 0;
 }
 
-void Emitter::Impl::EmitRaise(const Instr& instr, vcpu::Vector vector) {
-  SiteDesc* site = NewSite(instr);
+void Emitter::Impl::EmitRaise(vcpu::Vector vector) {
+  SiteDesc* site = NewSite();
   site->vector = vector;
   CallStub(stubs_.raise, site);
   site->resume = 0;
 }
 
-void Emitter::Impl::EmitExit(u64 target_pc, bool) {
+void Emitter::Impl::EmitExit(u64 target_pc) {
   if (request_->mode.single || !SamePage(target_pc) || ccf_->phys_page2 != ~u64{0}) {
     if (target_pc >> 32 == 0) {
       a().mov(x86::r11d, asmjit::imm(target_pc));
@@ -378,7 +377,7 @@ void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
     // Jump over the unconditional exit on the opposite condition.
     hot_.Raw({static_cast<u8>(0x70 | (condition ^ 1)), 0});
     const u32 from = hot_.Offset();
-    EmitExit(target_pc, true);
+    EmitExit(target_pc);
     hot_.PatchRel8(from);
     return;
   }

@@ -10,27 +10,27 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
   // the simulator.
   if (instr.operand_bits == 16 || !CanBeCode(instr.branch_target) ||
       ccf_->plans[index_].kind == SiteKind::kSimulate) {
-    EmitSimulateWhole(instr, true);
+    EmitSimulateWhole(true);
     return;
   }
   // A stepped indirect branch must not be left before its target has been checked.
-  if (request_->mode.single && (instr.op == Op::kRet || instr.op == Op::kJmpIndirect ||
-                                instr.op == Op::kCallIndirect)) {
-    EmitSimulateWhole(instr, true);
+  if (request_->mode.single &&
+      (instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect)) {
+    EmitSimulateWhole(true);
     return;
   }
   switch (instr.op) {
     case Op::kJmp:
       while (hot_.Here() - ccf_->entry < 5) a().nop();
-      EmitExit(instr.branch_target, false);
+      EmitExit(instr.branch_target);
       break;
     case Op::kJcc:
       EmitJccExit(instr.condition, instr.branch_target);
-      EmitExit(instr.next_pc(), false);
+      EmitExit(instr.next_pc());
       break;
     case Op::kCall:
       EmitReturnAddressPush(instr);
-      EmitExit(instr.branch_target, false);
+      EmitExit(instr.branch_target);
       break;
     case Op::kRet:
       EmitRet(instr);
@@ -46,7 +46,7 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
       EmitLoop(instr);
       break;
     default:
-      EmitSimulateWhole(instr, true);
+      EmitSimulateWhole(true);
       break;
   }
 }
@@ -54,7 +54,7 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
 void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
   const unsigned size = request_->mode.code_bits / 8;
   Ea ea = StackEa(-static_cast<i32>(size));
-  SiteDesc* site = EmitLookup(instr, ea, size, true, AccessShape::kPush);
+  SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   const bool follower = groups_[index_].follower;
   x86::Mem slot = HostOperand(ea, size);
   if (instr.op == Op::kCallIndirect && size == 8) {
@@ -83,7 +83,7 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
 void Emitter::Impl::EmitRet(const Instr& instr) {
   const unsigned size = request_->mode.code_bits / 8;
   Ea ea = StackEa(0);
-  SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kPop);
+  SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kPop);
   LoadR11(ea, size, site);
   AdjustRsp(static_cast<i32>(size + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0)));
   EmitIndirectExit();
@@ -100,7 +100,7 @@ void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
     return;
   }
   Ea ea = PrepareEa(instr.mem, instr);
-  SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kOperand);
+  SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kOperand);
   LoadR11(ea, size, site);
 }
 
@@ -136,9 +136,9 @@ void Emitter::Impl::EmitLoop(const Instr& instr) {
   hot_.Raw({opcode, 0});
   const u32 from = hot_.Offset();
   // The fall-through exit must not be elided: the taken one follows it.
-  EmitExit(instr.next_pc(), true);
+  EmitExit(instr.next_pc());
   hot_.PatchRel8(from);
-  EmitExit(instr.branch_target, false);
+  EmitExit(instr.branch_target);
 }
 
 }  // namespace alibi::translator

@@ -92,15 +92,15 @@ class Emitter::Impl {
   // --- emitter.cc ---
   void EmitInstr(unsigned i);
   void EmitPlain(const Instr& instr);
-  void EmitSimulateWhole(const Instr& instr, bool ends_tu);
-  void EmitRaise(const Instr& instr, vcpu::Vector vector);
+  void EmitSimulateWhole(bool ends_tu);
+  void EmitRaise(vcpu::Vector vector);
   void EmitCheckedDivide(const Instr& instr);
-  void EmitExit(u64 target_pc, bool conditional_jump_precedes);
+  void EmitExit(u64 target_pc);
   void EmitJccExit(u8 condition, u64 target_pc);
   void EmitIndirectExit();
   void NoteBranch(const ExitDesc* exit);
   void FlushCold();
-  SiteDesc* NewSite(const Instr& instr);
+  SiteDesc* NewSite();
   ExitDesc* NewExit(ExitKind kind, u64 target);
   void* NewData(u32 size);
   void CallStub(u64 stub, SiteDesc* site);  // resumes right behind
@@ -118,7 +118,7 @@ class Emitter::Impl {
   Ea StackEa(i32 delta);
   void EaToR11(const Ea& ea);
   // After it, r10 is the displacement, or (ea.host_in_r11) r11 the host address.
-  SiteDesc* EmitLookup(const Instr& instr, Ea& ea, unsigned size, bool write, AccessShape shape);
+  SiteDesc* EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
   void EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
   x86::Mem HostOperand(const Ea& ea, unsigned size) const;
   void EmitStack(const Instr& instr);
@@ -142,15 +142,15 @@ class Emitter::Impl {
 
   // --- emitter_system.cc ---
   bool EmitInTc(const Instr& instr);  // false: no sequence here, simulate
-  void EmitSti(const Instr& instr);
-  void EmitPushf(const Instr& instr);
-  void EmitPopf(const Instr& instr);
+  void EmitSti();
+  void EmitPushf();
+  void EmitPopf();
   void EmitRdtsc();
   void SimulateUnlessFlagsSimple(SiteDesc* site);
   void EmitReadSelector(const Instr& instr);
   void EmitSwapgs();
   void EmitSyscall(const Instr& instr);
-  void EmitSysret(const Instr& instr);
+  void EmitSysret();
   void ComposeRflagsInR11();
   void StoreSystemFlagsFromR11();
   void LoadArithmeticFlagsFromR11();

@@ -234,11 +234,10 @@ x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
   return m;
 }
 
-SiteDesc* Emitter::Impl::EmitLookup(const Instr& instr, Ea& ea, unsigned size, bool write,
-                                    AccessShape shape) {
+SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape) {
   const SitePlan& plan = ccf_->plans[index_];
   const GroupPlan& group = groups_[index_];
-  SiteDesc* site = NewSite(instr);
+  SiteDesc* site = NewSite();
   site->size = static_cast<u16>(size);
   site->shape = shape;
   if (group.follower) return site;
@@ -344,7 +343,7 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
   }
   const SitePlan& plan = ccf_->plans[index_];
   if (mem.vsib) {
-    EmitSimulateWhole(instr, false);
+    EmitSimulateWhole(false);
     return;
   }
   if (plan.kind == SiteKind::kSimulate || mem.size > 64) {
@@ -353,7 +352,7 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
   }
   Ea ea = PrepareEa(mem, instr);
   const bool follower = groups_[index_].follower;
-  SiteDesc* site = EmitLookup(instr, ea, mem.size, mem.written, AccessShape::kOperand);
+  SiteDesc* site = EmitLookup(ea, mem.size, mem.written, AccessShape::kOperand);
   EmitOperation(instr, &ea, site, follower);
 }
 
@@ -452,15 +451,15 @@ void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* si
 void Emitter::Impl::EmitMemoryBounce(const Instr& instr) {
   const Ea ea = PrepareEa(instr.mem, instr);
   EaToR11(ea);
-  SiteDesc* begin = NewSite(instr);
+  SiteDesc* begin = NewSite();
   begin->size = instr.mem.size;
   begin->window = instr.mem.written;
   CallStub(stubs_.bounce_begin, begin);
   a().mov(x86::r11, x86::r10);  // where the operand lies now
-  SiteDesc* op_site = NewSite(instr);
+  SiteDesc* op_site = NewSite();
   EmitOperation(instr, nullptr, op_site, false);
   if (instr.mem.written) {
-    SiteDesc* end = NewSite(instr);
+    SiteDesc* end = NewSite();
     end->size = instr.mem.size;
     end->window = 1;
     CallStub(stubs_.bounce_end, end);
@@ -484,7 +483,7 @@ bool Emitter::Impl::EmitSimulatedStore(const Instr& instr) {
     a().mov(x86::r10, Gp64(vcpu::kRax));  // the moffs form
   }
   a().mov(value, x86::r10);
-  SiteDesc* site = NewSite(instr);
+  SiteDesc* site = NewSite();
   site->size = instr.mem.size;
   site->window = 1;
   CallStub(stubs_.store, site);
@@ -501,7 +500,7 @@ void Emitter::Impl::EmitStack(const Instr& instr) {
              instr.operand_bits == request_->mode.code_bits) {
     EmitLeave(instr);
   } else {
-    EmitSimulateWhole(instr, false);
+    EmitSimulateWhole(false);
   }
 }
 
@@ -517,7 +516,7 @@ void Emitter::Impl::EmitPush(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
   Ea ea = StackEa(-static_cast<i32>(size));
   const bool follower = groups_[index_].follower;
-  SiteDesc* site = EmitLookup(instr, ea, size, true, AccessShape::kPush);
+  SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   x86::Mem slot = HostOperand(ea, size);
   if (instr.gpr_count == 0) {
     MarkFaultPoint(site, follower);
@@ -561,7 +560,7 @@ void Emitter::Impl::EmitPop(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
   const u8 reg = instr.gprs[0].reg;
   Ea ea = StackEa(0);
-  SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kPop);
+  SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kPop);
   if (size == 8 && !IsStolen(reg)) {
     MarkFaultPoint(site, groups_[index_].follower);
     a().mov(Gp64(reg), HostOperand(ea, 8));
@@ -588,7 +587,7 @@ void Emitter::Impl::EmitLeave(const Instr& instr) {
     a().mov(x86::r11d, x86::ebp);
     ea = Ea{};
   }
-  SiteDesc* site = EmitLookup(instr, ea, size, false, AccessShape::kFrame);
+  SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kFrame);
   LoadR11(ea, size, site);
   if (size == 8) {
     a().lea(x86::rsp, x86::ptr(x86::rbp, 8));

@@ -30,7 +30,7 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       return true;
     case Op::kPushf:
       if (!long_mode || instr.operand_bits != 64) return false;
-      EmitPushf(instr);
+      EmitPushf();
       return true;
     case Op::kMovSreg:
       if (!long_mode) return false;
@@ -51,11 +51,11 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
     case Op::kSti:
       // At the TU's end an asynchronous stop could fall between STI and its shadowed successor.
       if (index_ + 1 == tu_->count) return false;
-      EmitSti(instr);
+      EmitSti();
       return true;
     case Op::kPopf:
       if (!long_mode || instr.operand_bits != 64) return false;
-      EmitPopf(instr);
+      EmitPopf();
       return true;
     case Op::kRdtsc:
       EmitRdtsc();
@@ -65,7 +65,7 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       return true;
     case Op::kSysret:
       if (!long_mode || instr.operand_bits != 64 || request_->mode.single) return false;
-      EmitSysret(instr);
+      EmitSysret();
       return true;
     case Op::kMovCr:
       if (instr.gprs[0].written) {
@@ -89,8 +89,8 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
   }
 }
 
-void Emitter::Impl::EmitSti(const Instr& instr) {
-  SiteDesc* site = NewSite(instr);
+void Emitter::Impl::EmitSti() {
+  SiteDesc* site = NewSite();
   a().mov(x86::r10d, State(offsetof(VcpuState, irq_pending), 4));
   SimulateIfTaken(site, JumpToColdIfR10NonZero());  // sets up the shadow, then the interrupt
   a().mov(State(offsetof(VcpuState, if_flag), 1), 1);
@@ -144,25 +144,25 @@ void Emitter::Impl::LoadArithmeticFlagsFromR11() {
   a().mov(x86::rax, State(kSpillRax));
 }
 
-void Emitter::Impl::EmitPushf(const Instr& instr) {
+void Emitter::Impl::EmitPushf() {
   ComposeRflagsInR11();
   a().mov(State(kSpillValue), x86::r11);
   a().add(x86::al, 0x7f);
   a().sahf();
   a().mov(x86::rax, State(kSpillRax));
   Ea ea = StackEa(-8);
-  SiteDesc* site = EmitLookup(instr, ea, 8, true, AccessShape::kPush);
+  SiteDesc* site = EmitLookup(ea, 8, true, AccessShape::kPush);
   a().mov(x86::r11, State(kSpillValue));
   MarkFaultPoint(site, false);
   a().mov(HostOperand(ea, 8), x86::r11);
   AdjustRsp(-8);
 }
 
-void Emitter::Impl::EmitPopf(const Instr& instr) {
+void Emitter::Impl::EmitPopf() {
   Ea ea = StackEa(0);
-  SiteDesc* pop = EmitLookup(instr, ea, 8, false, AccessShape::kPop);
+  SiteDesc* pop = EmitLookup(ea, 8, false, AccessShape::kPop);
   LoadR11(ea, 8, pop);
-  SiteDesc* slow = NewSite(instr);
+  SiteDesc* slow = NewSite();
   SimulateUnlessFlagsSimple(slow);
   StoreSystemFlagsFromR11();
   a().mov(State(kSpillRax), x86::rax);
@@ -210,7 +210,7 @@ void Emitter::Impl::SwitchToPeer(bool remember_self) {
 void Emitter::Impl::EmitSyscall(const Instr& instr) {
   using Fast = VcpuState::FastSyscall;
   constexpr std::size_t kFast = offsetof(VcpuState, fast_syscall);
-  SiteDesc* slow = NewSite(instr);
+  SiteDesc* slow = NewSite();
   a().mov(x86::r10, State(kFast + offsetof(Fast, unusable)));
   a().mov(x86::r11, GsAbs(kPeerOffset + static_cast<i32>(offsetof(PrivilegePeer, missing)), 8));
   a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
@@ -232,10 +232,10 @@ void Emitter::Impl::EmitSyscall(const Instr& instr) {
   EmitIndirectExit();
 }
 
-void Emitter::Impl::EmitSysret(const Instr& instr) {
+void Emitter::Impl::EmitSysret() {
   using Fast = VcpuState::FastSyscall;
   constexpr std::size_t kFast = offsetof(VcpuState, fast_syscall);
-  SiteDesc* slow = NewSite(instr);
+  SiteDesc* slow = NewSite();
   // The flags come from r11, so they are dead here.
   a().mov(x86::r10, State(kFast + offsetof(Fast, unusable)));
   a().or_(x86::r10, GsAbs(kPeerOffset + static_cast<i32>(offsetof(PrivilegePeer, missing)), 8));
@@ -304,7 +304,7 @@ void Emitter::Impl::EmitSwapgs() {
 }
 
 void Emitter::Impl::EmitWriteCr8(const Instr& instr) {
-  SiteDesc* site = NewSite(instr);
+  SiteDesc* site = NewSite();
   LoadGpr(x86::r10, instr.gprs[0].reg);
   a().mov(x86::r11d, State(offsetof(VcpuState, cr8_bias), 4));
   a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
