@@ -78,7 +78,8 @@ class Engine {
   virtual Exit Run() = 0;
 
   // From any thread or signal handler: Run() returns kStopped within a bounded time (the running
-  // CCF's exits are unlinked).
+  // CCF's exits are unlinked). A handler on the VCPU's own thread must block all signals (sa_mask),
+  // so that the engine's own one finds translated code interrupted, not the handler.
   virtual void RequestStop() = 0;
   // On the VCPU's own thread, from a port or MMIO handler or between runs: leave at the next
   // instruction boundary.
