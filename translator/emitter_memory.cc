@@ -109,8 +109,10 @@ void Emitter::Impl::PlanGroups() {
       if (instr.op == Op::kPop && instr.gprs[0].reg == vcpu::kRsp) access_base = kNoReg;
     }
     if (access_base == kNoReg) {
+      // A CHECKED division has its check in r10.
       const bool harmless =
-          instr.treatment == Treatment::kIdent && (!instr.mem.present || instr.mem.size == 0) &&
+          instr.treatment == Treatment::kIdent && plan.kind == SiteKind::kDirect &&
+          (!instr.mem.present || instr.mem.size == 0) &&
           !UsesStolenOperand(instr) && !(instr.mem.present && !IsBaseDisp(instr.mem));
       i64 delta = 0;
       if (leader >= 0 && harmless && ConstantAdjust(instr, base, &delta)) {
