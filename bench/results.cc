@@ -42,6 +42,12 @@ std::string MeaningOf(const std::string& benchmark) {
   return row != nullptr ? row->what : "";
 }
 
+std::string KnownBenchmarks() {
+  std::string names;
+  for (const Row& row : kRows) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  return names;
+}
+
 ProgramOutput ParseProgramOutput(const std::string& text) {
   ProgramOutput output;
   std::size_t at = 0;

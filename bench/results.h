@@ -87,6 +87,8 @@ class Results {
 // The budget of a benchmark in cycles, 0 if it has none; and what it measures, "" if unknown.
 double BudgetOf(const std::string& benchmark);
 std::string MeaningOf(const std::string& benchmark);
+// The names of bench/rows.inc, separated by commas.
+std::string KnownBenchmarks();
 
 }  // namespace alibi::bench
 

@@ -81,9 +81,11 @@ std::vector<std::string> ProgramArguments(const RunnerOptions& options, bool com
   std::vector<std::string> words;
   if (options.quick) {
     words.push_back("quick");
+    // A program's runs are long enough to be cut up by the host: three would be too few.
+    if (compute) words.push_back("samples=5");
   } else {
     // Few samples per run and more runs: noise comes in bursts.
-    words.push_back(compute ? "samples=3" : "samples=5");
+    words.push_back(compute ? "samples=4" : "samples=5");
   }
   const std::vector<std::string> only = Selected(options.only, compute ? kComputePrefix : "");
   if (!only.empty()) words.push_back("only=" + Join(only));

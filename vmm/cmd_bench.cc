@@ -129,12 +129,9 @@ int CmdBench(int argc, char** argv) {
   const std::vector<std::string> measured = report.results.Benchmarks();
   for (const std::string& name : options.only) {
     if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
-      std::string known;
-      for (const std::string& other : measured) known += " " + other;
-      return Fail(kUsage,
-                  fmt::format("--only: no benchmark '{}' came out of the runs{}{}; compute "
-                              "programs are called {}NAME",
-                              name, known.empty() ? "" : ", only:", known, bench::kComputePrefix));
+      return Fail(kUsage, fmt::format("--only: no benchmark '{}'; there are {}, and {}NAME for the "
+                                      "compute programs",
+                                      name, bench::KnownBenchmarks(), bench::kComputePrefix));
     }
   }
 
