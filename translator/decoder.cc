@@ -361,27 +361,23 @@ void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const O
       z.mnemonic == ZYDIS_MNEMONIC_VCVTNE2PS2BF16) {
     return;
   }
+  if (z.avx.broadcast.mode != ZYDIS_BROADCAST_MODE_INVALID) {
+    // From so many memory elements to so many lanes, by broadcast mode.
+    constexpr u8 kFrom[] = {0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 4, 4, 8};
+    constexpr u8 kTo[] = {0, 2, 4, 8, 16, 32, 64, 4, 8, 16, 8, 16, 16};
+    static_assert(std::size(kTo) == ZYDIS_BROADCAST_MODE_MAX_VALUE + 1);
+    mem->masked_element = static_cast<u8>(mem->size / kFrom[z.avx.broadcast.mode]);
+    mem->mask_bits = kTo[z.avx.broadcast.mode];
+    return;
+  }
   unsigned element_bits = memory.element_size;
-  unsigned lanes = 0;
-  for (unsigned i = 0; i < z.operand_count_visible; ++i) {
-    const Operand& operand = operands[i];
-    const ZydisRegisterClass bank =
-        operand.type == ZYDIS_OPERAND_TYPE_REGISTER ? ZydisRegisterGetClass(operand.reg.value)
-                                                    : ZYDIS_REGCLASS_INVALID;
-    if (bank != ZYDIS_REGCLASS_XMM && bank != ZYDIS_REGCLASS_YMM && bank != ZYDIS_REGCLASS_ZMM) {
-      continue;
-    }
-    lanes = std::max<unsigned>(lanes, operand.element_count);
-    // Several memory elements may make up one of the destination (dot products).
-    if (i == 0 && operand.size == memory.size) {
-      element_bits = std::max<unsigned>(element_bits, operand.element_size);
-    }
+  // Several memory elements may make up one of the destination (dot products).
+  const Operand& destination = operands[0];
+  if (destination.type == ZYDIS_OPERAND_TYPE_REGISTER && destination.size == memory.size) {
+    element_bits = std::max<unsigned>(element_bits, destination.element_size);
   }
   mem->masked_element = static_cast<u8>(element_bits / 8);
-  // A broadcast spreads its few elements over all lanes.
-  unsigned elements = mem->size / mem->masked_element;
-  if (z.avx.broadcast.mode != ZYDIS_BROADCAST_MODE_INVALID) elements = std::max(elements, lanes);
-  mem->mask_bits = static_cast<u8>(elements);
+  mem->mask_bits = static_cast<u8>(mem->size / mem->masked_element);
   mem->packed = z.meta.category == ZYDIS_CATEGORY_COMPRESS ||
                 z.meta.category == ZYDIS_CATEGORY_EXPAND;
 }
