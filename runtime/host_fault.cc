@@ -180,7 +180,11 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;
 
   const u64 address = SiteAddress(site);
-  if (MisalignedOperand(site, address)) {
+  // Of a masked operand the host has found an element that is accessed.
+  const bool misaligned_elements = site.shape == translator::AccessShape::kOperand &&
+                                   instr.mem.masked_element != 0 && info->si_code == SI_KERNEL &&
+                                   (address & (instr.mem.alignment - 1u)) != 0;
+  if (misaligned_elements || MisalignedOperand(site, address)) {
     // Also where the look-up met an absent page before the access itself was tried.
     return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
@@ -194,6 +198,9 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     }
     ++counters_.host_faults_true;
     Charge(&site, adapt::Event::kTruePageFault, true);
+    if (site.shape != translator::AccessShape::kOperand) {
+      return deliver(GuestFault::WithCode(vcpu::kStackFault, 0));
+    }
     return deliver(NonCanonicalFault(instr));
   }
   if (info->si_code == SI_KERNEL) {
