@@ -7,7 +7,8 @@
 
 namespace alibi {
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void CheckFailed(const char* file, int line, const char* what) {
+[[noreturn, gnu::noinline, gnu::cold]] inline void CheckFailed(const char* file, int line,
+                                                               const char* what) {
   std::fprintf(stderr, "alibi: internal error at %s:%d: invariant broken: %s\n", file, line, what);
   std::abort();
 }

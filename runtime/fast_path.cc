@@ -224,8 +224,8 @@ void EngineImpl::LinkJumpTable(Ccf* ccf) {
   if (ccf->indirect_entry == 0) {
     const u64 host = tc_->AllocateCold(translator::kMaxEntryCheckBytes + 5);
     if (host == 0) return;
-    translator::WriteIndirectEntry(ccf->pc, ccf->flags_live_in, ccf->entry,
-                                   stubs_.entry_miss, host, tc_->Writable(host));
+    translator::WriteIndirectEntry(ccf->pc, ccf->flags_live_in, ccf->entry, stubs_.entry_miss, host,
+                                   tc_->Writable(host));
     ccf->indirect_entry = host;
   }
   mmu_.SetJumpEntry(ccf->pc, reinterpret_cast<const void*>(ccf->indirect_entry));
@@ -547,10 +547,10 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
   const Instr& instr = *site->instr;
   state_.rip = instr.pc;
   GuestFault fault;
-  const bool written = instr.mem.masked_element != 0
-                           ? AccessElements(instr, state_.spill[7], ElementAccess::kWrite, &fault)
-                           : WriteOperand(state_.spill[7], BounceOf(state_.spill[7]), site->size,
-                                          &fault);
+  const bool written =
+      instr.mem.masked_element != 0
+          ? AccessElements(instr, state_.spill[7], ElementAccess::kWrite, &fault)
+          : WriteOperand(state_.spill[7], BounceOf(state_.spill[7]), site->size, &fault);
   if (!written) return DeliverAndDispatch(fault);
   state_.rip = instr.next_pc();
   ChargeSimulated(site, state_.spill[7], true);

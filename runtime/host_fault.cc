@@ -219,7 +219,6 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       begin += skipped;
       size = 1;
     }
-
   }
   const mmu::Resolution resolution = mmu_.ResolveAccess(LinearAddr(begin), size, write, &fault);
   switch (resolution) {

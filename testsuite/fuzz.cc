@@ -114,8 +114,9 @@ int Fuzz(const Options& options) {
     }
     if (options.seconds != 0 && now - begin > static_cast<double>(options.seconds)) break;
   }
-  fmt::print("seed {}: {} sequences ({} without end or lost), {} translated runs, {:.1f} s, {} finds\n",
-             options.seed, done, endless, harness.runs(), Now() - begin, finds);
+  fmt::print(
+      "seed {}: {} sequences ({} without end or lost), {} translated runs, {:.1f} s, {} finds\n",
+      options.seed, done, endless, harness.runs(), Now() - begin, finds);
   fmt::print("ends by vector:");
   for (unsigned v = 0; v < vectors.size(); ++v) {
     if (vectors[v] != 0) fmt::print(" {}:{}", v, vectors[v]);

@@ -162,17 +162,16 @@ struct Ccf {
 // Host addresses of the runtime's stubs (one per row of runtime/callouts.inc plus the look-up
 // miss).
 struct StubTable {
-  u64 miss = 0;           // r11 = linear, r10 = SiteDesc*: returns to desc->resume with r10 = entry
-  u64 lookup = 0;         // r11 = target PC: jump table miss
-  EntryMiss entry_miss;   // of entry checks
-  u64 exit = 0;           // r10 = ExitDesc*
-  u64 stop = 0;           // r11 = target PC: leave translated code
-  u64 simulate = 0;       // r10 = SiteDesc*: one whole instruction in software
-  u64 bounce_begin = 0;   // r10 = SiteDesc*, r11 = linear: operand -> bounce buffer, at r10
-  u64 bounce_end = 0;     // r10 = SiteDesc*: bounce buffer -> operand
-  u64 store = 0;          // r10 = SiteDesc*, r11 = linear, spill[6] = value: one simulated store
-  u64 raise = 0;          // r10 = SiteDesc*: exception desc->vector at this instruction
-
+  u64 miss = 0;          // r11 = linear, r10 = SiteDesc*: returns to desc->resume with r10 = entry
+  u64 lookup = 0;        // r11 = target PC: jump table miss
+  EntryMiss entry_miss;  // of entry checks
+  u64 exit = 0;          // r10 = ExitDesc*
+  u64 stop = 0;          // r11 = target PC: leave translated code
+  u64 simulate = 0;      // r10 = SiteDesc*: one whole instruction in software
+  u64 bounce_begin = 0;  // r10 = SiteDesc*, r11 = linear: operand -> bounce buffer, at r10
+  u64 bounce_end = 0;    // r10 = SiteDesc*: bounce buffer -> operand
+  u64 store = 0;         // r10 = SiteDesc*, r11 = linear, spill[6] = value: one simulated store
+  u64 raise = 0;         // r10 = SiteDesc*: exception desc->vector at this instruction
 };
 
 // Where the emitted bytes will run; the emitter writes through the writable aliases.

@@ -132,7 +132,7 @@ unsigned HeadLength(const u8* bytes, unsigned available, unsigned code_bits) {
   return at <= available ? at : 0;
 }
 
-DecodeTemplates::DecodeTemplates() : templates_(kTemplates) {}
+DecodeTemplates::DecodeTemplates() : index_(kTemplates) { templates_.reserve(kTemplates); }
 
 DecodeTemplates& DecodeTemplates::OfThread() {
   static thread_local DecodeTemplates templates;
@@ -143,10 +143,12 @@ DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, u64 pc
                                      unsigned code_bits, Instr* out) {
   const unsigned head = HeadLength(bytes, std::min(available, 15u), code_bits);
   if (head == 0) return translator::Decode(bytes, available, pc, code_bits, out);
-  Template& entry = templates_[HashHead(bytes, head, code_bits) % kTemplates];
-  const Instr& known = entry.instr;
-  if (entry.same >= head && known.code_bits == code_bits && known.length <= available &&
-      std::memcmp(known.bytes.data(), bytes, entry.same) == 0) {
+  u16& number = index_[HashHead(bytes, head, code_bits) % kTemplates];
+  const Template* entry = number != 0 ? &templates_[number - 1u] : nullptr;
+  if (entry != nullptr && entry->same >= head && entry->instr.code_bits == code_bits &&
+      entry->instr.length <= available &&
+      std::memcmp(entry->instr.bytes.data(), bytes, entry->same) == 0) {
+    const Instr& known = entry->instr;
     ++hits_;
     *out = known;
     out->pc = pc;
@@ -181,8 +183,13 @@ DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, u64 pc
   if (out->layout.disp_size != 0) found = std::min<unsigned>(found, out->layout.disp);
   if (out->layout.imm_size != 0) found = std::min<unsigned>(found, out->layout.imm);
   if (found != head) return status;
-  entry.same = static_cast<u8>(ImmediateDecides(*out) ? out->length : head);
-  entry.instr = *out;
+  if (number == 0) {
+    templates_.emplace_back();
+    number = static_cast<u16>(templates_.size());
+  }
+  Template& made = templates_[number - 1u];
+  made.same = static_cast<u8>(ImmediateDecides(*out) ? out->length : head);
+  made.instr = *out;
   return status;
 }
 

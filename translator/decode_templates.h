@@ -28,11 +28,13 @@ class DecodeTemplates {
 
  private:
   struct Template {
-    u8 same = 0;  // leading bytes that must be equal; 0: empty
+    u8 same = 0;  // leading bytes that must be equal
     Instr instr;
   };
-  static constexpr std::size_t kTemplates = 2048;
+  static constexpr std::size_t kTemplates = 4096;
 
+  // Templates lie in the order they were made in, so that a short run touches little memory.
+  std::vector<u16> index_;  // by the head's hash: number of its template + 1, or 0
   std::vector<Template> templates_;
   u64 hits_ = 0, misses_ = 0;
 };

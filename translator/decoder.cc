@@ -378,8 +378,8 @@ void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const O
   }
   mem->masked_element = static_cast<u8>(element_bits / 8);
   mem->mask_bits = static_cast<u8>(mem->size / mem->masked_element);
-  mem->packed = z.meta.category == ZYDIS_CATEGORY_COMPRESS ||
-                z.meta.category == ZYDIS_CATEGORY_EXPAND;
+  mem->packed =
+      z.meta.category == ZYDIS_CATEGORY_COMPRESS || z.meta.category == ZYDIS_CATEGORY_EXPAND;
 }
 
 void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr* out) {

@@ -112,8 +112,8 @@ void Emitter::Impl::PlanGroups() {
       // A CHECKED division has its check in r10.
       const bool harmless =
           instr.treatment == Treatment::kIdent && plan.kind == SiteKind::kDirect &&
-          (!instr.mem.present || instr.mem.size == 0) &&
-          !UsesStolenOperand(instr) && !(instr.mem.present && !IsBaseDisp(instr.mem));
+          (!instr.mem.present || instr.mem.size == 0) && !UsesStolenOperand(instr) &&
+          !(instr.mem.present && !IsBaseDisp(instr.mem));
       i64 delta = 0;
       if (leader >= 0 && harmless && ConstantAdjust(instr, base, &delta)) {
         moved += delta;

@@ -61,7 +61,7 @@ struct MemOperand {
   u8 scale = 1;
   u8 address_bits = 64;  // 16, 32 or 64
   u16 size = 0;          // bytes; 0: no access (LEA, NOP, prefetch)
-  u8 alignment = 1;  // demanded by the instruction: else #GP(0)
+  u8 alignment = 1;      // demanded by the instruction: else #GP(0)
   // EVEX write masks suppress the faults of elements that they leave out: bytes per element (0: no
   // mask, or it suppresses nothing), and how many bits of the mask count.
   u8 masked_element = 0;
@@ -134,7 +134,7 @@ struct Instr {
   u16 implicit_gprs_written = 0;
   u32 flags_read = 0;                // subset of vcpu::kArithmeticFlags
   u32 flags_written = 0;             // certainly written, undefined results included
-  u32 flags_kept_maybe = 0;  // subset of flags_written: undefined, and kept by some hosts
+  u32 flags_kept_maybe = 0;          // subset of flags_written: undefined, and kept by some hosts
   bool flags_written_maybe = false;  // conditional writers (shifts by CL, REP): never kill liveness
   u64 immediate = 0;      // first immediate, sign-extended to the operand size where it is signed
   u64 immediate2 = 0;     // second one (ENTER, far pointers' selector)

@@ -103,7 +103,7 @@ struct alignas(64) VcpuState {
   u64 callout_argument;  // what a stub tells its callout
   u32 irq_pending;       // an interrupt waits for IF, the shadow or the TPR to let it in
   u32 last_branch;       // the latest computed branch: 1 + offset of its exit in the TC's data
-  u64 resume_host_pc;  // where translated code goes on after a callout
+  u64 resume_host_pc;    // where translated code goes on after a callout
 
   // --- Masks and constants that emitted code loads (PEXT masks must come from memory) ---
   u64 cr8_reserved_mask;  // bits of CR8 that must be zero

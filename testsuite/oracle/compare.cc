@@ -52,8 +52,9 @@ bool InstrAt(const TestCase& test, u64 pc, translator::Instr* instr) {
   const std::vector<u8> bytes = test.Bytes();
   const u64 at = pc - test.initial.rip;
   if (at >= bytes.size()) return false;
-  return translator::Decode(bytes.data() + at, static_cast<unsigned>(std::min<u64>(15, bytes.size() - at)),
-                            pc, 64, instr) == translator::DecodeStatus::kOk;
+  return translator::Decode(bytes.data() + at,
+                            static_cast<unsigned>(std::min<u64>(15, bytes.size() - at)), pc, 64,
+                            instr) == translator::DecodeStatus::kOk;
 }
 
 constexpr Mask kMasks[] = {
@@ -62,8 +63,7 @@ constexpr Mask kMasks[] = {
      "what lies below it belongs to nobody",
      [](Masking& m) {
        translator::Instr instr;
-       if (m.native.vector == vcpu::kGeneralProtection &&
-           m.native.state.rip == m.guest.state.rip &&
+       if (m.native.vector == vcpu::kGeneralProtection && m.native.state.rip == m.guest.state.rip &&
            InstrAt(m.test, m.native.state.rip, &instr) &&
            instr.op == translator::Op::kCallIndirect) {
          m.ignored_stack_slot = m.native.state.gpr[vcpu::kRsp] - 8;
@@ -82,7 +82,8 @@ constexpr Mask kMasks[] = {
        m.Both([](Side& side) { side.state.rflags &= ~vcpu::kArithmeticFlags; });
      }},
     {"arithmetic flags at a fault, where nothing can read them before they are written again",
-     "an inserted look-up may compare; whoever inspects the frame of a fault sees some value there, "
+     "an inserted look-up may compare; whoever inspects the frame of a fault sees some value "
+     "there, "
      "as translator/flag_liveness.h says. At the regular end all flags count.",
      [](Masking& m) {
        if (m.native.vector == vcpu::kBreakpoint || m.native.state.rip != m.guest.state.rip) return;
@@ -152,7 +153,8 @@ constexpr Mask kMasks[] = {
        if (evex) reg |= ~prefix[1] & 0x10;
        const unsigned bytes = evex ? 16u << ((prefix[3] >> 5) & 3) : prefix[2] & 4 ? 32 : 16;
        m.Both([&](Side& side) {
-         std::memset(side.state.vector.zmm[reg] + bytes, 0, sizeof(side.state.vector.zmm[reg]) - bytes);
+         std::memset(side.state.vector.zmm[reg] + bytes, 0,
+                     sizeof(side.state.vector.zmm[reg]) - bytes);
        });
      }},
     {"#PF error code, U/S bit, of sequences that run at CPL 0",
@@ -201,8 +203,8 @@ class Report {
   }
   void Bytes(const std::string& name, const u8* native, const u8* guest, unsigned size) {
     if (std::memcmp(native, guest, size) == 0) return;
-    lines_.push_back(fmt::format("* {:<8} native {}\n           alibi  {}", name,
-                                 Hex(native, size), Hex(guest, size)));
+    lines_.push_back(fmt::format("* {:<8} native {}\n           alibi  {}", name, Hex(native, size),
+                                 Hex(guest, size)));
   }
   std::vector<std::string> Take() { return std::move(lines_); }
 

@@ -38,13 +38,11 @@ bool ParseFlag(const std::string& word, InstructionForm* form) {
     const char* name;
     bool InstructionForm::*member;
   };
-  constexpr Flag kFlags[] = {{"M", &InstructionForm::memory_only},
-                             {"R", &InstructionForm::register_only},
-                             {"lock", &InstructionForm::lock},
-                             {"maybe", &InstructionForm::maybe},
-                             {"user", &InstructionForm::user},
-                             {"align", &InstructionForm::align},
-                             {"rare", &InstructionForm::rare}};
+  constexpr Flag kFlags[] = {
+      {"M", &InstructionForm::memory_only}, {"R", &InstructionForm::register_only},
+      {"lock", &InstructionForm::lock},     {"maybe", &InstructionForm::maybe},
+      {"user", &InstructionForm::user},     {"align", &InstructionForm::align},
+      {"rare", &InstructionForm::rare}};
   for (const Flag& flag : kFlags) {
     if (word == flag.name) {
       form->*flag.member = true;
@@ -97,8 +95,8 @@ InstructionForm Parse(const Line& line) {
   while (words >> word) {
     if (IsHexByte(word)) {
       const bool behind = form.immediate != Immediate::kNone;
-      (behind ? form.tail : form.opcode).push_back(
-          static_cast<u8>(std::strtoul(word.c_str(), nullptr, 16)));
+      (behind ? form.tail : form.opcode)
+          .push_back(static_cast<u8>(std::strtoul(word.c_str(), nullptr, 16)));
     } else if (word[0] == 'p' && IsHexByte(word.substr(1))) {
       form.prefix = static_cast<u8>(std::strtoul(word.c_str() + 1, nullptr, 16));
     } else if (word == "/r") {

@@ -216,7 +216,8 @@ u64 Generator::PickTarget(unsigned size, bool align) {
     case 8:
       return around(kHighBase + 2 * kPageSize);
     case 9:
-      return random_.Percent(50) ? around(kStackBase + kPageSize) : around(kStackBase + 3 * kPageSize);
+      return random_.Percent(50) ? around(kStackBase + kPageSize)
+                                 : around(kStackBase + 3 * kPageSize);
     case 10:
       return RandomWord(&random_);
     case 11:
@@ -244,9 +245,7 @@ Generator::Address Generator::MakeAddress(unsigned size, bool align, bool evex) 
   }
   const bool narrow = target >> 32 == 0 && random_.Percent(10);
   if (narrow) a.prefixes.push_back(kAddressSizePrefix);
-  auto reaches = [&](u64 from) {
-    return narrow || FitsI32(target - from);
-  };
+  auto reaches = [&](u64 from) { return narrow || FitsI32(target - from); };
   for (unsigned attempt = 0; attempt < 12; ++attempt) {
     const bool has_base = !random_.Percent(10);
     const bool has_index = random_.Percent(has_base ? 35 : 60);
@@ -343,15 +342,15 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
     }
     return 0;
   };
-  const bool memory = form.modrm && !form.register_only &&
-                      (form.memory_only || random_.Percent(55));
+  const bool memory =
+      form.modrm && !form.register_only && (form.memory_only || random_.Percent(55));
   const u8 reg = form.extension >= 0 ? static_cast<u8>(form.extension) : pick(form.reg, true);
   const u8 rm = pick(form.rm, form.extension >= 0 || random_.Percent(50));
-  const u8 vvvv = form.uses_vvvv ? pick(form.reg == Bank::kMask && form.space == Space::kEvex
-                                            ? Bank::kXmm
-                                            : form.reg,
-                                        form.extension >= 0)
-                                 : 0;
+  const u8 vvvv =
+      form.uses_vvvv
+          ? pick(form.reg == Bank::kMask && form.space == Space::kEvex ? Bank::kXmm : form.reg,
+                 form.extension >= 0)
+          : 0;
   Address address;
   if (memory) {
     const unsigned size = form.reg == Bank::kXmm || form.rm == Bank::kXmm ? 16u << length
@@ -361,7 +360,9 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
   }
 
   Bytes out = address.prefixes;
-  const bool extend_b = memory ? address.rex_b : form.modrm ? rm & 8 : form.reg_in_opcode && (rm & 8);
+  const bool extend_b = memory       ? address.rex_b
+                        : form.modrm ? rm & 8
+                                     : form.reg_in_opcode && (rm & 8);
   const bool extend_x = memory && address.rex_x;
   const bool wide = form.wide == 1 || (form.wide < 0 && bits == 64 && form.size != Size::kStack);
   const u8 pp = form.prefix == 0x66 ? 1 : form.prefix == 0xf3 ? 2 : form.prefix == 0xf2 ? 3 : 0;
@@ -382,10 +383,10 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
     if (form.map == 1 && !extend_x && !extend_b && !wide && random_.Percent(70)) {
       out.insert(out.end(), {0xc5, static_cast<u8>(not_r | last)});
     } else {
-      out.insert(out.end(), {0xc4,
-                             static_cast<u8>(not_r | (extend_x ? 0 : 0x40) | (extend_b ? 0 : 0x20) |
-                                             form.map),
-                             static_cast<u8>(wide << 7 | last)});
+      out.insert(
+          out.end(),
+          {0xc4, static_cast<u8>(not_r | (extend_x ? 0 : 0x40) | (extend_b ? 0 : 0x20) | form.map),
+           static_cast<u8>(wide << 7 | last)});
     }
     out.push_back(form.opcode.back());
   } else {
@@ -400,14 +401,13 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
     if (form.maybe && memory && random_.Percent(15)) broadcast = true;
     if (form.maybe && !memory && random_.Percent(3)) broadcast = true;  // rounding control
     const bool r3 = form.extension < 0 && (reg & 8);
-    out.insert(out.end(),
-               {0x62,
-                static_cast<u8>((r3 ? 0 : 0x80) | (x ? 0 : 0x40) | (extend_b ? 0 : 0x20) |
-                                (r4 ? 0 : 0x10) | form.map),
-                static_cast<u8>(wide << 7 | (~vvvv & 15) << 3 | 4 | pp),
-                static_cast<u8>(zero << 7 | length << 5 | broadcast << 4 |
-                                (vvvv & 16 ? 0 : 8) | mask),
-                form.opcode.back()});
+    out.insert(out.end(), {0x62,
+                           static_cast<u8>((r3 ? 0 : 0x80) | (x ? 0 : 0x40) |
+                                           (extend_b ? 0 : 0x20) | (r4 ? 0 : 0x10) | form.map),
+                           static_cast<u8>(wide << 7 | (~vvvv & 15) << 3 | 4 | pp),
+                           static_cast<u8>(zero << 7 | length << 5 | broadcast << 4 |
+                                           (vvvv & 16 ? 0 : 8) | mask),
+                           form.opcode.back()});
   }
   std::size_t disp_at = 0;
   if (form.modrm) {

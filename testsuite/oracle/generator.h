@@ -15,7 +15,7 @@ namespace alibi::oracle {
 
 // What must be said of a sequence besides its code.
 struct Traits {
-  bool user_only = false;   // CPL 0 behaves differently
+  bool user_only = false;    // CPL 0 behaves differently
   bool shows_flags = false;  // stores the flag image: TF must not be added
 };
 

@@ -13,9 +13,9 @@ constexpr std::size_t kMaxCodeBytes = 560;
 // Instructions that may not run here although they decode as plain ones: their results depend on
 // more than the state (or on where the code runs), or they change what the harness stands on.
 constexpr std::string_view kNotComparable[] = {
-    "RDRAND", "RDSEED", "RDPKRU", "WRPKRU",  "FXSAVE", "FXSAVE64", "FXRSTOR", "FXRSTOR64",
-    "FNSAVE", "FSAVE",  "FNSTENV", "FSTENV", "FLDENV", "FRSTOR",   "XBEGIN",  "XTEST",
-    "PTWRITE", "RDPID", "CLZERO", "RDPRU"};
+    "RDRAND",    "RDSEED", "RDPKRU",  "WRPKRU",  "FXSAVE", "FXSAVE64", "FXRSTOR",
+    "FXRSTOR64", "FNSAVE", "FSAVE",   "FNSTENV", "FSTENV", "FLDENV",   "FRSTOR",
+    "XBEGIN",    "XTEST",  "PTWRITE", "RDPID",   "CLZERO", "RDPRU"};
 
 bool Comparable(const translator::Instr& instr) {
   using translator::Op;
@@ -212,7 +212,8 @@ void Generator::BlockString() {
   };
   if (random_.Percent(85)) EmitMovImmediate(vcpu::kRsi, pointer());
   if (random_.Percent(85)) EmitMovImmediate(vcpu::kRdi, pointer());
-  if (random_.Percent(85)) EmitMovImmediate(vcpu::kRcx, random_.Below(random_.Percent(20) ? 700 : 20));
+  if (random_.Percent(85))
+    EmitMovImmediate(vcpu::kRcx, random_.Below(random_.Percent(20) ? 700 : 20));
   if (random_.Percent(30)) Emit({static_cast<u8>(0xfc + random_.Below(2))});
   static constexpr u8 kOps[] = {0xa4, 0xaa, 0xac, 0xa6, 0xae};
   u8 op = random_.Pick(kOps);
@@ -349,12 +350,13 @@ void Generator::BlockGather() {
     mask = static_cast<u8>(random_.Below(8));
   } while ((data == index || mask == index || data == mask) && !random_.Percent(3));
   // vpsrld index, index, 24: indices below 256
-  Emit({0xc5, static_cast<u8>((~index & 15) << 3 | 4 | 1), 0x72, static_cast<u8>(0xd0 | index), 24});
+  Emit(
+      {0xc5, static_cast<u8>((~index & 15) << 3 | 4 | 1), 0x72, static_cast<u8>(0xd0 | index), 24});
   static constexpr u8 kOps[] = {0x90, 0x91, 0x92, 0x93};
   const u8 sib = static_cast<u8>(random_.Below(4) << 6 | index << 3 | base);
   if (random_.Percent(60)) {
-    Emit({0xc4, 0xe2, static_cast<u8>(random_.Below(2) << 7 | (~mask & 15) << 3 |
-                                      random_.Below(2) << 2 | 1),
+    Emit({0xc4, 0xe2,
+          static_cast<u8>(random_.Below(2) << 7 | (~mask & 15) << 3 | random_.Below(2) << 2 | 1),
           random_.Pick(kOps), static_cast<u8>(4 | data << 3), sib});
   } else {
     const u8 op = static_cast<u8>(random_.Pick(kOps) + (random_.Percent(40) ? 0x10 : 0));
@@ -399,8 +401,8 @@ void Generator::EmitRandomBytes() {
         bytes.push_back(0xc5);
         break;
       case 2:
-        bytes.insert(bytes.end(), {0xc4, static_cast<u8>((random_.Next() & 0xe0) |
-                                                         (1 + random_.Below(3)))});
+        bytes.insert(bytes.end(),
+                     {0xc4, static_cast<u8>((random_.Next() & 0xe0) | (1 + random_.Below(3)))});
         break;
       case 3:
         bytes.insert(bytes.end(),

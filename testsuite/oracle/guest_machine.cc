@@ -39,7 +39,8 @@ constexpr u64 kPages = 0x200000;
 constexpr u64 kSystemBase = 0xffff800000000000;
 constexpr unsigned kHandlerBytes = 16;
 // Selectors as Linux has them, so that reading one gives the same on both sides.
-constexpr u16 kKernelCs = 0x10, kKernelSs = 0x18, kUserSs = 0x2b, kUserCs = 0x33, kTssSelector = 0x40;
+constexpr u16 kKernelCs = 0x10, kKernelSs = 0x18, kUserSs = 0x2b, kUserCs = 0x33,
+              kTssSelector = 0x40;
 
 constexpr bool PushesErrorCode(unsigned vector) {
   return vector == 8 || (vector >= 10 && vector <= 14) || vector == 17;
@@ -66,9 +67,7 @@ class ForcedPlan final : public runtime::PlanOverride {
     if (kind_ == Kind::kAlone) plan->alone = true;
   }
   unsigned MaxInstructions() const override {
-    return kind_ == Kind::kSingle  ? 1
-           : kind_ == Kind::kPairs ? 2
-                                   : translator::kMaxTuInstructions;
+    return kind_ == Kind::kSingle ? 1 : kind_ == Kind::kPairs ? 2 : translator::kMaxTuInstructions;
   }
 
  private:
@@ -114,6 +113,7 @@ void SetStopInterval(unsigned microseconds) {
   struct sigaction action {};
   action.sa_handler = OnAlarm;
   action.sa_flags = SA_ONSTACK | SA_RESTART;  // the guest owns the stack pointer
+  sigfillset(&action.sa_mask);                // the engine's stop signal comes behind this one
   sigaction(SIGALRM, &action, nullptr);
   itimerval tick{};
   tick.it_interval.tv_usec = tick.it_value.tv_usec = microseconds == 0 ? kSlowTick : microseconds;
@@ -122,8 +122,7 @@ void SetStopInterval(unsigned microseconds) {
 
 class GuestMachine::Impl {
  public:
-  explicit Impl(Kind kind)
-      : kind_(kind), plan_(kind), cpuid_(vcpu::CpuidPolicy::ForHost()) {
+  explicit Impl(Kind kind) : kind_(kind), plan_(kind), cpuid_(vcpu::CpuidPolicy::ForHost()) {
     policy_ = std::move(adapt::MakePolicy(PolicyOf(kind)).value());
     memory_ = std::move(mmu::GuestMemory::Create(u64{1} << 30).value());
     ALIBI_CHECK(memory_->AddSlot(PhysAddr(0), kRamBytes).ok(), "test set-up");
@@ -248,7 +247,8 @@ class GuestMachine::Impl {
       const u64 handler = kSystemBase + kHandlers + vector * kHandlerBytes;
       const unsigned dpl = vector == 3 || vector == 4 ? 3 : 0;
       Put64(kIdt + vector * 16, (handler & 0xffff) | u64{kKernelCs} << 16 | u64{1} << 32 |
-                                    u64{0x8e00u | dpl << 13} << 32 | (handler >> 16 & 0xffff) << 48);
+                                    u64{0x8e00u | dpl << 13} << 32 |
+                                    (handler >> 16 & 0xffff) << 48);
       Put64(kIdt + vector * 16 + 8, handler >> 32);
       memory_->HostRw(PhysAddr(kHandlers))[vector * kHandlerBytes] = 0xf4;  // hlt
     }
@@ -284,8 +284,7 @@ class GuestMachine::Impl {
   void LoadState(const CpuState& initial) {
     vcpu::VcpuState& s = *state_;
     const bool user = kind_ != Kind::kSupervisor;
-    s.cr0 = vcpu::kCr0Pe | vcpu::kCr0Mp | vcpu::kCr0Et | vcpu::kCr0Ne | vcpu::kCr0Wp |
-            vcpu::kCr0Pg;
+    s.cr0 = vcpu::kCr0Pe | vcpu::kCr0Mp | vcpu::kCr0Et | vcpu::kCr0Ne | vcpu::kCr0Wp | vcpu::kCr0Pg;
     s.cr2 = 0;
     s.cr3 = kTables;
     s.cr4 = vcpu::kCr4Pae | vcpu::kCr4Pge | vcpu::kCr4Osfxsr | vcpu::kCr4Osxmmexcpt |
@@ -309,10 +308,8 @@ class GuestMachine::Impl {
     }
     s.segment[vcpu::kFs].base = initial.fs_base;
     s.segment[vcpu::kGs].base = initial.gs_base;
-    s.segment[vcpu::kTr] = {.base = kSystemBase + kTss,
-                            .limit = 0x67,
-                            .selector = kTssSelector,
-                            .attributes = 0x8b};
+    s.segment[vcpu::kTr] = {
+        .base = kSystemBase + kTss, .limit = 0x67, .selector = kTssSelector, .attributes = 0x8b};
     s.gdtr = {.base = kSystemBase + kGdt, .limit = 0x4f};
     s.idtr = {.base = kSystemBase + kIdt, .limit = 0xfff};
     for (unsigned i = 0; i < 16; ++i) s.gpr[i] = initial.gpr[i];

@@ -28,8 +28,8 @@ Kind KindOf(const std::string& name);  // kCount: no such kind
 
 // What runs of one sequence do to the machine before they begin.
 struct RunOptions {
-  bool cold = false;       // the shadow starts empty
-  bool new_code = true;    // write the code, even when it is there already
+  bool cold = false;     // the shadow starts empty
+  bool new_code = true;  // write the code, even when it is there already
   unsigned limit_ms = 2000;
 };
 

@@ -19,7 +19,7 @@ namespace alibi::oracle {
 struct Find {
   GeneratedCase made;
   Kind kind;
-  unsigned run = 0;  // 0: the first time the code ran, ...
+  unsigned run = 0;            // 0: the first time the code ran, ...
   bool needs_history = false;  // a fresh machine does not show it
   std::vector<std::string> differences;
 };

@@ -196,8 +196,9 @@ void VerifyRange(const Ccf& ccf, u64 start, u64 end, std::vector<std::string>* c
     ZydisDecodedInstruction z;
     ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
     auto complain = [&](const char* what) {
-      complaints->push_back(fmt::format("* CCF of {:x}, host +{:x}: {}: {}", ccf.pc, at - start, what,
-                                        HexBytes(bytes, std::min<unsigned>(15, static_cast<unsigned>(end - at)))));
+      complaints->push_back(
+          fmt::format("* CCF of {:x}, host +{:x}: {}: {}", ccf.pc, at - start, what,
+                      HexBytes(bytes, std::min<unsigned>(15, static_cast<unsigned>(end - at)))));
     };
     if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&Decoder(), bytes, end - at, &z, operands))) {
       complain("Zydis does not decode it");
@@ -218,7 +219,8 @@ void VerifyRange(const Ccf& ccf, u64 start, u64 end, std::vector<std::string>* c
     }
     if (ForbiddenMnemonic(z.mnemonic)) complain("no translation contains this");
     for (unsigned i = 0; i < z.operand_count; ++i) {
-      if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY && !hint && !AllowedOperand(z, operands[i])) {
+      if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY && !hint &&
+          !AllowedOperand(z, operands[i])) {
         complain("memory without %gs or a displacement");
       }
     }
@@ -233,13 +235,13 @@ std::string ListGuest(std::span<const u8> bytes, u64 pc) {
   for (std::size_t at = 0; at < bytes.size();) {
     Instr instr;
     const auto status = translator::Decode(
-        bytes.data() + at, static_cast<unsigned>(std::min<std::size_t>(15, bytes.size() - at)), pc + at,
-        64, &instr);
+        bytes.data() + at, static_cast<unsigned>(std::min<std::size_t>(15, bytes.size() - at)),
+        pc + at, 64, &instr);
     const unsigned length =
         status == translator::DecodeStatus::kOk && instr.length != 0 ? instr.length : 1;
-    text += fmt::format("  {:x}  {:<33} {}\n", pc + at, HexBytes(bytes.data() + at, length),
-                        status == translator::DecodeStatus::kOk ? translator::Disassemble(instr)
-                                                                : "(undefined)");
+    text += fmt::format(
+        "  {:x}  {:<33} {}\n", pc + at, HexBytes(bytes.data() + at, length),
+        status == translator::DecodeStatus::kOk ? translator::Disassemble(instr) : "(undefined)");
     at += length;
   }
   return text;
@@ -249,14 +251,16 @@ std::string ListIr(const Ccf& ccf) {
   constexpr const char* kPlans[] = {"direct", "checked", "simulate"};
   std::string text = fmt::format("TU at {:x}, {} instructions, {} bytes{}\n", ccf.pc,
                                  ccf.instrs.size(), ccf.guest_bytes,
-                                 ccf.mode.simulate ? ", SIMULATE" : ccf.mode.single ? ", single" : "");
+                                 ccf.mode.simulate ? ", SIMULATE"
+                                 : ccf.mode.single ? ", single"
+                                                   : "");
   for (std::size_t i = 0; i < ccf.instrs.size(); ++i) {
     const Instr& instr = ccf.instrs[i];
-    text += fmt::format("  {:x}  {:<10} {:<8} read {} write {}{}", instr.pc,
-                        translator::TreatmentName(instr.treatment),
-                        kPlans[static_cast<unsigned>(ccf.plans[i].kind)],
-                        FlagNames(instr.flags_read), FlagNames(instr.flags_written),
-                        instr.flags_written_maybe ? "?" : " ");
+    text +=
+        fmt::format("  {:x}  {:<10} {:<8} read {} write {}{}", instr.pc,
+                    translator::TreatmentName(instr.treatment),
+                    kPlans[static_cast<unsigned>(ccf.plans[i].kind)], FlagNames(instr.flags_read),
+                    FlagNames(instr.flags_written), instr.flags_written_maybe ? "?" : " ");
     if (instr.mem.present) {
       text += fmt::format("  mem{} {}{}", instr.mem.size, instr.mem.read ? "r" : "",
                           instr.mem.written ? "w" : "");

@@ -62,7 +62,7 @@ struct Child {
   u64 own_fs;
   u64 mask;
   u32 xsave_size;
-  u32 ticked;  // the sequence that ran at the last tick, plus one
+  u32 ticked;    // the sequence that ran at the last tick, plus one
   bool running;  // a sequence
   bool in_batch;
   u32 code_used;  // bytes of the code pages that are not INT3
@@ -71,7 +71,7 @@ struct Child {
 Child child;
 
 // While %fs is the sequence's there is no C library: no errno, no stack protector.
-#define ALIBI_BARE                                                                        \
+#define ALIBI_BARE                                                                     \
   __attribute__((no_stack_protector, no_sanitize("address"), no_sanitize("undefined"), \
                  optimize("no-tree-loop-distribute-patterns")))
 
@@ -224,8 +224,8 @@ void Map(u64 linear, u64 size, int protection) {
   }
   stack_t stack{};
   stack.ss_size = kChildStack;
-  stack.ss_sp = mmap(nullptr, kChildStack, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  stack.ss_sp =
+      mmap(nullptr, kChildStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   sigaltstack(&stack, nullptr);
   child = {};
   child.shared = shared;

@@ -62,7 +62,8 @@ const MemoryImage& InitialMemory() {
   static const std::unique_ptr<const MemoryImage> image = [] {
     auto filled = std::make_unique<MemoryImage>();
     Random random(0x414c494249);
-    for (u64 at = 0; at < kImageBytes; at += 8) Put(filled->data(), static_cast<u32>(at), Word(&random));
+    for (u64 at = 0; at < kImageBytes; at += 8)
+      Put(filled->data(), static_cast<u32>(at), Word(&random));
     return filled;
   }();
   return *image;
