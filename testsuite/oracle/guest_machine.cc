@@ -10,6 +10,7 @@
 #include "adapt/policy.h"
 #include "base/check.h"
 #include "mmu/mmu.h"
+#include "testsuite/oracle/random.h"
 #include "translator/ccf.h"
 #include "vcpu/contract.h"
 #include "vcpu/control_registers.h"
@@ -58,9 +59,15 @@ struct NoPlatform final : vcpu::Platform {
 class ForcedPlan final : public runtime::PlanOverride {
  public:
   explicit ForcedPlan(Kind kind) : kind_(kind) {}
-  void Override(const translator::Instr&, translator::SitePlan* plan) override {
+  void Override(const translator::Instr& instr, translator::SitePlan* plan) override {
     using translator::LookupKind;
     using translator::SiteKind;
+    if (kind_ == Kind::kMixed) {
+      const u64 dice = Random(instr.pc ^ ++translations_ << 32).Next();
+      plan->kind = static_cast<SiteKind>(dice % 4 % 3);  // DIRECT twice as often
+      plan->lookup = (dice >> 8) % 4 == 0 ? LookupKind::kTable : LookupKind::kSlot;
+      if ((dice >> 16) % 8 == 0) plan->alone = true;  // what must be alone stays so
+    }
     if (kind_ == Kind::kChecked || kind_ == Kind::kCheckedTable) plan->kind = SiteKind::kChecked;
     if (kind_ == Kind::kSimulate) plan->kind = SiteKind::kSimulate;
     if (kind_ == Kind::kTable || kind_ == Kind::kCheckedTable) plan->lookup = LookupKind::kTable;
@@ -72,6 +79,7 @@ class ForcedPlan final : public runtime::PlanOverride {
 
  private:
   Kind kind_;
+  u64 translations_ = 0;
 };
 
 const char* PolicyOf(Kind kind) {

@@ -1,0 +1,274 @@
+// What the fuzzer found, minimized: each case runs in every translation kind.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <vector>
+
+#include "testsuite/oracle/compare.h"
+#include "testsuite/oracle/harness.h"
+
+namespace alibi::oracle {
+namespace {
+
+using vcpu::kR10, vcpu::kR11, vcpu::kRax, vcpu::kRbp, vcpu::kRbx, vcpu::kRcx, vcpu::kRdi,
+    vcpu::kRdx, vcpu::kRsi, vcpu::kRsp;
+using Code = std::vector<std::vector<u8>>;
+
+constexpr u64 kReadOnlyPage = kDataBase + 2 * kPageSize;
+constexpr u64 kAbsentPage = kDataBase + 4 * kPageSize;
+
+struct Case {
+  const char* name;
+  Code code;
+  std::function<void(CpuState&)> prepare;
+};
+
+GeneratedCase Make(const Case& c) {
+  GeneratedCase made;
+  made.test.name = c.name;
+  made.test.code = c.code;
+  CpuState& state = made.test.initial;
+  state.rip = kCodeBase + 0x100;
+  state.rflags = 0x202;
+  for (unsigned i = 0; i < 16; ++i) state.gpr[i] = 0x1111111111111111 * static_cast<u64>(i);
+  state.gpr[kRsp] = kStackBase + 2 * kPageSize - 0x100;
+  state.gpr[kRsi] = kDataBase + 0x100;
+  state.gpr[kRdi] = kDataBase + 0x200;
+  for (auto& reg : state.vector.zmm) {
+    for (unsigned i = 0; i < sizeof(reg); ++i) reg[i] = static_cast<u8>(i);
+  }
+  if (c.prepare) c.prepare(state);
+  // Reported stories are about the stepping where the sequence shows TF.
+  for (const auto& instr : c.code) made.traits.shows_flags |= instr[0] == 0x9c;
+  return made;
+}
+
+// "" when both sides agree in every kind, else the story.
+std::string Run(Harness& harness, const Case& c) {
+  auto find = harness.CheckAll(Make(c));
+  return find ? harness.Story(*find) : "";
+}
+
+const Case kCases[] = {
+    {"INT3 under TF: no #DB before the handler's first instruction", {{0x90}, {0x90}}, {}},
+    {"BTR to a read-only page: #PF is a write's",
+     {{0x0f, 0xb3, 0x3e}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = kReadOnlyPage + 0x10;
+       s.gpr[kRdi] = 5;
+     }},
+    {"BTS far from its operand, to an absent page",
+     {{0x48, 0x0f, 0xab, 0x3e}},
+     [](CpuState& s) { s.gpr[kRdi] = 8 * (kAbsentPage - s.gpr[kRsi]); }},
+    {"XCHG with a read-only page",
+     {{0x48, 0x87, 0x06}},
+     [](CpuState& s) { s.gpr[kRsi] = kReadOnlyPage + 0x10; }},
+    {"BH stored to memory", {{0x88, 0x7e, 0x0e}}, {}},
+    {"AH added from memory, into memory", {{0x02, 0x26}, {0x00, 0x26}, {0x86, 0x26}}, {}},
+    {"A page-crossing load while stepping",
+     {{0xc5, 0x65, 0xf4, 0x06}},
+     [](CpuState& s) { s.gpr[kRsi] = kDataBase + kPageSize - 7; }},
+    {"A faulting page-crossing load while stepping",
+     {{0xc5, 0x65, 0xf4, 0x06}},
+     [](CpuState& s) { s.gpr[kRsi] = kAbsentPage - 7; }},
+    {"MUL leaves undefined flags alone on some hosts: they are live in front of it",
+     {{0xf7, 0x26}},
+     [](CpuState& s) { s.rflags |= vcpu::kArithmeticFlags; }},
+    {"IMUL from memory through r10 keeps flags",
+     {{0x4d, 0x6b, 0x32, 0xff}},
+     [](CpuState& s) {
+       s.gpr[kR10] = kDataBase + 0x1b0;
+       s.rflags |= vcpu::kArithmeticFlags;
+     }},
+    {"A load, NOPs, IDIV: flags that IDIV keeps",
+     {{0x48, 0x8b, 0x1e}, {0x90}, {0x99}, {0xf7, 0xf9}},
+     [](CpuState& s) {
+       s.gpr[kRcx] = 7;
+       s.rflags |= vcpu::kArithmeticFlags;
+     }},
+    {"BT keeps flags",
+     {{0x48, 0x8b, 0x1e}, {0x0f, 0xba, 0xe0, 0x03}},
+     [](CpuState& s) { s.rflags |= vcpu::kArithmeticFlags; }},
+    {"ADDPS of a misaligned operand across a page: #GP",
+     {{0x0f, 0x58, 0x16}},
+     [](CpuState& s) { s.gpr[kRsi] = kDataBase + kPageSize - 6; }},
+    {"ADDPS of a misaligned operand on an absent page: #GP before #PF",
+     {{0x0f, 0x58, 0x16}},
+     [](CpuState& s) { s.gpr[kRsi] = kAbsentPage + 4; }},
+    {"PADDD of a misaligned operand", {{0x66, 0x0f, 0xfe, 0x46, 0x04}}, {}},
+    {"MOVAPS to a misaligned, absent operand",
+     {{0x0f, 0x29, 0x0e}},
+     [](CpuState& s) { s.gpr[kRsi] = kAbsentPage + 4; }},
+    {"MAXPS, misaligned and not canonical off rbp: #GP, not #SS",
+     {{0x0f, 0x5f, 0x65, 0x2b}},
+     [](CpuState& s) { s.gpr[kRbp] = 0xe51671f81f8690c9; }},
+    {"MOV off a non-canonical rbp: #SS",
+     {{0x48, 0x8b, 0x45, 0x00}},
+     [](CpuState& s) { s.gpr[kRbp] = 0xe51671f81f8690c9; }},
+    {"BSF of zero leaves its destination r11 alone",
+     {{0x49, 0xc7, 0xc3, 0x34, 0x12, 0x00, 0x00},
+      {0x48, 0xc7, 0x06, 0x00, 0x00, 0x00, 0x00},
+      {0x4c, 0x0f, 0xbc, 0x1e}},
+     {}},
+    {"BSR of zero leaves r10d alone",
+     {{0x49, 0xc7, 0xc2, 0x34, 0x12, 0x00, 0x00},
+      {0xc7, 0x06, 0x00, 0x00, 0x00, 0x00},
+      {0x44, 0x0f, 0xbd, 0x16}},
+     {}},
+    {"An MMX instruction reports an x87 exception from before: #MF, not #XM",
+     {{0xdf, 0xe8}, {0x0f, 0xe5, 0x1e}},
+     [](CpuState& s) { s.vector.fcw = 0x340; }},
+    {"Elements that a mask leaves out do not fault, at the end of a page",
+     {{0x62, 0xf1, 0x7f, 0x49, 0x6f, 0x06}},  // vmovdqu8 zmm0 {k1}, [rsi]
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage - 16;
+       s.vector.k[1] = 0xffff;
+     }},
+    {"The lowest element that is not left out faults",
+     {{0x62, 0xf1, 0x7f, 0x49, 0x6f, 0x06}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage - 16;
+       s.vector.k[1] = 0x80fff;
+     }},
+    {"A masked store across the end of a page",
+     {{0x62, 0xf1, 0x7f, 0x49, 0x7f, 0x06}},  // vmovdqu8 [rsi] {k1}, zmm0
+     [](CpuState& s) {
+       s.gpr[kRsi] = kDataBase + kPageSize - 5;
+       s.vector.k[1] = 0xf0f0f0f0ff;
+     }},
+    {"A masked load of an absent page, nothing selected",
+     {{0x62, 0xf1, 0x7f, 0x49, 0x6f, 0x06}},
+     [](CpuState& s) { s.gpr[kRsi] = kAbsentPage + 3; }},
+    {"CR2 of a masked load is its first element's",
+     {{0x62, 0xf1, 0x75, 0x09, 0xfd, 0x06}},  // vpaddw xmm0 {k1}, xmm1, [rsi]
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage + 0x30;
+       s.vector.k[1] = 0x80;
+     }},
+    {"An aligned masked move, misaligned, nothing selected",
+     {{0x62, 0xf1, 0xfd, 0x29, 0x6f, 0x06}},  // vmovdqa64 ymm0 {k1}, [rsi]
+     [](CpuState& s) { s.gpr[kRsi] = kDataBase + kPageSize - 5; }},
+    {"An aligned masked move, misaligned, one element selected",
+     {{0x62, 0xf1, 0x7c, 0x09, 0x28, 0x06}},  // vmovaps xmm0 {k1}, [rsi]
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage + 2;
+       s.vector.k[1] = 1;
+     }},
+    {"A masked broadcast looks at its own lanes only",
+     {{0x62, 0xf1, 0x74, 0x99, 0x58, 0x06}},  // vaddps xmm0 {k1}{z}, xmm1, [rsi]{1to4}
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage + 8;
+       s.vector.k[1] = 0xfff0;
+     }},
+    {"PUSHFQ across a page",
+     {{0x9c}},
+     [](CpuState& s) { s.gpr[kRsp] = kStackBase + 2 * kPageSize + 6; }},
+    {"SCASB backward into an absent page: CR2 is the first element's",
+     {{0xf2, 0xae}},
+     [](CpuState& s) {
+       s.rflags |= vcpu::kDf;
+       s.gpr[kRdi] = kAbsentPage + 0x7fa;
+       s.gpr[kRcx] = 100;
+     }},
+    {"Flags of CMP survive a RET to where another CCF has the same jump index",
+     {{0x48, 0x8d, 0x1d, 0x03, 0x00, 0x00, 0x00},  // lea rbx, [rip + 3]
+      {0xff, 0xd3},                                // call rbx
+      {0x90},
+      // Called: return to itself plus 2^32, which is not mapped.
+      {0x48, 0xb9, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00},
+      {0x48, 0x8d, 0x0c, 0x0b},  // lea rcx, [rbx + rcx]
+      {0x48, 0x89, 0x0c, 0x24},  // mov [rsp], rcx
+      {0x48, 0x83, 0x3e, 0x1f},  // cmp qword [rsi], 0x1f
+      {0xc3}},
+     {}},
+    {"67h, SIB without a base but with VEX.B: no r13",
+     {{0x67, 0xc4, 0xc1, 0xbd, 0x65, 0x3c, 0xd5, 0x00, 0x01, 0x00, 0x20}},
+     [](CpuState& s) { s.gpr[kRdx] = 0x10; }},
+    {"SHA256RNDS2 of a misaligned operand", {{0x0f, 0x38, 0xcb, 0x66, 0x03}}, {}},
+    {"A jump to a non-canonical address faults at the jump",
+     {{0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0x12, 0x34}, {0xff, 0xe0}},
+     {}},
+    {"A CHECKED division between accesses that share a look-up",
+     {{0x48, 0x8b, 0x06},         // mov rax, [rsi]
+      {0x48, 0x89, 0x46, 0x08},   // mov [rsi+8], rax
+      {0x31, 0xd2},               // xor edx, edx
+      {0x48, 0xf7, 0xf3},         // div rbx
+      {0x48, 0x8b, 0x4e, 0x10},   // mov rcx, [rsi+16]
+      {0x48, 0x01, 0x46, 0x18}},  // add [rsi+24], rax
+     {}},
+    {"CALL through an unmapped stack to a non-canonical target: #PF",
+     {{0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0x12, 0x34}, {0xff, 0xd0}},
+     [](CpuState& s) { s.gpr[kRsp] = kAbsentPage + 8; }},
+    {"CALL [mem] with a non-canonical stack: #SS",
+     {{0xff, 0x16}},
+     [](CpuState& s) { s.gpr[kRsp] = 0x1234000000000000; }},
+    {"RET to a non-canonical address keeps RSP",
+     {{0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0x12, 0x34}, {0x50}, {0xc3}},
+     {}},
+};
+
+TEST_CASE("Everything that the fuzzer ever found", "[oracle]") {
+  Harness harness;
+  for (const Case& c : kCases) {
+    INFO(c.name);
+    CHECK(Run(harness, c) == "");
+  }
+}
+
+// The check of the divisor needs r10, which held the look-up that the accesses share.
+TEST_CASE("A division that became CHECKED between accesses off one register", "[oracle]") {
+  const Code code = {{0x48, 0x8b, 0x46, 0x00},        // mov rax, [rsi]
+                     {0x48, 0x89, 0x46, 0x08},        // mov [rsi+8], rax
+                     {0x31, 0xd2},                    // xor edx, edx
+                     {0x48, 0xf7, 0xf3},              // div rbx
+                     {0x48, 0x8b, 0x4e, 0x10},        // mov rcx, [rsi+16]
+                     {0x48, 0x01, 0x46, 0x18}};       // add [rsi+24], rax
+  const Case zero = {"zero", code, [](CpuState& s) { s.gpr[kRbx] = 0; }};
+  const Case fine = {"fine", code, [](CpuState& s) { s.gpr[kRbx] = 3; }};
+  NativeRunner native;
+  GuestMachine machine(Kind::kAlways);
+  auto expected = std::make_unique<Outcome>(), got = std::make_unique<Outcome>();
+  bool first = true;
+  for (const Case* c : {&fine, &zero, &zero, &fine, &fine, &zero, &fine}) {
+    const GeneratedCase made = Make(*c);
+    native.Run({&made.test, 1}, {expected.get(), 1});
+    machine.Run(made.test, {.cold = false, .new_code = first}, got.get());
+    first = false;
+    INFO(c->name);
+    CHECK(Differences(made.test, Kind::kAlways, *expected, *got).empty());
+  }
+}
+
+// What the cases rest on: a difference is seen.
+TEST_CASE("A wrong result is found, shrunk and told", "[oracle]") {
+  Harness harness;
+  GeneratedCase made = Make({"ADD", {{0x90}, {0x48, 0x01, 0xd8}}, {}});
+  auto native = std::make_unique<Outcome>();
+  harness.native().Run({&made.test, 1}, {native.get(), 1});
+  CHECK(native->vector == 3);
+  CHECK(native->state.gpr[kRax] == made.test.initial.gpr[kRbx]);
+  CHECK_FALSE(harness.Check(made, Kind::kThreshold, *native).has_value());
+  native->state.gpr[kRax] ^= 4;
+  auto find = harness.Check(made, Kind::kThreshold, *native);
+  REQUIRE(find.has_value());
+  REQUIRE(find->differences.size() == 1);
+  CHECK(find->differences[0].find("* rax") == 0);
+  const std::string story = harness.Story(*find);
+  for (const char* part : {"ADD rax, rbx", "48 01 d8", "IDENT", "add rax, rbx", "initial state"}) {
+    CHECK(story.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("A sequence without end is given up on both sides", "[oracle]") {
+  Harness harness;
+  GeneratedCase made = Make({"jmp self", {{0xeb, 0xfe}}, {}});
+  auto native = std::make_unique<Outcome>();
+  harness.native().Run({&made.test, 1}, {native.get(), 1});
+  CHECK(native->end == End::kTimeout);
+  GuestMachine machine(Kind::kThreshold);
+  machine.Run(made.test, {.cold = false, .new_code = true, .limit_ms = 100}, native.get());
+  CHECK(native->end == End::kTimeout);
+  CHECK(native->state.rip == made.test.initial.rip);
+}
+
+}  // namespace
+}  // namespace alibi::oracle
