@@ -122,6 +122,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool CarefulAccess(const translator::Instr& instr, u64 linear, unsigned size);
   static u64 RequiredAlignment(const translator::Instr& instr);
   bool UndoBranch(u64 target);
+  // The site is the push of a call to what is no address, which faults before the push can.
+  bool CallsNowhere(const SiteDesc& site) const;
 
   // --- chaining and invalidation (fast_path.cc) ---
   void Chain(ExitDesc* exit, Ccf* target);

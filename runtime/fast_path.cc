@@ -389,6 +389,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
       pending_indirect_ = false;
       if (resolution == mmu::Resolution::kGuestFault && instr.mem.masked_element == 0) {
         Charge(site, adapt::Event::kTruePageFault, false);
+        if (CallsNowhere(*site)) fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
         return DeliverAndDispatch(fault);
       }
       Charge(site, adapt::Event::kTraceFault, false);

@@ -101,4 +101,9 @@ bool EngineImpl::UndoBranch(u64 target) {
   return true;
 }
 
+bool EngineImpl::CallsNowhere(const SiteDesc& site) const {
+  return site.instr->op == Op::kCallIndirect && site.shape == translator::AccessShape::kPush &&
+         site.instr->code_bits == 64 && !Canonical(state_.spill[5]);  // see EmitIndirect
+}
+
 }  // namespace alibi::runtime

@@ -179,6 +179,8 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (signal == SIGILL) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
   if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;
 
+  if (CallsNowhere(site)) return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+
   const u64 address = SiteAddress(site);
   // Of a masked operand the host has found an element that is accessed.
   const bool misaligned_elements = site.shape == translator::AccessShape::kOperand &&

@@ -206,6 +206,13 @@ void TestGeneralProtection() {
     const Outcome o = RunKernel(call, target);
     CheckFault("#GP call non-canonical", o, kGeneralProtection, 0, At(call));
     CheckEq("#GP call non-canonical leaves rsp", o.frame.rsp, ProbeStackTop());
+    // The target is checked before the push.
+    const void* both = KERNEL_CODE("mov rsp, rdi; call rax");
+    SetIst(kGeneralProtection, 3);
+    const Outcome unpushed = RunKernel(both, {.rax = kNonCanonical, .rdi = kHighBase + 0x200800});
+    SetIst(kGeneralProtection, 0);
+    CheckFault("#GP call non-canonical without a stack", unpushed, kGeneralProtection, 0,
+               At(both, 3));
     CheckFault("#GP ret non-canonical", RunKernel(ret, target), kGeneralProtection, 0, At(ret, 1));
   }
 }
