@@ -216,12 +216,12 @@ TEST_CASE("Everything that the fuzzer ever found", "[oracle]") {
 
 // The check of the divisor needs r10, which held the look-up that the accesses share.
 TEST_CASE("A division that became CHECKED between accesses off one register", "[oracle]") {
-  const Code code = {{0x48, 0x8b, 0x46, 0x00},        // mov rax, [rsi]
-                     {0x48, 0x89, 0x46, 0x08},        // mov [rsi+8], rax
-                     {0x31, 0xd2},                    // xor edx, edx
-                     {0x48, 0xf7, 0xf3},              // div rbx
-                     {0x48, 0x8b, 0x4e, 0x10},        // mov rcx, [rsi+16]
-                     {0x48, 0x01, 0x46, 0x18}};       // add [rsi+24], rax
+  const Code code = {{0x48, 0x8b, 0x46, 0x00},   // mov rax, [rsi]
+                     {0x48, 0x89, 0x46, 0x08},   // mov [rsi+8], rax
+                     {0x31, 0xd2},               // xor edx, edx
+                     {0x48, 0xf7, 0xf3},         // div rbx
+                     {0x48, 0x8b, 0x4e, 0x10},   // mov rcx, [rsi+16]
+                     {0x48, 0x01, 0x46, 0x18}};  // add [rsi+24], rax
   const Case zero = {"zero", code, [](CpuState& s) { s.gpr[kRbx] = 0; }};
   const Case fine = {"fine", code, [](CpuState& s) { s.gpr[kRbx] = 3; }};
   NativeRunner native;
