@@ -66,16 +66,9 @@ Outcome JmpIndirect(Execution& e) {
 }
 
 Outcome CallTo(Execution& e, u64 target) {
-  const unsigned size = TargetBits(e.instr) / 8;
-  u64 pointer = e.StackPointer();
-  // The slot's faults come first (measured), but nothing is written for a target that faults.
-  LinearAddr slot;
-  vcpu::GuestFault fault;
-  ALIBI_RETURN_IF_FAULT(
-      e.Linear(vcpu::kSs, LowBits(pointer - size, e.StackBits()), size, true, &slot));
-  if (!e.memory.ProbeWrite(slot, size, vcpu::Privilege::kCpl, &fault)) return fault;
   ALIBI_RETURN_IF_FAULT(e.CheckTarget(target));
-  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, size, e.next_rip));
+  u64 pointer = e.StackPointer();
+  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, TargetBits(e.instr) / 8, e.next_rip));
   e.CommitStackPointer(pointer);
   return e.Jump(target);
 }
