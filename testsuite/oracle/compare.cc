@@ -98,6 +98,18 @@ constexpr Mask kMasks[] = {
          side.state.vector.fop = 0;
        });
      }},
+    {"the stack's fault or the target's, of a call that has both",
+     "Intel's manual checks the target first (vol. 2, CALL), and so do we; Zen 5 pushes first",
+     [](Masking& m) {
+       translator::Instr instr;
+       if (m.guest.vector == vcpu::kGeneralProtection && m.native.vector != m.guest.vector &&
+           m.native.state.rip == m.guest.state.rip &&
+           InstrAt(m.test, m.native.state.rip, &instr) &&
+           instr.op == translator::Op::kCallIndirect) {
+         m.native.vector = m.guest.vector;
+         m.native.error_code = m.guest.error_code;
+       }
+     }},
     {"#MF of an earlier x87 instruction against the memory fault of this one",
      "a callout has resolved the operand before the FPU is asked; after the guest has mended the "
      "memory fault, #MF follows",
