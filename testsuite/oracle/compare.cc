@@ -103,8 +103,7 @@ constexpr Mask kMasks[] = {
      [](Masking& m) {
        translator::Instr instr;
        if (m.guest.vector == vcpu::kGeneralProtection && m.native.vector != m.guest.vector &&
-           m.native.state.rip == m.guest.state.rip &&
-           InstrAt(m.test, m.native.state.rip, &instr) &&
+           m.native.state.rip == m.guest.state.rip && InstrAt(m.test, m.native.state.rip, &instr) &&
            instr.op == translator::Op::kCallIndirect) {
          m.native.vector = m.guest.vector;
          m.native.error_code = m.guest.error_code;

@@ -1,0 +1,153 @@
+// Golden emitted code of a few translation units, and the verifier that every emitted byte passes.
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "testsuite/golden.h"
+#include "testsuite/oracle/generator.h"
+#include "testsuite/oracle/guest_machine.h"
+#include "testsuite/oracle/listing.h"
+#include "translator/ccf.h"
+
+namespace alibi::oracle {
+namespace {
+
+using Code = std::vector<std::vector<u8>>;
+
+class Recorder final : public runtime::TranslationObserver {
+ public:
+  void OnTranslation(const translator::Ccf& ccf) override {
+    ++translations;
+    for (std::string& complaint : Verify(ccf)) complaints.push_back(std::move(complaint));
+    if (ccf.pc - kCodeBase < kCodeBytes) text += ListIr(ccf) + ListHost(ccf, false) + "\n";
+  }
+  void OnAdaptation(const translator::Ccf&, const translator::Ccf&) override {}
+
+  std::string text;
+  std::vector<std::string> complaints;
+  u64 translations = 0;
+};
+
+TestCase Prepare(const Code& code) {
+  TestCase test;
+  test.code = code;
+  CpuState& state = test.initial;
+  state.rip = kCodeBase + 0x100;
+  for (u64& gpr : state.gpr) gpr = kDataBase + 0x400;
+  state.gpr[vcpu::kRsp] = kStackBase + 2 * kPageSize - 0x100;
+  return test;
+}
+
+// What becomes of the code on a fresh machine, each line's page already known to the shadow.
+std::string Translation(Kind kind, const Code& code) {
+  GuestMachine machine(kind);
+  Recorder recorder;
+  machine.set_observer(&recorder);
+  Outcome outcome;
+  const TestCase test = Prepare(code);
+  machine.Run(test, {}, &outcome);
+  CHECK(recorder.complaints.empty());
+  CHECK(outcome.vector == 3);
+  return "Guest code:\n" + ListGuest(test.Bytes(), test.initial.rip) + "\n" + recorder.text;
+}
+
+void CheckGolden(const char* name, const std::string& text) {
+  CHECK(testsuite::CompareWithGolden(std::string("testsuite/oracle/golden/") + name, text) == "");
+}
+
+TEST_CASE("Golden: loads and stores of every shape", "[oracle]") {
+  const Code code = {{0x48, 0x8b, 0x07},                                // mov rax, [rdi]
+                     {0x89, 0x46, 0x10},                                // mov [rsi+16], eax
+                     {0x4c, 0x01, 0x5d, 0x08},                          // add [rbp+8], r11
+                     {0x4d, 0x8b, 0x12},                                // mov r10, [r10]
+                     {0x8a, 0x61, 0x03},                                // mov ah, [rcx+3]
+                     {0x66, 0x0f, 0xfe, 0x02},                          // paddd xmm0, [rdx]
+                     {0x48, 0x8b, 0x04, 0x25, 0x00, 0x08, 0x00, 0x20},  // mov rax, [20000800]
+                     {0x67, 0x8b, 0x03}};                               // mov eax, [ebx]
+  CheckGolden("memory.txt", Translation(Kind::kAlone, code));
+  CheckGolden("memory_table.txt", Translation(Kind::kTable, code));
+  CheckGolden("memory_checked.txt", Translation(Kind::kChecked, code));
+  CheckGolden("memory_simulate.txt", Translation(Kind::kSimulate, code));
+}
+
+TEST_CASE("Golden: accesses that share a look-up", "[oracle]") {
+  CheckGolden("group.txt",
+              Translation(Kind::kThreshold, {{0x8b, 0x46, 0x10},        // mov eax, [rsi+16]
+                                             {0x01, 0x46, 0x14},        // add [rsi+20], eax
+                                             {0x48, 0x83, 0xc6, 0x08},  // add rsi, 8
+                                             {0x4c, 0x89, 0x5e, 0x20},  // mov [rsi+32], r11
+                                             {0x3b, 0x06}}));           // cmp eax, [rsi]
+  CheckGolden("push.txt", Translation(Kind::kThreshold, {{0x55},        // push rbp
+                                                         {0x41, 0x57},  // push r15
+                                                         {0x41, 0x53},  // push r11
+                                                         {0x48, 0x83, 0xec, 0x18},  // sub rsp, 24
+                                                         {0x48, 0x83, 0xc4, 0x18},  // add rsp, 24
+                                                         {0x41, 0x5b},              // pop r11
+                                                         {0x41, 0x5f},              // pop r15
+                                                         {0x5d}}));                 // pop rbp
+}
+
+TEST_CASE("Golden: call, return, computed jump", "[oracle]") {
+  CheckGolden("call_ret.txt",
+              Translation(Kind::kThreshold, {{0xe8, 0x02, 0x00, 0x00, 0x00},  // call +2
+                                             {0xeb, 0x04},                    // jmp +4
+                                             {0x31, 0xc0},                    // xor eax, eax
+                                             {0xc3},                          // ret
+                                             {0x90},
+                                             {0x90}}));
+}
+
+TEST_CASE("Emitted bytes: two decoders agree, and memory is reached as the contract says",
+          "[oracle]") {
+  for (const Kind kind : {Kind::kThreshold, Kind::kAlways, Kind::kMixed, Kind::kTable,
+                          Kind::kChecked, Kind::kSimulate}) {
+    GuestMachine machine(kind);
+    Recorder recorder;
+    machine.set_observer(&recorder);
+    auto outcome = std::make_unique<Outcome>();
+    for (u64 i = 0; i < 400; ++i) {
+      const GeneratedCase made = Generator(SeedOf(0xe5, i)).Make();
+      machine.Run(made.test, {.cold = false, .new_code = true, .limit_ms = 50}, outcome.get());
+      recorder.text.clear();
+      INFO(KindName(kind));
+      if (!recorder.complaints.empty()) FAIL(recorder.complaints.front());
+    }
+    CHECK(recorder.translations > 400);
+  }
+}
+
+// The verifier itself: what it must not let pass.
+TEST_CASE("The verifier complains", "[oracle]") {
+  struct Bad {
+    std::vector<u8> bytes;
+    const char* complaint;
+  };
+  const Bad bad[] = {
+      {{0x48, 0x8b, 0x03}, "memory without"},                       // mov rax, [rbx]
+      {{0x48, 0x89, 0x04, 0x24}, "memory without"},                 // mov [rsp], rax
+      {{0x64, 0x8b, 0x04, 0x25, 0, 0, 0, 0}, "memory without"},     // mov eax, fs:[0]
+      {{0x65, 0x48, 0x8b, 0x03}, "memory without"},                 // mov rax, gs:[rbx]
+      {{0x65, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0}, "memory without"},  // mov eax, gs:[16]
+      {{0x67, 0x42, 0x8b, 0x04, 0x13}, "memory without"},           // mov eax, [ebx+r10d]
+      {{0x0f, 0x05}, "no translation"},                             // syscall
+      {{0x50}, "no translation"},                                   // push rax
+      {{0x06}, "Zydis does not decode"}};
+  for (const Bad& b : bad) {
+    translator::Ccf ccf;
+    ccf.hot_start = reinterpret_cast<u64>(b.bytes.data());
+    ccf.hot_end = ccf.hot_start + b.bytes.size();
+    const std::vector<std::string> complaints = Verify(ccf);
+    INFO(b.complaint);
+    REQUIRE(!complaints.empty());
+    CHECK(complaints[0].find(b.complaint) != std::string::npos);
+  }
+  const std::vector<u8> good = {0x4a, 0x8b, 0x04, 0x13,        // mov rax, [rbx+r10]
+                                0x65, 0x48, 0x8b, 0x04, 0x25,  // mov rax, gs:[-4096]
+                                0x00, 0xf0, 0xff, 0xff};
+  translator::Ccf ccf;
+  ccf.hot_start = reinterpret_cast<u64>(good.data());
+  ccf.hot_end = ccf.hot_start + good.size();
+  CHECK(Verify(ccf).empty());
+}
+
+}  // namespace
+}  // namespace alibi::oracle
