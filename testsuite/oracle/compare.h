@@ -15,8 +15,8 @@ namespace alibi::oracle {
 std::vector<std::string> Differences(const TestCase& test, Kind kind, const Outcome& native,
                                      const Outcome& guest);
 
-// The arithmetic flags that the rest of the sequence may still read at `pc`.
-u64 LiveFlagsAt(const TestCase& test, u64 pc);
+// The arithmetic flags that the code may still read at `pc`.
+u64 LiveFlagsAt(const CodeImage& code, u64 pc);
 
 // The masked differences and why they are allowed, for reports.
 std::string MaskTable();

@@ -34,7 +34,7 @@ void Fuzz(u64 seed, u64 count, bool all_kinds, bool verify) {
 }
 
 TEST_CASE("Random sequences, the kinds in turn", "[oracle]") {
-  Fuzz(0xa11b1, 30'000, false, false);
+  Fuzz(0xa11b1, 60'000, false, false);
 }
 
 TEST_CASE("Random sequences, all kinds, every emitted byte verified", "[oracle]") {

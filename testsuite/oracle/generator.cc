@@ -100,6 +100,10 @@ void Generator::MakeState() {
   state.gs_base = random_.Percent(50) ? kHighBase : RandomWord(&random_) & 0x7fffffffffff;
   state.rflags = (random_.Next() & vcpu::kArithmeticFlags) | vcpu::kFlagsReserved1 | vcpu::kIf;
   if (random_.Percent(6)) state.rflags |= vcpu::kDf;
+  if (random_.Percent(2)) {
+    state.rflags |= vcpu::kAc;
+    made_.traits.user_only = true;
+  }
   for (unsigned i = 0; i < 16; ++i) known_[i] = state.gpr[i];
   MakeVector();
 }

@@ -80,6 +80,7 @@ class Generator {
   void BlockStackRun();
   void BlockGather();
   void BlockXsave();
+  void BlockSelfModify(unsigned depth);
   void EmitRandomBytes();
   // Emits `jump` with a rel8/rel32 to be bound, returns what Bind needs.
   std::size_t EmitJump(Bytes opcode, bool wide);

@@ -272,6 +272,8 @@ void Generator::BlockFlags() {
   made_.traits.user_only = true;  // POPF changes IF and IOPL there
   constexpr u64 kPopped = vcpu::kArithmeticFlags | vcpu::kDf | vcpu::kIf | vcpu::kIopl | vcpu::kId;
   u64 flags = random_.Next() & kPopped;
+  if (random_.Percent(6)) flags |= vcpu::kTf;
+  if (random_.Percent(10)) flags |= vcpu::kAc;
   if (!random_.Percent(30)) flags &= ~vcpu::kDf;
   EmitMovImmediate(vcpu::kRax, flags);
   Emit({0x50});
@@ -388,6 +390,54 @@ void Generator::BlockXsave() {
   }
 }
 
+// Stores into code of the sequence: the immediate or the opcode of an instruction that is still to
+// come, or that has run and comes again.
+void Generator::BlockSelfModify(unsigned depth) {
+  const u8 reg = PickGpr(true);
+  if (random_.Percent(40)) {
+    // A loop whose body is changed from the second round on.
+    EmitMovImmediate(vcpu::kRcx, 2 + random_.Below(3));
+    const u64 head = Here();
+    const u64 patched = Here();
+    Emit({0x05, 1, 0, 0, 0});  // add eax, imm32
+    if (random_.Percent(50)) EmitForm(random_.Pick(InstructionForms()));
+    const u32 back = static_cast<u32>(patched + random_.Below(2) - (Here() + 7));
+    // mov byte [rip + back], imm8: ADC and OR, SUB, XOR for ADD, or another immediate.
+    static constexpr u8 kOpcodes[] = {0x0d, 0x15, 0x2d, 0x35, 0x3d};
+    Emit({0xc6, 0x05, static_cast<u8>(back), static_cast<u8>(back >> 8),
+          static_cast<u8>(back >> 16), static_cast<u8>(back >> 24), random_.Pick(kOpcodes)});
+    if (known_[vcpu::kRcx] || depth > 0) EmitMovImmediate(vcpu::kRcx, 1);
+    known_[vcpu::kRcx].reset();
+    if (Here() - head < 110) Emit({0xe2, static_cast<u8>(head - (Here() + 2))});
+    return;
+  }
+  // mov dword [rip + ahead], imm32: the immediate of the MOV behind the filler.
+  const std::size_t store = made_.test.code.size();
+  const u64 value = random_.Next();
+  Emit({0xc7, 0x05, 0, 0, 0, 0, static_cast<u8>(value), static_cast<u8>(value >> 8),
+        static_cast<u8>(value >> 16), static_cast<u8>(value >> 24)});
+  const u64 store_end = Here();
+  switch (random_.Below(4)) {
+    case 0:
+      break;
+    case 1:
+      Emit({0xeb, 0x00});  // jmp +0: another TU
+      break;
+    default:
+      EmitForm(random_.Pick(InstructionForms()));
+      break;
+  }
+  const u64 target = Here() + (reg >= 8 ? 2 : 1);
+  EmitMovImmediate(reg, 0x1234567);
+  // EmitMovImmediate may have chosen the long form.
+  const u32 ahead =
+      static_cast<u32>(target + (made_.test.code.back().size() > 6 && reg < 8 ? 1 : 0) - store_end);
+  for (unsigned i = 0; i < 4; ++i) {
+    made_.test.code[store][2 + i] = static_cast<u8>(ahead >> (8 * i));
+  }
+  known_[reg].reset();
+}
+
 void Generator::EmitRandomBytes() {
   static constexpr u8 kPrefixes[] = {0x66, 0xf2, 0xf3, 0x67, 0x64, 0x65, 0x2e, 0xf0, 0x3e};
   for (unsigned attempt = 0; attempt < 200; ++attempt) {
@@ -429,7 +479,7 @@ void Generator::EmitAny(unsigned depth) {
   if (pc_ - made_.test.initial.rip > kMaxCodeBytes) return;
   const u64 choice = random_.Below(100);
   if (depth < 3 && choice < 22) {
-    switch (random_.Below(12)) {
+    switch (random_.Below(13)) {
       case 0:
       case 1:
         return BlockIf(depth);
@@ -450,6 +500,8 @@ void Generator::EmitAny(unsigned depth) {
         return BlockRmwRun();
       case 10:
         return BlockStackRun();
+      case 11:
+        return BlockSelfModify(depth);
       default:
         return random_.Percent(75) ? BlockGather() : BlockXsave();
     }

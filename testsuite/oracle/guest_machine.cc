@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "adapt/policy.h"
@@ -180,7 +181,8 @@ class GuestMachine::Impl {
   runtime::Engine& engine() { return *engine_; }
 
   void Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
-    if (options.new_code) WriteCode(test);
+    // A sequence that changed itself needs its code back, too.
+    if (options.new_code || code_changed_) WriteCode(test);
     unsigned at = 0;
     for (unsigned i = 0; i < kDataPages.size(); ++i) {
       if (kDataPages[i].kind == PageKind::kAbsent) continue;
@@ -199,6 +201,7 @@ class GuestMachine::Impl {
     } while (exit == runtime::Exit::kStopped && Milliseconds() - begin < options.limit_ms);
     running_engine = nullptr;
     ReadOutcome(exit, outcome);
+    code_changed_ = outcome->code != test.CodePages();
   }
 
  private:
@@ -227,7 +230,7 @@ class GuestMachine::Impl {
     for (unsigned i = 0; i < kCodePages; ++i) {
       const u64 page = next();
       code_phys_[i] = page;
-      Map(kCodeBase + i * kPageSize, page, kPteUser);
+      Map(kCodeBase + i * kPageSize, page, kPteUser | kPteWritable);
       std::memset(memory_->HostRw(PhysAddr(page)), 0xcc, kPageSize);
     }
     for (unsigned i = 0; i < kDataPages.size(); ++i) {
@@ -267,32 +270,35 @@ class GuestMachine::Impl {
     }
   }
 
+  // As a device would: through the guest-physical interface, which tells the engine. Only what
+  // differs: the translations of the rest stay.
   void WriteCode(const TestCase& test) {
-    const std::vector<u8> bytes = test.Bytes();
-    const u64 at = test.initial.rip - kCodeBase;
-    std::vector<u8> filler(code_used_, 0xcc);
-    WriteCodeBytes(code_at_, filler);
-    WriteCodeBytes(at, bytes);
-    code_at_ = at;
-    code_used_ = bytes.size();
-  }
-
-  // As a device would: through the guest-physical interface, which tells the engine.
-  void WriteCodeBytes(u64 at, const std::vector<u8>& bytes) {
-    ALIBI_CHECK(at + bytes.size() <= kCodeBytes, "the sequence fits the code pages");
-    for (u64 done = 0; done < bytes.size();) {
-      const u64 offset = (at + done) & kPageMask;
-      const u64 n = std::min<u64>(bytes.size() - done, kPageSize - offset);
-      memory_->WritePhys(PhysAddr(code_phys_[(at + done) / kPageSize] + offset),
-                         bytes.data() + done, n);
-      done += n;
+    const auto pages = test.CodePages();
+    for (u64 page = 0; page < kCodePages; ++page) {
+      const u8* want = pages.data() + page * kPageSize;
+      const u8* have = memory_->HostRw(PhysAddr(code_phys_[page]));
+      const u8* end = want + kPageSize;
+      for (const u8* from = want; from != end;) {
+        const u8* other = have + (from - want);
+        const u8* first = std::mismatch(from, end, other).first;
+        if (first == end) break;
+        // Up to the next 16 bytes that are equal.
+        const u8* last = first;
+        while (last != end && std::memcmp(last, have + (last - want),
+                                          std::min<std::size_t>(16, end - last)) != 0) {
+          ++last;
+        }
+        memory_->WritePhys(PhysAddr(code_phys_[page] + (first - want)), first, last - first);
+        from = last;
+      }
     }
   }
 
   void LoadState(const CpuState& initial) {
     vcpu::VcpuState& s = *state_;
     const bool user = kind_ != Kind::kSupervisor;
-    s.cr0 = vcpu::kCr0Pe | vcpu::kCr0Mp | vcpu::kCr0Et | vcpu::kCr0Ne | vcpu::kCr0Wp | vcpu::kCr0Pg;
+    s.cr0 = vcpu::kCr0Pe | vcpu::kCr0Mp | vcpu::kCr0Et | vcpu::kCr0Ne | vcpu::kCr0Wp |
+            vcpu::kCr0Am | vcpu::kCr0Pg;
     s.cr2 = 0;
     s.cr3 = kTables;
     s.cr4 = vcpu::kCr4Pae | vcpu::kCr4Pge | vcpu::kCr4Osfxsr | vcpu::kCr4Osxmmexcpt |
@@ -364,6 +370,10 @@ class GuestMachine::Impl {
       std::memcpy(outcome->memory.data() + at, data_host_[i], kPageSize);
       at += kPageSize;
     }
+    for (u64 page = 0; page < kCodePages; ++page) {
+      std::memcpy(outcome->code.data() + page * kPageSize,
+                  memory_->HostRw(PhysAddr(code_phys_[page])), kPageSize);
+    }
   }
 
   Kind kind_;
@@ -381,7 +391,7 @@ class GuestMachine::Impl {
   u64 next_table_ = kTables;
   u64 code_phys_[kCodePages] = {};
   u8* data_host_[kDataPages.size()] = {};
-  u64 code_at_ = 0, code_used_ = 0;
+  bool code_changed_ = false;
 };
 
 GuestMachine::GuestMachine(Kind kind) : kind_(kind), impl_(std::make_unique<Impl>(kind)) {}

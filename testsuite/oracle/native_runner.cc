@@ -1,6 +1,8 @@
 #include "testsuite/oracle/native_runner.h"
 
+#include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -34,6 +36,7 @@ struct NativeResult {
   u8 end;
   u8 xsave[4096];
   u8 memory[kImageBytes];
+  u8 code[kCodeBytes];
 };
 
 struct NativeShared {
@@ -58,15 +61,12 @@ constexpr int kGregOf[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RB
 // Of the child. One child per process image, so plain globals will do for its handler.
 struct Child {
   NativeShared* shared;
-  u8* code_writable;
   u64 own_fs;
   u64 mask;
   u32 xsave_size;
   u32 ticked;    // the sequence that ran at the last tick, plus one
   bool running;  // a sequence
   bool in_batch;
-  u32 code_used;  // bytes of the code pages that are not INT3
-  u64 code_at;
 };
 Child child;
 
@@ -109,6 +109,7 @@ ALIBI_BARE void StoreResult(const ucontext_t* uc, u8 end) {
     Copy(result.memory + at, reinterpret_cast<const void*>(page.linear), kPageSize);
     at += kPageSize;
   }
+  Copy(result.code, reinterpret_cast<const void*>(kCodeBase), kCodeBytes);
   ++shared.next;
 }
 
@@ -135,22 +136,20 @@ ALIBI_BARE void LoadJob(ucontext_t* uc) {
     }
     at += kPageSize;
   }
-  Fill(child.code_writable + child.code_at, 0xcc, child.code_used);
-  child.code_at = job.rip - kCodeBase;
-  child.code_used = job.code_size;
-  Copy(child.code_writable + child.code_at, job.code, job.code_size);
+  Fill(reinterpret_cast<void*>(kCodeBase), 0xcc, kCodeBytes);
+  Copy(reinterpret_cast<void*>(job.rip), job.code, job.code_size);
 }
 
 ALIBI_BARE void OnSignal(int signal, siginfo_t*, void* context) {
   u64 fs, gs;
   asm volatile("rdfsbase %0" : "=r"(fs));
   asm volatile("rdgsbase %0" : "=r"(gs));
-  // What a sequence may have set and sigreturn takes from here rather than from the signal frame:
-  // ID and NT.
+  // What a sequence may have set and sigreturn takes from here rather than from the signal frame
+  // (ID and NT), and what would trap here (AC).
   asm volatile(
       "lea -128(%%rsp), %%rsp\n\t"  // the red zone
       "pushfq\n\t"
-      "andq $~0x204000, (%%rsp)\n\t"
+      "andq $~0x244000, (%%rsp)\n\t"
       "popfq\n\t"
       "cld\n\t"
       "lea 128(%%rsp), %%rsp"
@@ -202,16 +201,26 @@ void Map(u64 linear, u64 size, int protection) {
   ALIBI_CHECK(at == reinterpret_cast<void*>(linear), "the test's addresses are free in the child");
 }
 
+// A sequence that changes itself may become a system call: only what the handler needs is let
+// through.
+void ConfineChild() {
+  const sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {std::size(filter), const_cast<sock_filter*>(filter)};
+  ALIBI_CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
+              "the oracle's child can be confined");
+}
+
 [[noreturn]] void RunChild(NativeShared* shared) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const int fd = memfd_create("oracle-code", 0);
-  ALIBI_CHECK(fd >= 0 && ftruncate(fd, kCodeBytes) == 0, "a memfd for code");
-  void* writable = mmap(nullptr, kCodeBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  void* code = mmap(reinterpret_cast<void*>(kCodeBase), kCodeBytes, PROT_READ | PROT_EXEC,
-                    MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
-  ALIBI_CHECK(writable != MAP_FAILED && code == reinterpret_cast<void*>(kCodeBase),
-              "the code's addresses are free in the child");
-  std::memset(writable, 0xcc, kCodeBytes);
+  Map(kCodeBase, kCodeBytes, PROT_READ | PROT_WRITE | PROT_EXEC);
   u64 at = 0;
   for (const DataPage& page : kDataPages) {
     if (page.kind == PageKind::kAbsent) continue;
@@ -229,7 +238,6 @@ void Map(u64 linear, u64 size, int protection) {
   sigaltstack(&stack, nullptr);
   child = {};
   child.shared = shared;
-  child.code_writable = static_cast<u8*>(writable);
   child.mask = XsaveLayout::Host().mask;
   child.xsave_size = XsaveLayout::Host().size;
   struct sigaction action {};
@@ -242,7 +250,9 @@ void Map(u64 linear, u64 size, int protection) {
   itimerval tick{};
   tick.it_interval.tv_usec = tick.it_value.tv_usec = kTickMicroseconds;
   setitimer(ITIMER_PROF, &tick, nullptr);
-  syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGUSR1);  // does not come back
+  const pid_t self = getpid();
+  ConfineChild();
+  syscall(SYS_tgkill, self, self, SIGUSR1);  // does not come back
   _exit(1);
 }
 
@@ -348,6 +358,7 @@ void NativeRunner::Run(std::span<const TestCase> tests, std::span<Outcome> outco
       outcome.state.gs_base = result.gs_base;
       outcome.state.vector = LoadVector(result.xsave);
       std::memcpy(outcome.memory.data(), result.memory, kImageBytes);
+      std::memcpy(outcome.code.data(), result.code, kCodeBytes);
     }
   }
 }

@@ -4,7 +4,7 @@
 // Both sides see the same linear addresses. Neighbours are not neighbours in guest-physical memory
 // (GuestMachine maps them in shuffled order), so an access that crosses pages must be honest.
 //
-//   10000000  code: two pages, read and execute; then nothing
+//   10000000  code: two pages, all rights (sequences may change themselves); then nothing
 //   20000000  data: see kDataPages
 //   30000000  stack: nothing, two pages, nothing
 //   7123450000000 (47 bits)  two more data pages: addresses that need all of a register
@@ -60,6 +60,7 @@ inline constexpr u64 kImageBytes = kPresentPages * kPageSize;
 
 // The present data pages, in the order of kDataPages.
 using MemoryImage = std::array<u8, kImageBytes>;
+using CodeImage = std::array<u8, kCodeBytes>;
 
 // What every sequence finds in memory: small numbers, pointers, floating point and noise mixed.
 const MemoryImage& InitialMemory();
@@ -110,6 +111,7 @@ struct Outcome {
   u64 cr2 = 0;  // of #PF
   CpuState state;
   MemoryImage memory;
+  CodeImage code;  // the code pages, as the sequence left them
 };
 
 struct TestCase {
@@ -120,6 +122,14 @@ struct TestCase {
   std::vector<std::vector<u8>> code;
   CpuState initial;
 
+  // The code pages at the start.
+  CodeImage CodePages() const {
+    CodeImage pages;
+    pages.fill(0xcc);
+    const std::vector<u8> bytes = Bytes();
+    std::memcpy(pages.data() + (initial.rip - kCodeBase), bytes.data(), bytes.size());
+    return pages;
+  }
   std::vector<u8> Bytes() const {
     std::vector<u8> all;
     for (const auto& instr : code) all.insert(all.end(), instr.begin(), instr.end());
