@@ -381,6 +381,9 @@ void Generator::BlockXsave() {
     Emit(std::move(all));
   };
   emit({0x0f, 0xae, 0x23});  // xsave [rbx]
+  // Whether a component in its initial configuration counts as in use depends on what the host's
+  // kernel and the VMM did with it (SDM vol. 1, 13.6): or [rbx + XSTATE_BV], rax.
+  Emit({0x48, 0x09, 0x83, 0x00, 0x02, 0x00, 0x00});
   if (random_.Percent(70)) {
     EmitAny(2);
     EmitMovImmediate(vcpu::kRax, random_.Next() & 0xe6);
