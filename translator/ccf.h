@@ -13,6 +13,7 @@
 #include "translator/entry_check.h"
 #include "translator/ir.h"
 #include "translator/translation_unit.h"
+#include "vcpu/state.h"
 #include "vcpu/memory.h"
 
 namespace alibi::translator {
@@ -35,6 +36,13 @@ struct CodeMode {
   }
   constexpr bool operator==(const CodeMode&) const = default;
 };
+
+// Does the operand's segment have a say, beyond a base that emitted code adds? Then the operand is
+// bounced, and its callout gets the offset instead of the linear address.
+inline bool ChecksSegment(const Instr& instr, const CodeMode& mode) {
+  return instr.code_bits != 64 &&
+         (!mode.flat || (instr.mem.segment == vcpu::kCs && instr.mem.written));
+}
 
 // How one guest instruction's memory operand is translated: from optimistic to general.
 enum class SiteKind : u8 {
