@@ -196,11 +196,12 @@ void Emitter::Impl::EmitInstr(unsigned i) {
     EmitRaise(static_cast<vcpu::Vector>(vector));
     return;
   }
-  // Code that is not flat, and 16-bit addresses, go through the simulator: correct first.
+  // In code that is not flat the simulator does what it knows, and the rest runs on bounce
+  // operands: correct first.
   const bool needs_simulator =
-      (!request_->mode.flat && (instr.mem.present || instr.treatment == Treatment::kStack ||
-                                instr.treatment == Treatment::kControl)) ||
-      (instr.mem.present && instr.mem.size != 0 && instr.mem.address_bits == 16);
+      !request_->mode.flat &&
+      (instr.treatment == Treatment::kStack || instr.treatment == Treatment::kControl ||
+       (instr.mem.present && instr.treatment != Treatment::kIdent));
   if (needs_simulator) {
     EmitSimulateWhole(i + 1 == tu_->count && tu_->ends_with_control);
     return;
