@@ -159,8 +159,8 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
     return {.base_disp = true, .base = mem.base, .disp = static_cast<i32>(mem.disp)};
   }
   const bool wide = mem.address_bits == 64;
-  const bool based = wide ? (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs)
-                          : (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs);
+  const bool based = (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs) &&
+                     !ChecksSegment(instr, request_->mode);
   i64 disp = mem.disp;
   if (mem.rip_relative) disp += static_cast<i64>(instr.next_pc());
   u8 base = mem.base, index = mem.index;
@@ -203,6 +203,7 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
       a().lea(x86::r11d, address);
     }
   }
+  if (mem.address_bits == 16) a().movzx(x86::r11d, x86::r11w);
   if (based) {
     a().mov(x86::r10, State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * mem.segment +
                             offsetof(vcpu::Segment, base)));
@@ -348,8 +349,9 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
     EmitSimulateWhole(false);
     return;
   }
-  if (plan.kind == SiteKind::kSimulate || mem.size > 64) {
-    if (!EmitSimulatedStore(instr)) EmitMemoryBounce(instr);
+  const bool segmented = ChecksSegment(instr, request_->mode);
+  if (segmented || plan.kind == SiteKind::kSimulate || mem.size > 64) {
+    if (segmented || !EmitSimulatedStore(instr)) EmitMemoryBounce(instr);
     return;
   }
   Ea ea = PrepareEa(mem, instr);
