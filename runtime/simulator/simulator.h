@@ -28,6 +28,11 @@ struct SimulatorContext {
 // answers #UD to it.
 bool CanSimulate(translator::Op op);
 
+// Segmentation of the memory operand at `offset`: limit, type and canonical checks, and its linear
+// address. For operands that are bounced.
+vcpu::Outcome LinearOperand(const translator::Instr& instr, SimulatorContext& context, u64 offset,
+                            LinearAddr* linear);
+
 // Executes `instr`, which state.rip points at. Done: state.rip is the next instruction - or still
 // this one when a REP has more to do than one call may take (so that interrupts get in); the state
 // is at an instruction boundary either way, and halted is set after HLT. Fault: nothing changed
