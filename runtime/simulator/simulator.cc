@@ -30,6 +30,13 @@ const std::array<Handler, kOpCount> kHandlers = MakeTable();
 
 bool CanSimulate(Op op) { return kHandlers[static_cast<unsigned>(op)] != nullptr; }
 
+Outcome LinearOperand(const Instr& instr, SimulatorContext& context, u64 offset,
+                      LinearAddr* linear) {
+  Execution execution(instr, context);
+  return execution.Linear(static_cast<SegmentIndex>(instr.mem.segment), offset, instr.mem.size,
+                          instr.mem.written, linear);
+}
+
 Outcome Simulate(const Instr& instr, SimulatorContext& context) {
   Execution execution(instr, context);
   const u8 shadow = context.state.interrupt_shadow;
