@@ -494,6 +494,12 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   const Instr& instr = *site->instr;
   ++counters_.bounce_callouts;
   state_.rip = instr.pc;
+  if (translator::ChecksSegment(instr, site->ccf->mode)) {
+    LinearAddr address_in_segment;
+    const vcpu::Outcome outcome = LinearOperand(instr, simulator_, linear, &address_in_segment);
+    if (outcome.faulted()) return DeliverAndDispatch(outcome.fault());
+    linear = address_in_segment.value;
+  }
   if (MisalignedOperand(*site, linear)) {
     return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
