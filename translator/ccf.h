@@ -13,8 +13,8 @@
 #include "translator/entry_check.h"
 #include "translator/ir.h"
 #include "translator/translation_unit.h"
-#include "vcpu/state.h"
 #include "vcpu/memory.h"
+#include "vcpu/state.h"
 
 namespace alibi::translator {
 
