@@ -15,7 +15,7 @@ constexpr const char* kDim = "\x1b[2m";
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kRed = "\x1b[31m";
 
-bool IsCompute(const std::string& name) { return name.starts_with(kComputePrefix); }
+bool IsCompute(const std::string& name) { return !ComputePrefixOf(name).empty(); }
 
 std::string Colored(const ReportStyle& style, const char* color, const std::string& text) {
   return style.colors ? color + text + kReset : text;
@@ -146,13 +146,15 @@ std::string NanobenchTable(const Results& results, const ReportStyle& style) {
   return any ? table.Render(style) + "\n" + Colored(style, kDim, kNanobenchNote) : "";
 }
 
-std::string ComputeTable(const Results& results, const ReportStyle& style) {
+std::string ComputeTable(const Results& results, const ReportStyle& style,
+                         const std::string& prefix) {
   const SystemId native = {kNative, ""}, ours = {kAlibi, style.default_policy},
                  tcg = {kQemuTcg, ""};
   const std::vector<SystemId> columns = Columns(results);
   const bool with_tcg = results.Has(tcg);
   Table table;
-  std::vector<Cell> header = {{"compute"}, {"native"}};
+  std::vector<Cell> header = {{prefix == kCompute32Prefix ? "32-bit compute" : "compute"},
+                              {"native"}};
   for (const SystemId& id : columns) {
     if (id != native) header.push_back({Header(id, style)});
   }
@@ -163,10 +165,10 @@ std::string ComputeTable(const Results& results, const ReportStyle& style) {
   std::vector<double> against_tcg;
   bool any = false;
   for (const std::string& name : results.Benchmarks()) {
-    if (!IsCompute(name)) continue;
+    if (ComputePrefixOf(name) != prefix) continue;
     any = true;
     const double base = Median(results, name, native);
-    std::vector<Cell> row = {{name.substr(std::string(kComputePrefix).size())}};
+    std::vector<Cell> row = {{name.substr(prefix.size())}};
     row.push_back({base > 0 ? fmt::format("{:.2f} M", base / 1e6) : kNoValue});
     for (std::size_t i = 0; i < columns.size(); ++i) {
       if (columns[i] == native) continue;
@@ -302,8 +304,9 @@ std::string MissList(const Results& results, const ReportStyle& style) {
 std::string FullReport(const Results& results, const ReportStyle& style) {
   std::string text;
   for (const std::string& part :
-       {NanobenchTable(results, style), ComputeTable(results, style),
-        TranslationTable(results, style), BarChart(results, style), MissList(results, style)}) {
+       {NanobenchTable(results, style), ComputeTable(results, style, kComputePrefix),
+        ComputeTable(results, style, kCompute32Prefix), TranslationTable(results, style),
+        BarChart(results, style), MissList(results, style)}) {
     if (part.empty()) continue;
     if (!text.empty()) text += "\n";
     text += part;

@@ -17,8 +17,9 @@ struct ReportStyle {
 
 // One privileged or control-flow operation per row, cycles (medians), with the design's budgets.
 std::string NanobenchTable(const Results& results, const ReportStyle& style);
-// Compute programs: times native.
-std::string ComputeTable(const Results& results, const ReportStyle& style);
+// The compute programs whose names begin with prefix: times native.
+std::string ComputeTable(const Results& results, const ReportStyle& style,
+                         const std::string& prefix);
 // Cycles per guest instruction and bytes of CCF per guest byte.
 std::string TranslationTable(const Results& results, const ReportStyle& style);
 // Horizontal bars on a log scale: native, alibi with the default policy, qemu-tcg.

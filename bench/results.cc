@@ -42,6 +42,13 @@ std::string MeaningOf(const std::string& benchmark) {
   return row != nullptr ? row->what : "";
 }
 
+std::string ComputePrefixOf(const std::string& benchmark) {
+  for (const char* prefix : {kComputePrefix, kCompute32Prefix}) {
+    if (benchmark.starts_with(prefix)) return prefix;
+  }
+  return "";
+}
+
 std::string KnownBenchmarks() {
   std::string names;
   for (const Row& row : kRows) names += (names.empty() ? "" : ", ") + std::string(row.name);
@@ -151,9 +158,9 @@ std::vector<std::string> Results::Benchmarks() const {
       names.push_back(row.name);
     }
   }
-  for (const bool compute : {false, true}) {
+  for (const char* prefix : {"", kComputePrefix, kCompute32Prefix}) {
     for (const std::string& name : order_) {
-      if (FindRow(name) == nullptr && name.starts_with(kComputePrefix) == compute) {
+      if (FindRow(name) == nullptr && ComputePrefixOf(name) == prefix) {
         names.push_back(name);
       }
     }

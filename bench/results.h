@@ -27,6 +27,10 @@ inline constexpr const char* kAlibi = "alibi";
 inline constexpr const char* kQemuTcg = "qemu-tcg";
 // In front of the names of compute programs, whose samples are cycles of a whole run.
 inline constexpr const char* kComputePrefix = "compute_";
+// The same programs as 32-bit code.
+inline constexpr const char* kCompute32Prefix = "compute32_";
+// The prefix that a benchmark's name begins with, or "".
+std::string ComputePrefixOf(const std::string& benchmark);
 
 // A line of a benchmark program's output.
 struct Measurement {

@@ -19,6 +19,7 @@ Results Canned() {
   results.Add(kHost, "", {"callret", {2}, ""});
   results.Add(kHost, kComputePrefix, {"sort", {2.5e6}, ""});
   results.Add(kHost, kComputePrefix, {"fib", {2e6}, ""});
+  results.Add(kHost, kCompute32Prefix, {"fib", {2e6}, ""});
   results.Add(kNever, "", {"syscall", {215.25}, ""});
   results.Add(kNever, "", {"pgfault", {8400}, ""});
   results.Add(kOurs, "", {"pgfault", {}, "cr2 does not hold the faulting address"});
@@ -27,6 +28,7 @@ Results Canned() {
   results.Add(kOurs, "", {"newcomer", {1234567}, ""});
   results.Add(kOurs, kComputePrefix, {"sort", {5e6}, ""});
   results.Add(kOurs, kComputePrefix, {"fib", {3e6}, ""});
+  results.Add(kOurs, kCompute32Prefix, {"fib", {5e6}, ""});
   results.AddTranslation(kOurs, {100, 500, 2000, 13000, 450000});
   results.AddMiss(kNever, "compute: killed by signal 11 (Segmentation fault)");
   results.Add(kTcg, "", {"syscall", {105}, ""});
@@ -113,7 +115,7 @@ TEST_CASE("JSON has the documented shape, rows in order") {
   CHECK(first["median_cycles"] == 300);
   CHECK(first["p10"] == 292);
   CHECK(first["p90"] == 308);
-  CHECK(json["benchmarks"].back()["name"] == "compute_fib");
+  CHECK(json["benchmarks"].back()["name"] == "compute32_fib");
 }
 
 TEST_CASE("A miss is said once, and an Alibi miss is known as one") {

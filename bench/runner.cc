@@ -24,7 +24,7 @@ constexpr const char* kRam = "128";  // MB
 
 struct Job {
   SystemId system;
-  std::string program;  // "nanobench" or "compute"
+  std::string program;  // "nanobench", "compute" or "compute32"
   std::string prefix;   // of its benchmarks' names
   std::vector<std::string> argv;
   std::string stats_file;  // "": the system has none
@@ -62,32 +62,40 @@ std::string Join(const std::vector<std::string>& words) {
   return text;
 }
 
+// A guest image and its host counterpart.
+struct Pair {
+  const char* name;
+  const char* prefix;  // of its benchmarks' names; "" for the nanobenchmarks
+  std::string Programs::*image;
+  std::string Programs::*native;
+  bool IsCompute() const { return *prefix != 0; }
+};
+constexpr Pair kPairs[] = {
+    {"nanobench", "", &Programs::nanobench_image, &Programs::native_nanobench},
+    {"compute", kComputePrefix, &Programs::compute_image, &Programs::native_compute},
+    {"compute32", kCompute32Prefix, &Programs::compute32_image, &Programs::native_compute32},
+};
+
 // The part of `only` that the program with this prefix knows, without the prefix.
 std::vector<std::string> Selected(const std::vector<std::string>& only, const std::string& prefix) {
-  const std::string compute = kComputePrefix;
   std::vector<std::string> names;
   for (const std::string& name : only) {
-    const bool is_compute = name.starts_with(compute);
-    if (prefix == compute) {
-      if (is_compute) names.push_back(name.substr(compute.size()));
-    } else if (!is_compute) {
-      names.push_back(name);
-    }
+    if (ComputePrefixOf(name) == prefix) names.push_back(name.substr(prefix.size()));
   }
   return names;
 }
 
-std::vector<std::string> ProgramArguments(const RunnerOptions& options, bool compute) {
+std::vector<std::string> ProgramArguments(const RunnerOptions& options, const Pair& pair) {
   std::vector<std::string> words;
   if (options.quick) {
     words.push_back("quick");
     // A program's runs are long enough to be cut up by the host: three would be too few.
-    if (compute) words.push_back("samples=5");
+    if (pair.IsCompute()) words.push_back("samples=5");
   } else {
     // Few samples per run and more runs: noise comes in bursts.
-    words.push_back(compute ? "samples=4" : "samples=5");
+    words.push_back(pair.IsCompute() ? "samples=4" : "samples=5");
   }
-  const std::vector<std::string> only = Selected(options.only, compute ? kComputePrefix : "");
+  const std::vector<std::string> only = Selected(options.only, pair.prefix);
   if (!only.empty()) words.push_back("only=" + Join(only));
   return words;
 }
@@ -99,18 +107,17 @@ std::string CommandLine(const std::vector<std::string>& words) {
 }
 
 void AddJobs(const Programs& programs, const RunnerOptions& options, const std::string& stats_file,
-             bool compute, std::vector<Job>* jobs) {
-  const std::string prefix = compute ? kComputePrefix : "";
-  if (!options.only.empty() && Selected(options.only, prefix).empty()) return;
+             const Pair& pair, std::vector<Job>* jobs) {
+  if (!options.only.empty() && Selected(options.only, pair.prefix).empty()) return;
   Job job;
-  job.program = compute ? "compute" : "nanobench";
-  job.prefix = prefix;
-  const std::vector<std::string> words = ProgramArguments(options, compute);
-  const std::string& image = compute ? programs.compute_image : programs.nanobench_image;
+  job.program = pair.name;
+  job.prefix = pair.prefix;
+  const std::vector<std::string> words = ProgramArguments(options, pair);
+  const std::string& image = programs.*pair.image;
 
   Job native = job;
   native.system = {kNative, ""};
-  native.argv = {compute ? programs.native_compute : programs.native_nanobench};
+  native.argv = {programs.*pair.native};
   native.argv.insert(native.argv.end(), words.begin(), words.end());
   native.success = kNativeSuccess;
   native.failure = kNativeFailure;
@@ -192,6 +199,8 @@ Result<Programs> FindPrograms(const std::string& data_folder, const std::string&
       {&programs.compute_image, "frobos/compute/compute.elf"},
       {&programs.native_nanobench, "frobos/bench/native_nanobench"},
       {&programs.native_compute, "frobos/compute/native"},
+      {&programs.compute32_image, "frobos/compute/compute32.elf"},
+      {&programs.native_compute32, "frobos/compute/native32.elf"},
   };
   for (const auto& [path, file] : files) {
     *path = data_folder + "/" + file;
@@ -206,8 +215,7 @@ Result<Programs> FindPrograms(const std::string& data_folder, const std::string&
 RunReport RunAll(const Programs& programs, const RunnerOptions& options) {
   const TemporaryFile stats;
   std::vector<Job> jobs;
-  AddJobs(programs, options, stats.path(), false, &jobs);
-  AddJobs(programs, options, stats.path(), true, &jobs);
+  for (const Pair& pair : kPairs) AddJobs(programs, options, stats.path(), pair, &jobs);
 
   RunReport report;
   const Clock::time_point begin = Clock::now();

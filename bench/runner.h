@@ -18,8 +18,10 @@ struct Programs {
   std::string qemu;             // "": not measured
   std::string nanobench_image;  // guest kernels
   std::string compute_image;
+  std::string compute32_image;
   std::string native_nanobench;  // their host counterparts
   std::string native_compute;
+  std::string native_compute32;
 };
 
 // In a folder laid out like bazel-bin. Fails with what to do when one of them is missing.

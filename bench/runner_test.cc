@@ -80,10 +80,10 @@ Programs Scripts(const std::string& alibi_body) {
   const std::string line = R"(echo '{"name":"syscall","samples":[100,102]}'; )";
   Programs programs;
   programs.native_nanobench = Script("native", line + "echo '{\"done\":true}'");
-  programs.native_compute = programs.native_nanobench;
+  programs.native_compute = programs.native_compute32 = programs.native_nanobench;
   programs.alibi = Script("alibi", alibi_body);
   programs.qemu = Script("qemu", line + "echo '{\"done\":true}'; exit 1");
-  programs.nanobench_image = programs.compute_image = "image";
+  programs.nanobench_image = programs.compute_image = programs.compute32_image = "image";
   return programs;
 }
 
@@ -147,6 +147,11 @@ TEST_CASE("Only what was asked for runs: no compute program without a compute_ n
   options.only = {"compute_sort"};
   (void)RunAll(Scripts("exit 1"), options);
   for (const std::string& what : said) CHECK_THAT(what, Catch::EndsWith("compute"));
+  CHECK_FALSE(said.empty());
+  said.clear();
+  options.only = {"compute32_sort"};
+  (void)RunAll(Scripts("exit 1"), options);
+  for (const std::string& what : said) CHECK_THAT(what, Catch::EndsWith("compute32"));
   CHECK_FALSE(said.empty());
 }
 

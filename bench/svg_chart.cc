@@ -154,8 +154,7 @@ void DrawPanel(Drawing& drawing, const Panel& panel, Value&& value, Label&& labe
       drawing.Text(end + 4, y + kBar, "value", "start", label(v));
       y += kBar + kBarGap;
     }
-    const std::string name =
-        row.starts_with(kComputePrefix) ? row.substr(std::string(kComputePrefix).size()) : row;
+    const std::string name = row.substr(ComputePrefixOf(row).size());
     drawing.Text(kLeft - 10, (group + y - kBarGap) / 2 + 4, "ink", "end", name);
     y += kGroupGap;
   }
@@ -202,9 +201,13 @@ std::string SvgChart(const Results& results, const std::string& default_policy,
                 .least = 0.5,
                 .most = 2,
                 .ticks = {}};
+  Panel compute32 = compute;
+  compute32.title = "32-bit compute programs in user mode, times native (log scale)";
   const SystemId native = {kNative, ""};
   for (const Series& s : series) {
-    if (s.id != native) compute.series.push_back(s);
+    if (s.id == native) continue;
+    compute.series.push_back(s);
+    compute32.series.push_back(s);
   }
   const auto cycles = [&](const std::string& row, const Series& s) {
     return results.Samples(row, s.id).empty() ? -1 : results.Of(row, s.id).median;
@@ -214,7 +217,10 @@ std::string SvgChart(const Results& results, const std::string& default_policy,
     return base > 0 && own > 0 ? own / base : -1;
   };
   for (const std::string& name : results.Benchmarks()) {
-    Panel& panel = name.starts_with(kComputePrefix) ? compute : nano;
+    const std::string prefix = ComputePrefixOf(name);
+    Panel& panel = prefix == kComputePrefix     ? compute
+                   : prefix == kCompute32Prefix ? compute32
+                                                : nano;
     panel.rows.push_back(name);
     for (const Series& s : panel.series) {
       panel.most = std::max(panel.most, &panel == &nano ? cycles(name, s) : slowdown(name, s));
@@ -225,15 +231,16 @@ std::string SvgChart(const Results& results, const std::string& default_policy,
     for (double tick = 1; tick <= nano.most; tick *= 10) nano.ticks.push_back(tick);
     DrawPanel(drawing, nano, cycles, FormatCycles, true);
   }
-  if (!compute.rows.empty()) {
+  for (Panel* panel : {&compute, &compute32}) {
+    if (panel->rows.empty()) continue;
     constexpr double kTicks[] = {0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
     for (double tick : kTicks) {
-      compute.ticks.push_back(tick);
-      if (tick >= compute.most) break;
+      panel->ticks.push_back(tick);
+      if (tick >= panel->most) break;
     }
-    compute.most = compute.ticks.back();
+    panel->most = panel->ticks.back();
     DrawPanel(
-        drawing, compute, slowdown, [](double v) { return fmt::format("{:.1f}x", v); }, false);
+        drawing, *panel, slowdown, [](double v) { return fmt::format("{:.1f}x", v); }, false);
   }
   return drawing.Finish(title);
 }

@@ -129,9 +129,10 @@ int CmdBench(int argc, char** argv) {
   const std::vector<std::string> measured = report.results.Benchmarks();
   for (const std::string& name : options.only) {
     if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
-      return Fail(kUsage, fmt::format("--only: no benchmark '{}'; there are {}, and {}NAME for the "
-                                      "compute programs",
-                                      name, bench::KnownBenchmarks(), bench::kComputePrefix));
+      return Fail(kUsage, fmt::format("--only: no benchmark '{}'; there are {}, and {}NAME and "
+                                      "{}NAME for the compute programs",
+                                      name, bench::KnownBenchmarks(), bench::kComputePrefix,
+                                      bench::kCompute32Prefix));
     }
   }
 

@@ -25,7 +25,6 @@ FrobosInfo = provider(
 )
 
 _COMMON_FLAGS = [
-    "-m64",
     "-O2",
     "-g1",
     "-Wall",
@@ -37,11 +36,16 @@ _COMMON_FLAGS = [
     "-fno-asynchronous-unwind-tables",
     "-fno-unwind-tables",
     "-fcf-protection=none",
-    # The kernel has no red zone: an interrupt would write over it.
-    "-mno-red-zone",
     "-fno-omit-frame-pointer",
     "-fno-common",
 ]
+
+_FLAGS_BY_BITS = {
+    # The kernel has no red zone: an interrupt would write over it.
+    64: ["-m64", "-mno-red-zone"],
+    # As 32-bit distributions compile: CMOV, x87 arithmetic.
+    32: ["-m32", "-march=i686", "-mpreferred-stack-boundary=4"],
+}
 
 _CXX_FLAGS = [
     "-std=c++20",
@@ -78,6 +82,7 @@ _SOURCE_ATTRS = {
         doc = "Let the compiler use x87, SSE and AVX registers: for user programs and vector " +
               "tests only, because nothing saves these registers across an exception.",
     ),
+    "bits": attr.int(default = 64, values = [32, 64]),
     "defines": attr.string_list(doc = "NAME or NAME=VALUE."),
     "mcmodel": attr.string(
         default = "small",
@@ -93,7 +98,9 @@ def _compile(ctx, cc, headers):
         output = ctx.actions.declare_file("_guest/%s/%s.o" % (ctx.label.name, source.short_path))
         arguments = ctx.actions.args()
         arguments.add_all(_COMMON_FLAGS)
-        arguments.add("-mcmodel=" + ctx.attr.mcmodel)
+        arguments.add_all(_FLAGS_BY_BITS[ctx.attr.bits])
+        if ctx.attr.bits == 64:
+            arguments.add("-mcmodel=" + ctx.attr.mcmodel)
         if not ctx.attr.simd:
             arguments.add("-mgeneral-regs-only")
         arguments.add_all(_LANGUAGE_FLAGS[source.extension])
@@ -144,24 +151,28 @@ def _frobos_image_impl(ctx):
     cc = find_cpp_toolchain(ctx)
     objects = _collect(ctx, cc).objects
 
+    # A 32-bit image is linked as what it is; a 64-bit one is wrapped after linking.
+    linked = ctx.outputs.elf64 if ctx.attr.bits == 64 else ctx.outputs.elf32
     link = ctx.actions.args()
-    link.add_all(["-m", "elf_x86_64", "-static", "-nostdlib", "--no-dynamic-linker"])
+    link.add_all(["-m", "elf_x86_64" if ctx.attr.bits == 64 else "elf_i386", "-static", "-nostdlib", "--no-dynamic-linker"])
     link.add_all(["-z", "max-page-size=0x1000", "-z", "noexecstack", "--build-id=none"])
     # A kernel's data segment may be executable on purpose: tests map pages as they like.
     link.add("--no-warn-rwx-segments")
     link.add_all(ctx.attr.linkopts)
     link.add("-T", ctx.file.linker_script)
     link.add_all(objects)
-    link.add("-o", ctx.outputs.elf64)
+    link.add("-o", linked)
     ctx.actions.run(
         executable = cc.ld_executable,
         arguments = [link],
         inputs = depset([ctx.file.linker_script], transitive = [objects, cc.all_files]),
-        outputs = [ctx.outputs.elf64],
+        outputs = [linked],
         env = _ENV,
         mnemonic = "GuestLink",
-        progress_message = "Linking guest kernel %s" % ctx.outputs.elf64.short_path,
+        progress_message = "Linking guest kernel %s" % linked.short_path,
     )
+    if ctx.attr.bits == 32:
+        return [DefaultInfo(files = depset([linked]))]
 
     ctx.actions.run(
         executable = cc.objcopy_executable,
@@ -187,22 +198,24 @@ _frobos_image = rule(
         linker_script = attr.label(allow_single_file = True, mandatory = True),
         linkopts = attr.string_list(),
         elf32 = attr.output(mandatory = True),
-        elf64 = attr.output(mandatory = True),
+        elf64 = attr.output(),
     ),
 )
 
-def frobos_kernel(name, linker_script, **kwargs):
+def frobos_kernel(name, linker_script, bits = 64, **kwargs):
     """A guest kernel: `<name>.elf` (multiboot1, 32-bit container) and `<name>.elf64`.
 
     Args:
       name: target name.
       linker_script: label of the linker script.
+      bits: 64, or 32 for 32-bit code throughout (then there is no `<name>.elf64`).
       **kwargs: srcs, hdrs, deps, copts, defines, mcmodel (as in frobos_library), linkopts.
     """
     _frobos_image(
         name = name,
         linker_script = linker_script,
         elf32 = name + ".elf",
-        elf64 = name + ".elf64",
+        elf64 = name + ".elf64" if bits == 64 else None,
+        bits = bits,
         **kwargs
     )
