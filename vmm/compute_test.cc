@@ -23,9 +23,8 @@ std::map<std::string, std::string> Checksums(const std::string& command) {
   return sums;
 }
 
-TEST_CASE("compute programs agree with the host") {
-  const std::string native = std::getenv("NATIVE"), alibi = std::getenv("ALIBI"),
-                    image = std::getenv("IMAGE");
+void Compare(const std::string& native, const std::string& image) {
+  const std::string alibi = std::getenv("ALIBI");
   for (const std::string scale : {"20", "100"}) {
     const auto expected = Checksums(native + " samples=2 scale=" + scale);
     REQUIRE(expected.size() == 9);
@@ -35,6 +34,14 @@ TEST_CASE("compute programs agree with the host") {
                       "' " + image) == expected);
     }
   }
+}
+
+TEST_CASE("compute programs agree with the host") {
+  Compare(std::getenv("NATIVE"), std::getenv("IMAGE"));
+}
+
+TEST_CASE("compute programs as 32-bit code agree with the host") {
+  Compare(std::getenv("NATIVE32"), std::getenv("IMAGE32"));
 }
 
 }  // namespace

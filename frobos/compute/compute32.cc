@@ -1,8 +1,8 @@
 // The compute programs as 32-bit code, in CPL 3, with two-level paging, on 4 KB user pages whose
 // physical order is shuffled. Output and command line: run32.h.
 
-#include "frobos/compute/run32.h"
 #include "frobos/compute/machine32.h"
+#include "frobos/compute/run32.h"
 
 namespace alibi::frobos {
 namespace {
