@@ -22,6 +22,7 @@ struct Options {
   u64 seconds = 0;
   u64 only = ~u64{0};
   std::string kind = "rotate";
+  unsigned mode = 0;
   unsigned finds = 1;
   unsigned stops = 0;
   bool verify = false;
@@ -55,7 +56,7 @@ Kind running_kind = Kind::kThreshold;
 void OnAbort(int) {
   if (running != nullptr) {
     fmt::print("=== internal error in {}, kind {}\n{}", running->name, KindName(running_kind),
-               ListGuest(running->Bytes(), running->initial.rip));
+               ListGuest(running->Bytes(), running->initial.rip, running->CodeBits()));
     std::fflush(stdout);
   }
   std::signal(SIGABRT, SIG_DFL);
@@ -78,7 +79,7 @@ int Fuzz(const Options& options) {
     const u64 left = options.only != ~u64{0} ? 1 : options.count - index;
     const u64 batch = std::min<u64>(NativeRunner::kBatch, left);
     for (u64 i = 0; i < batch; ++i) {
-      made[i] = Generator(SeedOf(options.seed, index + i)).Make();
+      made[i] = Generator(SeedOf(options.seed, index + i)).Make(options.mode);
       made[i].test.name = fmt::format("sequence {} of --seed {}", index + i, options.seed);
       tests[i] = made[i].test;
     }
@@ -134,6 +135,8 @@ int Main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "Stop after this time");
   app.add_option("--only", options.only, "Run just this sequence of the run");
   app.add_option("--kind", options.kind, "A translation kind, `all`, or `rotate`");
+  app.add_option("--mode", options.mode, "Code of 32 or 64 bits (default: both)")
+      ->check(CLI::IsMember({32, 64}));
   app.add_option("--finds", options.finds, "Stop after so many differences");
   app.add_option("--stops", options.stops, "Also stop the machine every so many microseconds");
   app.add_flag("--verify", options.verify, "Verify the emitted bytes of every translation");

@@ -26,6 +26,7 @@ struct Side {
 
 struct Masking {
   const CodeImage& code;  // as it was at the end: sequences change themselves
+  unsigned code_bits;
   Kind kind;
   Side& native;
   Side& guest;
@@ -49,12 +50,12 @@ constexpr bool HasErrorCode(u8 vector) {
 }
 
 // The instruction at `pc`, if it lies in the code pages.
-bool InstrAt(const CodeImage& code, u64 pc, translator::Instr* instr) {
+bool InstrAt(const CodeImage& code, unsigned code_bits, u64 pc, translator::Instr* instr) {
   const u64 at = pc - kCodeBase;
   if (at >= kCodeBytes) return false;
   return translator::Decode(code.data() + at,
-                            static_cast<unsigned>(std::min<u64>(15, kCodeBytes - at)), pc, 64,
-                            instr) == translator::DecodeStatus::kOk;
+                            static_cast<unsigned>(std::min<u64>(15, kCodeBytes - at)), pc,
+                            code_bits, instr) == translator::DecodeStatus::kOk;
 }
 
 constexpr Mask kMasks[] = {
@@ -64,7 +65,7 @@ constexpr Mask kMasks[] = {
      [](Masking& m) {
        translator::Instr instr;
        if (m.native.vector == vcpu::kGeneralProtection && m.native.state.rip == m.guest.state.rip &&
-           InstrAt(m.code, m.native.state.rip, &instr) &&
+           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
            instr.op == translator::Op::kCallIndirect) {
          m.ignored_stack_slot = m.native.state.gpr[vcpu::kRsp] - 8;
        }
@@ -75,7 +76,8 @@ constexpr Mask kMasks[] = {
      [](Masking& m) {
        translator::Instr instr;
        if (m.native.state.rip != m.guest.state.rip ||
-           !InstrAt(m.code, m.native.state.rip, &instr) || !(instr.rep || instr.repne) ||
+           !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
+           !(instr.rep || instr.repne) ||
            (instr.op != translator::Op::kCmps && instr.op != translator::Op::kScas)) {
          return;
        }
@@ -87,7 +89,8 @@ constexpr Mask kMasks[] = {
      "as translator/flag_liveness.h says. At the regular end all flags count.",
      [](Masking& m) {
        if (m.native.vector == vcpu::kBreakpoint || m.native.state.rip != m.guest.state.rip) return;
-       const u64 dead = vcpu::kArithmeticFlags & ~LiveFlagsAt(m.code, m.native.state.rip);
+       const u64 dead =
+           vcpu::kArithmeticFlags & ~LiveFlagsAt(m.code, m.native.state.rip, m.code_bits);
        m.Both([dead](Side& side) { side.state.rflags &= ~dead; });
      }},
     {"x87 instruction and data pointers, last opcode",
@@ -106,7 +109,8 @@ constexpr Mask kMasks[] = {
        if (m.native.vector == m.guest.vector && m.native.state.rip == m.guest.state.rip) return;
        for (const Side* side : {&m.native, &m.guest}) {
          translator::Instr instr;
-         if (side->vector == vcpu::kAlignmentCheck && InstrAt(m.code, side->state.rip, &instr) &&
+         if (side->vector == vcpu::kAlignmentCheck &&
+             InstrAt(m.code, m.code_bits, side->state.rip, &instr) &&
              (instr.mem.size >= 16 || instr.op == Op::kGather || instr.op == Op::kMaskMov ||
               instr.op == Op::kEnter)) {
            m.nothing_to_compare = true;
@@ -118,7 +122,8 @@ constexpr Mask kMasks[] = {
      [](Masking& m) {
        translator::Instr instr;
        if (m.guest.vector == vcpu::kGeneralProtection && m.native.vector != m.guest.vector &&
-           m.native.state.rip == m.guest.state.rip && InstrAt(m.code, m.native.state.rip, &instr) &&
+           m.native.state.rip == m.guest.state.rip &&
+           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
            instr.op == translator::Op::kCallIndirect) {
          m.native.vector = m.guest.vector;
          m.native.error_code = m.guest.error_code;
@@ -150,17 +155,35 @@ constexpr Mask kMasks[] = {
        translator::Instr instr;
        if (m.native.vector == vcpu::kGeneralProtection && m.guest.vector == vcpu::kPageFault &&
            m.native.state.rip == m.guest.state.rip && m.guest.cr2 >> 63 &&
-           InstrAt(m.code, m.native.state.rip, &instr) && instr.segment_override != 0xff) {
+           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
+           instr.segment_override != 0xff) {
          m.guest.vector = m.native.vector;
          m.guest.error_code = 0;
        }
+     }},
+    {"#GP or #SS of an operand that goes over the end of 4 GB, in 32-bit code with a limit of 4 GB",
+     "implementation-specific (SDM vol. 3, 5.3): Zen 5 faults, a flat segment here wraps",
+     [](Masking& m) {
+       translator::Instr instr;
+       if (m.code_bits == 64 || m.native.state.rip != m.guest.state.rip ||
+           (m.native.vector != vcpu::kGeneralProtection && m.native.vector != vcpu::kStackFault) ||
+           !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) || !instr.mem.present ||
+           (m.guest.vector != vcpu::kPageFault && m.guest.vector != vcpu::kAlignmentCheck)) {
+         return;
+       }
+       if (m.guest.vector == vcpu::kPageFault && m.guest.cr2 < 0xffffff00 &&
+           m.guest.cr2 >= kPageSize) {
+         return;
+       }
+       m.guest.vector = m.native.vector;
+       m.guest.error_code = m.native.error_code;
      }},
     {"#UD of a vector instruction that the host does not know against its memory fault",
      "a callout has resolved the operand before the host sees the instruction",
      [](Masking& m) {
        translator::Instr instr;
        if (m.native.vector == vcpu::kInvalidOpcode && m.native.state.rip == m.guest.state.rip &&
-           InstrAt(m.code, m.native.state.rip, &instr) && instr.mem.present &&
+           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && instr.mem.present &&
            instr.encoding != translator::Encoding::kLegacy) {
          m.guest.vector = m.native.vector;
        }
@@ -171,7 +194,8 @@ constexpr Mask kMasks[] = {
      [](Masking& m) {
        translator::Instr instr;
        if (m.native.vector == vcpu::kBreakpoint || m.native.state.rip != m.guest.state.rip ||
-           !InstrAt(m.code, m.native.state.rip, &instr) || instr.op != translator::Op::kGather) {
+           !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
+           instr.op != translator::Op::kGather) {
          return;
        }
        const u8* prefix = &instr.bytes[instr.layout.vector_prefix];
@@ -199,6 +223,16 @@ constexpr Mask kMasks[] = {
          constexpr u64 kTaskSizeMax = 0x7ffffffff000;
          if (side.vector == vcpu::kPageFault && side.cr2 >= kTaskSizeMax) {
            side.error_code |= vcpu::kPfPresent;
+         }
+       });
+     }},
+    {"r8 to r15 and the upper halves of registers, after 32-bit code",
+     "32-bit code cannot see them; what they hold then is undefined (SDM vol. 1, 3.4.1.1)",
+     [](Masking& m) {
+       if (m.code_bits != 32) return;
+       m.Both([](Side& side) {
+         for (unsigned i = 0; i < 16; ++i) {
+           side.state.gpr[i] = i < 8 ? side.state.gpr[i] & 0xffffffff : 0;
          }
        });
      }},
@@ -258,7 +292,7 @@ void CompareMemory(const Outcome& native, const Outcome& guest, u64 ignored, Rep
 
 }  // namespace
 
-u64 LiveFlagsAt(const CodeImage& image, u64 pc) {
+u64 LiveFlagsAt(const CodeImage& image, u64 pc, unsigned code_bits) {
   const u64 offset = pc - kCodeBase;
   if (offset >= kCodeBytes) return vcpu::kArithmeticFlags;
   auto unit = std::make_unique<translator::TranslationUnit>();
@@ -267,7 +301,7 @@ u64 LiveFlagsAt(const CodeImage& image, u64 pc) {
   const bool last = page + kPageSize == kCodeBytes;
   const auto status = translator::BuildTranslationUnit(
       image.data() + offset, static_cast<unsigned>(kPageSize - in_page),
-      last ? nullptr : image.data() + page + kPageSize, last ? 0 : 16, pc, 64,
+      last ? nullptr : image.data() + page + kPageSize, last ? 0 : 16, pc, code_bits,
       translator::kMaxTuInstructions, unit.get(), static_cast<unsigned>(in_page));
   if (status != translator::DecodeStatus::kOk) return vcpu::kArithmeticFlags;
   return unit->flags_live_before[0];
@@ -285,7 +319,7 @@ std::vector<std::string> Differences(const TestCase& test, Kind kind, const Outc
   }
   Side n{native.vector, native.error_code, native.cr2, native.state};
   Side g{guest.vector, guest.error_code, guest.cr2, guest.state};
-  Masking masking{native.code, kind, n, g, 0, false};
+  Masking masking{native.code, test.CodeBits(), kind, n, g, 0, false};
   for (const Mask& mask : kMasks) mask.apply(masking);
   if (masking.nothing_to_compare) return {};
   report.Value("vector", n.vector, g.vector);

@@ -61,8 +61,11 @@ u64 RandomWord(Random* random) {
 
 Generator::Generator(u64 seed) : random_(seed), seed_(seed) {}
 
-void Generator::Begin() {
+void Generator::Begin(bool compat) {
   made_ = {};
+  compat_ = compat;
+  made_.test.compat = compat;
+  made_.traits.user_only = compat;
   jumps_.clear();
   made_.test.seed = seed_;
   tame_ = random_.Percent(60);
@@ -104,7 +107,10 @@ void Generator::MakeState() {
     state.rflags |= vcpu::kAc;
     made_.traits.user_only = true;
   }
-  for (unsigned i = 0; i < 16; ++i) known_[i] = state.gpr[i];
+  for (unsigned i = 0; i < 16; ++i) {
+    if (compat_) state.gpr[i] = i < 8 ? static_cast<u32>(state.gpr[i]) : 0;
+    known_[i] = state.gpr[i];
+  }
   MakeVector();
 }
 
@@ -155,8 +161,8 @@ void Generator::Emit(Bytes bytes) {
 
 void Generator::Forget(const Bytes& bytes) {
   translator::Instr instr;
-  if (translator::Decode(bytes.data(), static_cast<unsigned>(bytes.size()), pc_, 64, &instr) !=
-      translator::DecodeStatus::kOk) {
+  if (translator::Decode(bytes.data(), static_cast<unsigned>(bytes.size()), pc_, CodeBits(),
+                         &instr) != translator::DecodeStatus::kOk) {
     return;
   }
   u32 written = instr.implicit_gprs_written & ~(1u << vcpu::kRsp);
@@ -170,9 +176,9 @@ void Generator::Forget(const Bytes& bytes) {
 
 u8 Generator::PickGpr(bool destination) {
   // The stolen registers are what translation must get right.
-  if (random_.Percent(25)) return static_cast<u8>(vcpu::kR10 + random_.Below(2));
+  if (!compat_ && random_.Percent(25)) return static_cast<u8>(vcpu::kR10 + random_.Below(2));
   for (;;) {
-    const u8 reg = static_cast<u8>(random_.Below(16));
+    const u8 reg = AnyGpr();
     if (destination && reg == vcpu::kRsp && !random_.Percent(5)) continue;
     if (destination && known_[reg] && *known_[reg] >= kDataBase && random_.Percent(50)) continue;
     return reg;
@@ -236,7 +242,64 @@ u64 Generator::PickTarget(unsigned size, bool align) {
   }
 }
 
+// 32-bit addresses reach everywhere.
+Generator::Address Generator::MakeAddress32(unsigned size, bool align) {
+  const u32 target = static_cast<u32>(PickTarget(size, align));
+  Address a;
+  if (random_.Percent(3)) {
+    static constexpr u8 kFlat[] = {0x26, 0x2e, 0x36, 0x3e};
+    a.prefixes.push_back(random_.Pick(kFlat));
+  }
+  a.disp_size = 4;
+  a.disp = target;
+  if (random_.Percent(15)) {
+    a.modrm = 5;  // absolute
+    return a;
+  }
+  const u8 base = AnyGpr(), index = AnyGpr();
+  const unsigned scale = static_cast<unsigned>(random_.Below(4));
+  const bool has_index = index != vcpu::kRsp && random_.Percent(40);
+  a.disp -= known_[base].value_or(0);
+  if (has_index) a.disp -= known_[index].value_or(0) << scale;
+  a.disp = static_cast<u64>(static_cast<i64>(static_cast<i32>(a.disp)));
+  if (FitsI8(a.disp)) a.disp_size = 1;
+  a.modrm = a.disp_size == 1 ? 0x40 : 0x80;
+  a.has_sib = has_index || base == vcpu::kRsp;
+  a.modrm |= a.has_sib ? 4 : base;
+  a.sib = static_cast<u8>(scale << 6 | (has_index ? index : 4u) << 3 | base);
+  return a;
+}
+
+// Of the forms that the mode has.
+bool Generator::Encodable(const InstructionForm& form) const {
+  if (!compat_) return true;
+  // ARPL and nothing have taken their places.
+  static constexpr const char* kOnly64[] = {"MOVSXD",   "SWAPGS",   "RDFSBASE",
+                                            "RDGSBASE", "WRFSBASE", "WRGSBASE"};
+  for (const char* name : kOnly64) {
+    if (form.name == name) return false;
+  }
+  // Some CPUs ignore W, to others it is undefined.
+  return form.wide != 1 || (form.space != Space::kLegacy && form.rm != Bank::kGpr);
+}
+
+const InstructionForm& Generator::PickForm() {
+  for (;;) {
+    const InstructionForm& form = random_.Pick(InstructionForms());
+    if (Encodable(form)) return form;
+  }
+}
+
 Generator::Address Generator::MakeAddress(unsigned size, bool align, bool evex) {
+  if (compat_) {
+    Address a = MakeAddress32(size, align);
+    // EVEX scales 8-bit displacements.
+    if (evex && a.disp_size == 1) {
+      a.disp_size = 4;
+      a.modrm ^= 0xc0;
+    }
+    return a;
+  }
   u64 target = PickTarget(size, align);
   Address a;
   if (random_.Percent(6)) {
@@ -321,13 +384,13 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
       bits = 8;
       break;
     case Size::kAny:
-      bits = random_.Percent(20) ? 16 : random_.Percent(45) ? 32 : 64;
+      bits = random_.Percent(20) ? 16 : compat_ || random_.Percent(45) ? 32 : 64;
       break;
     case Size::kDoubleOrQuad:
-      bits = random_.Percent(45) ? 32 : 64;
+      bits = compat_ || random_.Percent(45) ? 32 : 64;
       break;
     case Size::kStack:
-      bits = random_.Percent(12) ? 16 : 64;
+      bits = random_.Percent(12) ? 16 : compat_ ? 32 : 64;
       break;
     case Size::kNone:
       break;
@@ -339,7 +402,7 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
       case Bank::kGpr:
         return PickGpr(destination);
       case Bank::kXmm:
-        return static_cast<u8>(random_.Below(form.space == Space::kEvex ? 32 : 16));
+        return static_cast<u8>(random_.Below(compat_ ? 8 : form.space == Space::kEvex ? 32 : 16));
       case Bank::kMmx:
       case Bank::kMask:
         return static_cast<u8>(random_.Below(8));
@@ -376,7 +439,7 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
     if (form.prefix != 0) out.push_back(form.prefix);
     const u8 rex = static_cast<u8>(wide << 3 | ((reg >> 3) & 1 && form.extension < 0) << 2 |
                                    extend_x << 1 | extend_b);
-    if (rex != 0 || (bits == 8 && random_.Percent(25)) || random_.Percent(2)) {
+    if (!compat_ && (rex != 0 || (bits == 8 && random_.Percent(25)) || random_.Percent(2))) {
       out.push_back(0x40 | rex);
     }
     out.insert(out.end(), form.opcode.begin(), form.opcode.end());
@@ -463,7 +526,7 @@ void Generator::EmitForm(const InstructionForm& form) {
 }
 
 GeneratedCase Generator::MakeOne(const InstructionForm& form) {
-  Begin();
+  Begin(false);
   EmitForm(form);
   made_.test.name = form.name;
   return Finish();

@@ -28,8 +28,8 @@ class Generator {
  public:
   explicit Generator(u64 seed);
 
-  // A sequence of everything.
-  GeneratedCase Make();
+  // A sequence of everything. `code_bits`: 64, 32, or 0 for any.
+  GeneratedCase Make(unsigned code_bits = 0);
   // One instruction of the form, `variant` times varied, alone.
   GeneratedCase MakeOne(const InstructionForm& form);
 
@@ -48,7 +48,7 @@ class Generator {
     bool rip_relative = false;  // disp is the target; to be made relative at the end
   };
 
-  void Begin();
+  void Begin(bool compat);
   void MakeState();
   void MakeVector();
   GeneratedCase Finish();
@@ -60,6 +60,12 @@ class Generator {
   // --- Parts of an instruction ---
   u8 PickGpr(bool destination);
   u64 PickTarget(unsigned size, bool align);
+  // Registers of the code's mode.
+  u8 AnyGpr() { return static_cast<u8>(random_.Below(compat_ ? 8 : 16)); }
+  unsigned CodeBits() const { return compat_ ? 32 : 64; }
+  bool Encodable(const InstructionForm& form) const;
+  const InstructionForm& PickForm();
+  Address MakeAddress32(unsigned size, bool align);
   Address MakeAddress(unsigned size, bool align, bool evex);
   Bytes Encode(const InstructionForm& form);
   void EmitForm(const InstructionForm& form);
@@ -90,7 +96,8 @@ class Generator {
   u64 seed_;
   GeneratedCase made_;
   u64 pc_ = 0;
-  bool tame_ = false;  // few operands that fault
+  bool compat_ = false;  // 32-bit code
+  bool tame_ = false;    // few operands that fault
   // Values of registers, as far as they are known (rsp approximately).
   std::array<std::optional<u64>, 16> known_;
   struct Jump {

@@ -21,6 +21,16 @@ bool Comparable(const translator::Instr& instr) {
   using translator::Op;
   using translator::Treatment;
   const std::string_view name = translator::MnemonicName(instr.mnemonic);
+  // W is ignored by some CPUs, undefined to others.
+  if (instr.code_bits != 64 && instr.encoding != translator::Encoding::kLegacy &&
+      (name.substr(0, 5) == "VPINS" || name.substr(0, 5) == "VPEXT")) {
+    return false;
+  }
+  // Null selectors: 32-bit code cannot use them.
+  if (instr.code_bits != 64 && instr.segment_override >= vcpu::kFs &&
+      instr.segment_override != 0xff) {
+    return false;
+  }
   if (name.substr(0, 5) == "XSAVE" || name.substr(0, 6) == "XRSTOR") return false;
   for (const std::string_view excluded : kNotComparable) {
     if (name == excluded) return false;
@@ -37,8 +47,14 @@ bool Comparable(const translator::Instr& instr) {
       return instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect;
     case Treatment::kInTc:
       return instr.op == Op::kCld || instr.op == Op::kStd;
+    case Treatment::kTerminator:
+      return instr.op == Op::kInto;
     case Treatment::kSimulate:
       switch (instr.op) {
+        case Op::kPusha:
+        case Op::kPopa:
+        case Op::kSalc:
+        case Op::kBound:
         case Op::kMovs:
         case Op::kStos:
         case Op::kLods:
@@ -64,7 +80,8 @@ bool Comparable(const translator::Instr& instr) {
 
 void Generator::EmitMovImmediate(u8 reg, u64 value) {
   Bytes bytes;
-  if (value >> 32 == 0 && random_.Percent(70)) {
+  if (compat_) value = static_cast<u32>(value);
+  if (compat_ || (value >> 32 == 0 && random_.Percent(70))) {
     if (reg >= 8) bytes.push_back(0x41);
     bytes.push_back(static_cast<u8>(0xb8 | (reg & 7)));
     for (unsigned i = 0; i < 4; ++i) bytes.push_back(static_cast<u8>(value >> (8 * i)));
@@ -115,7 +132,7 @@ void Generator::BlockIf(unsigned depth) {
   if (wide) {
     EmitInner(depth);
   } else {
-    EmitForm(random_.Pick(InstructionForms()));
+    EmitForm(PickForm());
   }
   if (wide && random_.Percent(30)) {
     const std::size_t end = EmitJump({0xe9}, true);
@@ -154,7 +171,7 @@ void Generator::BlockLoop(unsigned depth) {
 void Generator::BlockCall(unsigned depth) {
   // call F; jmp end; F: ...; ret; end:
   const u64 style = random_.Below(4);
-  if (style == 0) {
+  if (style == 0 && !compat_) {
     const u8 reg = PickGpr(true);
     EmitLeaRip(reg, Here() + 7 + (reg >= 8 ? 3 : 2) + 5);
     Bytes call = {0xff, static_cast<u8>(0xd0 | (reg & 7))};
@@ -218,8 +235,8 @@ void Generator::BlockString() {
   static constexpr u8 kOps[] = {0xa4, 0xaa, 0xac, 0xa6, 0xae};
   u8 op = random_.Pick(kOps);
   Bytes bytes;
-  if (random_.Percent(10)) bytes.push_back(0x67);
-  if (random_.Percent(8)) bytes.push_back(0x64);
+  if (!compat_ && random_.Percent(10)) bytes.push_back(0x67);
+  if (!compat_ && random_.Percent(8)) bytes.push_back(0x64);
   if (random_.Percent(70)) bytes.push_back(static_cast<u8>(0xf2 + random_.Below(2)));
   switch (random_.Below(4)) {
     case 0:
@@ -232,7 +249,7 @@ void Generator::BlockString() {
       ++op;
       break;
     default:
-      bytes.push_back(0x48);
+      if (!compat_) bytes.push_back(0x48);
       ++op;
       break;
   }
@@ -242,7 +259,7 @@ void Generator::BlockString() {
 
 void Generator::BlockDivide() {
   // Dividends and divisors that often fit, and sometimes just not.
-  const bool wide = random_.Percent(50);
+  const bool wide = !compat_ && random_.Percent(50);
   const bool is_signed = random_.Percent(50);
   if (random_.Percent(70)) {
     if (is_signed) {
@@ -258,8 +275,9 @@ void Generator::BlockDivide() {
     } while (reg == vcpu::kRsp || reg == vcpu::kRdx || reg == vcpu::kRax);
     EmitMovImmediate(reg, random_.Percent(20) ? 0 : random_.Percent(30) ? ~u64{0} : random_.Next());
   }
-  Emit({static_cast<u8>(0x40 | wide << 3 | (reg >> 3)), 0xf7,
-        static_cast<u8>((is_signed ? 0xf8 : 0xf0) | (reg & 7))});
+  Bytes divide = {0xf7, static_cast<u8>((is_signed ? 0xf8 : 0xf0) | (reg & 7))};
+  if (!compat_) divide.insert(divide.begin(), static_cast<u8>(0x40 | wide << 3 | (reg >> 3)));
+  Emit(std::move(divide));
 }
 
 void Generator::BlockFlags() {
@@ -309,7 +327,7 @@ void Generator::BlockRmwRun() {
             static_cast<u8>((random_.Percent(50) ? 0xc0 : 0xe8) | (base & 7)),
             static_cast<u8>(8 * random_.Below(4))});
     }
-    if (random_.Percent(10)) EmitForm(random_.Pick(InstructionForms()));
+    if (random_.Percent(10)) EmitForm(PickForm());
   }
 }
 
@@ -403,7 +421,7 @@ void Generator::BlockSelfModify(unsigned depth) {
     const u64 head = Here();
     const u64 patched = Here();
     Emit({0x05, 1, 0, 0, 0});  // add eax, imm32
-    if (random_.Percent(50)) EmitForm(random_.Pick(InstructionForms()));
+    if (random_.Percent(50)) EmitForm(PickForm());
     const u32 back = static_cast<u32>(patched + random_.Below(2) - (Here() + 7));
     // mov byte [rip + back], imm8: ADC and OR, SUB, XOR for ADD, or another immediate.
     static constexpr u8 kOpcodes[] = {0x0d, 0x15, 0x2d, 0x35, 0x3d};
@@ -427,7 +445,7 @@ void Generator::BlockSelfModify(unsigned depth) {
       Emit({0xeb, 0x00});  // jmp +0: another TU
       break;
     default:
-      EmitForm(random_.Pick(InstructionForms()));
+      EmitForm(PickForm());
       break;
   }
   const u64 target = Here() + (reg >= 8 ? 2 : 1);
@@ -448,7 +466,7 @@ void Generator::EmitRandomBytes() {
     while (random_.Percent(20)) bytes.push_back(random_.Pick(kPrefixes));
     switch (random_.Below(6)) {
       case 0:
-        bytes.push_back(static_cast<u8>(0x40 | random_.Below(16)));
+        if (!compat_) bytes.push_back(static_cast<u8>(0x40 | random_.Below(16)));
         break;
       case 1:
         bytes.push_back(0xc5);
@@ -468,7 +486,8 @@ void Generator::EmitRandomBytes() {
     if (random_.Percent(40)) bytes.push_back(0x0f);
     while (bytes.size() < 15) bytes.push_back(static_cast<u8>(random_.Next()));
     translator::Instr instr;
-    if (translator::Decode(bytes.data(), 15, Here(), 64, &instr) != translator::DecodeStatus::kOk ||
+    if (translator::Decode(bytes.data(), 15, Here(), CodeBits(), &instr) !=
+            translator::DecodeStatus::kOk ||
         !Comparable(instr)) {
       continue;
     }
@@ -481,7 +500,23 @@ void Generator::EmitRandomBytes() {
 void Generator::EmitAny(unsigned depth) {
   if (pc_ - made_.test.initial.rip > kMaxCodeBytes) return;
   const u64 choice = random_.Below(100);
-  if (depth < 3 && choice < 22) {
+  if (compat_ && choice < 12) {
+    switch (random_.Below(6)) {
+      case 0:
+        return BlockIf(depth);
+      case 1:
+        return BlockLoop(depth);
+      case 2:
+        return BlockCall(depth);
+      case 3:
+        return BlockString();
+      case 4:
+        return BlockDivide();
+      default:
+        return BlockFlags();
+    }
+  }
+  if (!compat_ && depth < 3 && choice < 22) {
     switch (random_.Below(13)) {
       case 0:
       case 1:
@@ -512,13 +547,14 @@ void Generator::EmitAny(unsigned depth) {
   if (choice < 32) return EmitRandomBytes();
   const InstructionForm* form;
   do {
-    form = &random_.Pick(InstructionForms());
+    form = &PickForm();
   } while (form->rare && !random_.Percent(10));
   EmitForm(*form);
 }
 
-GeneratedCase Generator::Make() {
-  Begin();
+GeneratedCase Generator::Make(unsigned code_bits) {
+  const bool compat = random_.Percent(15);
+  Begin(code_bits == 0 ? compat : code_bits == 32);
   const u64 count = 1 + random_.Below(10);
   const bool raw = random_.Percent(10);
   for (u64 i = 0; i < count; ++i) {

@@ -41,7 +41,7 @@ constexpr u64 kPages = 0x200000;
 constexpr u64 kSystemBase = 0xffff800000000000;
 constexpr unsigned kHandlerBytes = 16;
 // Selectors as Linux has them, so that reading one gives the same on both sides.
-constexpr u16 kKernelCs = 0x10, kKernelSs = 0x18, kUserSs = 0x2b, kUserCs = 0x33,
+constexpr u16 kKernelCs = 0x10, kKernelSs = 0x18, kUserCs32 = 0x23, kUserSs = 0x2b, kUserCs = 0x33,
               kTssSelector = 0x40;
 
 constexpr bool PushesErrorCode(unsigned vector) {
@@ -190,6 +190,7 @@ class GuestMachine::Impl {
       at += kPageSize;
     }
     LoadState(test.initial);
+    if (test.compat) EnterCompatibilityMode();
     if (options.cold) mmu_->FlushAllViews();
     engine_->StateChanged();
 
@@ -252,6 +253,7 @@ class GuestMachine::Impl {
     Put64(kGdt + kKernelSs, descriptor(vcpu::kFlatData));
     Put64(kGdt + (kUserSs & ~7), descriptor(WithDpl(vcpu::kFlatData, 3)));
     Put64(kGdt + (kUserCs & ~7), descriptor(WithDpl(vcpu::kFlatCode64, 3)));
+    Put64(kGdt + (kUserCs32 & ~7), descriptor(WithDpl(vcpu::kFlatCode32, 3)));
     Put64(kTss + 0x24, kSystemBase + kIstTop);  // IST1
     Put64(kTss + 0x60, u64{0x68} << 48);        // no I/O permission map
     for (unsigned vector = 0; vector < 256; ++vector) {
@@ -317,7 +319,13 @@ class GuestMachine::Impl {
                             .limit = 0xffffffff,
                             .selector = user ? kUserSs : kKernelSs,
                             .attributes = vcpu::WithDpl(vcpu::kFlatData, dpl)};
-    for (const vcpu::SegmentIndex i : {vcpu::kDs, vcpu::kEs, vcpu::kFs, vcpu::kGs}) {
+    for (const vcpu::SegmentIndex i : {vcpu::kDs, vcpu::kEs}) {
+      s.segment[i] = {.base = 0,
+                      .limit = 0xffffffff,
+                      .selector = kUserSs,
+                      .attributes = vcpu::WithDpl(vcpu::kFlatData, 3)};
+    }
+    for (const vcpu::SegmentIndex i : {vcpu::kFs, vcpu::kGs}) {
       s.segment[i] = {.base = 0, .limit = 0, .selector = 0, .attributes = 0};
     }
     s.segment[vcpu::kFs].base = initial.fs_base;
@@ -332,6 +340,13 @@ class GuestMachine::Impl {
     s.halted = s.shutdown = s.nmi_blocked = s.interrupt_shadow = 0;
     s.irq_pending = 0;
     StoreVector(initial.vector, s.xsave_area);
+  }
+
+  void EnterCompatibilityMode() {
+    vcpu::VcpuState& s = *state_;
+    ALIBI_CHECK(s.cpl == 3, "32-bit sequences run as user programs");
+    s.segment[vcpu::kCs].selector = kUserCs32;
+    s.segment[vcpu::kCs].attributes = vcpu::WithDpl(vcpu::kFlatCode32, 3);
   }
 
   void ReadOutcome(runtime::Exit exit, Outcome* outcome) {

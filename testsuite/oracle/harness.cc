@@ -173,7 +173,7 @@ std::string Harness::Story(const Find& find) {
       "=== {} seed {:#x}, kind {} ({}), run {}{}\n", test.name.empty() ? "sequence" : test.name,
       test.seed, KindName(find.kind), KindMeaning(find.kind), find.run,
       find.needs_history ? ", only on a machine that ran other sequences before" : "");
-  text += "code:\n" + ListGuest(test.Bytes(), initial.rip);
+  text += "code:\n" + ListGuest(test.Bytes(), initial.rip, test.CodeBits());
   text += "bytes, for a regression test:\n  ";
   for (const auto& instr : test.code) {
     text += "{";

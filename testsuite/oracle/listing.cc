@@ -232,13 +232,13 @@ void VerifyRange(const Ccf& ccf, u64 start, u64 end, std::vector<std::string>* c
 
 }  // namespace
 
-std::string ListGuest(std::span<const u8> bytes, u64 pc) {
+std::string ListGuest(std::span<const u8> bytes, u64 pc, unsigned code_bits) {
   std::string text;
   for (std::size_t at = 0; at < bytes.size();) {
     Instr instr;
     const auto status = translator::Decode(
         bytes.data() + at, static_cast<unsigned>(std::min<std::size_t>(15, bytes.size() - at)),
-        pc + at, 64, &instr);
+        pc + at, code_bits, &instr);
     const unsigned length =
         status == translator::DecodeStatus::kOk && instr.length != 0 ? instr.length : 1;
     text += fmt::format(

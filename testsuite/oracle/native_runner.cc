@@ -26,6 +26,7 @@ struct NativeJob {
   u64 gpr[16];
   u64 rip, rflags, fs_base, gs_base;
   u32 code_size;
+  u32 code_segment;
   u8 code[1024];
   u8 xsave[4096];
 };
@@ -52,6 +53,8 @@ struct NativeShared {
 namespace {
 
 constexpr u64 kChildStack = 512 * 1024;
+// Linux's selectors: __USER32_CS, __USER_CS, __USER_DS.
+constexpr u32 kUserCs32 = 0x23, kUserCs64 = 0x33, kUserDs = 0x2b;
 constexpr u32 kTickMicroseconds = 10'000;
 // Guest GPR number -> index into gregs.
 constexpr int kGregOf[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
@@ -120,6 +123,8 @@ ALIBI_BARE void LoadJob(ucontext_t* uc) {
   for (unsigned i = 0; i < 16; ++i) gregs[kGregOf[i]] = static_cast<greg_t>(job.gpr[i]);
   gregs[REG_RIP] = static_cast<greg_t>(job.rip);
   gregs[REG_EFL] = static_cast<greg_t>(job.rflags);
+  // CS is the lowest of the four selectors there.
+  gregs[REG_CSGSFS] = (gregs[REG_CSGSFS] & ~greg_t{0xffff}) | job.code_segment;
   // All but XSTATE_BV's bits of components that are not ours (PKRU).
   u8* area = reinterpret_cast<u8*>(uc->uc_mcontext.fpregs);
   Copy(area, job.xsave, 416);  // up to the words that Linux keeps for itself
@@ -236,6 +241,8 @@ void ConfineChild() {
   stack.ss_sp =
       mmap(nullptr, kChildStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   sigaltstack(&stack, nullptr);
+  // 64-bit code does without, 32-bit code does not.
+  asm volatile("mov %0, %%ds\n\tmov %0, %%es" : : "r"(kUserDs));
   child = {};
   child.shared = shared;
   child.mask = XsaveLayout::Host().mask;
@@ -307,6 +314,7 @@ void NativeRunner::Run(std::span<const TestCase> tests, std::span<Outcome> outco
                       test.initial.rip - kCodeBase + bytes.size() < kCodeBytes,
                   "the sequence fits the code pages");
       job.code_size = static_cast<u32>(bytes.size());
+      job.code_segment = test.compat ? kUserCs32 : kUserCs64;
       std::copy(bytes.begin(), bytes.end(), job.code);
       StoreVector(test.initial.vector, job.xsave);
     }

@@ -121,7 +121,10 @@ struct TestCase {
   // fills the rest of the code pages.
   std::vector<std::vector<u8>> code;
   CpuState initial;
+  // 32-bit code of a compatibility-mode segment: eight registers of 32 bits.
+  bool compat = false;
 
+  unsigned CodeBits() const { return compat ? 32 : 64; }
   // The code pages at the start.
   CodeImage CodePages() const {
     CodeImage pages;
