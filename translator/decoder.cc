@@ -70,6 +70,11 @@ bool BitInMemory(const Facts& f) {
   return f.operands[0].type == ZYDIS_OPERAND_TYPE_MEMORY &&
          f.operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER;
 }
+// 0F 0D with a register operand.
+bool PrefetchOfRegister(const Facts& f) {
+  return f.zydis.opcode_map == ZYDIS_OPCODE_MAP_0F && f.zydis.opcode == 0x0d &&
+         f.zydis.raw.modrm.mod == 3;
+}
 }  // namespace shape
 
 struct Row {
@@ -577,7 +582,7 @@ void Classify(const ZydisDecodedInstruction& z, const Operand* operands, Instr* 
 bool ClassifiedWithoutOperands(ZydisMnemonic mnemonic) {
   u8 row = kFirstRow[mnemonic];
   return row == kNoRow || kRows[row].fits == shape::Any ||
-         kRows[row].fits == shape::NoSystemRegister;
+         kRows[row].fits == shape::NoSystemRegister || kRows[row].fits == shape::PrefetchOfRegister;
 }
 
 DecodeStatus Undefined(unsigned length, Instr* out) {

@@ -261,9 +261,29 @@ bool CannotFault(const Instr& instr) {
   return (table[opcode >> 4] >> (opcode & 0xf)) & 1;
 }
 
+// VZEROUPPER or VZEROALL.
+bool IsVzero(const Instr& instr) {
+  return instr.encoding == Encoding::kVex && instr.layout.modrm == 0xff &&
+         instr.bytes[instr.layout.opcode] == 0x77;
+}
+
 }  // namespace
 
+// Outside 64-bit mode these two know eight registers, and the others keep what they hold.
+void Emitter::Impl::EmitVzero32(const Instr& instr) {
+  const bool all = instr.bytes[instr.layout.opcode - 1] & 4;  // VEX.L
+  for (unsigned i = 0; i < 8; ++i) {
+    const x86::Xmm reg = x86::xmm(i);
+    if (all) {
+      a().vxorps(reg, reg, reg);
+    } else {
+      a().vmovaps(reg, reg);
+    }
+  }
+}
+
 void Emitter::Impl::EmitPlain(const Instr& instr) {
+  if (instr.code_bits != 64 && IsVzero(instr)) return EmitVzero32(instr);
   bool uses_stolen = false;
   for (unsigned k = 0; k < instr.gpr_count; ++k) uses_stolen |= IsStolen(instr.gprs[k].reg);
   if (instr.op == Op::kDivide && ccf_->plans[index_].kind != SiteKind::kDirect &&

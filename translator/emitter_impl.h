@@ -92,6 +92,7 @@ class Emitter::Impl {
   // --- emitter.cc ---
   void EmitInstr(unsigned i);
   void EmitPlain(const Instr& instr);
+  void EmitVzero32(const Instr& instr);
   void EmitSimulateWhole(bool ends_tu);
   void EmitRaise(vcpu::Vector vector);
   void EmitCheckedDivide(const Instr& instr);
