@@ -122,6 +122,7 @@ Status EngineImpl::Init() {
   table.bounce_begin = stubs_.at(Callout::kBounceBegin);
   table.bounce_end = stubs_.at(Callout::kBounceEnd);
   table.store = stubs_.at(Callout::kStore);
+  table.recheck = stubs_.at(Callout::kRecheck);
   table.raise = stubs_.at(Callout::kRaise);
 
   emitter_ = std::make_unique<translator::Emitter>(table);
@@ -169,8 +170,6 @@ Exit EngineImpl::Run() {
       return Exit::kStopped;
     if (state_.irq_pending && vcpu::CanTakeInterrupt(state_)) return Exit::kInterruptWindow;
     if (state_.halted) return Exit::kHalted;
-    if (!exit_message_.empty()) return Exit::kUnsupported;
-
     watching_ = vcpu::BreakpointsEnabled(state_);
     if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || watching_) {
       Step();
@@ -200,7 +199,7 @@ void EngineImpl::Step() {
     vcpu::DeliverEvent(state_, mmu_, event, state_.rip);
   };
   if (watching_ && !ss_shadow_ && !(state_.system_flags & vcpu::kRf)) {
-    const u64 hits = MatchBreakpoints(state_, vcpu::BreakpointAccess::kExecute, start, 1);
+    const u64 hits = MatchBreakpoints(state_, vcpu::BreakpointAccess::kExecute, LinearPc(), 1);
     // A fault, but one whose frame does not have RF set.
     if (hits != 0) return deliver(hits, false);
   }
@@ -245,15 +244,11 @@ void EngineImpl::Step() {
 
 u64 EngineImpl::PrepareEntry() {
   CodeMode mode = CurrentMode();
-  if (mode.code_bits == 16 || (state_.system_flags & vcpu::kVm)) {
-    exit_message_ = "the guest runs 16-bit code, which this version does not translate";
-    return 0;
-  }
   mode.single = in_single_;
   mode.simulate = simulate_next_;
   mode.careful = mode.careful || watching_;
   NoticeMode(mode);
-  const u64 pc = state_.rip;
+  const u64 pc = LinearPc();
   PhysAddr phys;
   GuestFault fault;
   bool faulted = false;
@@ -277,7 +272,7 @@ u64 EngineImpl::PrepareEntry() {
     return 0;
   }
   if (!mode.simulate && !mode.single) {
-    if (indirect) LinkJumpTable(ccf);
+    if (indirect && mode.UsesJumpTable()) LinkJumpTable(ccf);
     if (exit != nullptr) Chain(exit, ccf);
   }
   return ccf->entry;
@@ -302,29 +297,36 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     memory_.ReadPhys(phys, copy, available);
     bytes = copy;
   }
+  // An instruction behind CS's limit faults when it is reached.
+  const u64 in_segment = mode.code_bits == 64 ? ~u64{0} : mode.code_limit - mode.RipOf(pc) + u64{1};
+  available = static_cast<unsigned>(std::min<u64>(available, in_segment));
   const unsigned most = options_.plan_override == nullptr
                             ? translator::kMaxTuInstructions
                             : options_.plan_override->MaxInstructions();
   const unsigned limit = mode.single || mode.simulate || !in_ram ? 1 : most;
   DecodeStatus status =
       BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, limit, tu_.get(),
-                           in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0);
+                           in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0,
+                           /*look_ahead=*/true, mode.code_base);
   u64 second_page = kNoPage;
-  if (status == DecodeStatus::kNeedMoreBytes) {
+  if (status == DecodeStatus::kNeedMoreBytes && in_segment > available) {
     PhysAddr next;
     GuestFault fault;
-    const u64 next_pc = (pc & ~kPageMask) + kPageSize;
+    u64 next_pc = (pc & ~kPageMask) + kPageSize;
+    if (mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
     if (mode.code_bits == 64 && !Canonical(next_pc)) {
       return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
     }
     if (!mmu_.Fetch(LinearAddr(next_pc), &next, &fault)) return deliver(fault);
     u8 next_bytes[16];
     memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
-    status = BuildTranslationUnit(bytes, available, next_bytes, sizeof(next_bytes), pc,
-                                  mode.code_bits, 1, tu_.get());
+    const u64 next_available = std::min<u64>(sizeof(next_bytes), in_segment - available);
+    status =
+        BuildTranslationUnit(bytes, available, next_bytes, static_cast<unsigned>(next_available),
+                             pc, mode.code_bits, 1, tu_.get(), 0, true, mode.code_base);
     second_page = next.PageNumber();
   }
-  if (status == DecodeStatus::kTooLong) {
+  if (status == DecodeStatus::kTooLong || status == DecodeStatus::kNeedMoreBytes) {
     return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
   if (status != DecodeStatus::kOk) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
@@ -339,7 +341,8 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   translator::EmitRequest request;
   request.tu = tu_.get();
   request.mode = mode;
-  request.indirect_entry = indirect && pending_exit_ == nullptr && !mode.simulate && !mode.single;
+  request.indirect_entry = indirect && pending_exit_ == nullptr && !mode.simulate && !mode.single &&
+                           mode.UsesJumpTable();
   request.slot_seed = slot_seed_;
   request.ports = options_.ports;
   request.sysret_loads_ss = options_.cpuid->vendor() == vcpu::Vendor::kIntel;
@@ -460,7 +463,6 @@ void EngineImpl::RequestAttention() {
 }
 
 void EngineImpl::StateChanged() {
-  exit_message_.clear();
   vcpu::PrepareFastSyscall(state_);
   mmu_.PagingModeChanged();
   mmu_.PrivilegeChanged();

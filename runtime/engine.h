@@ -36,7 +36,6 @@ enum class Exit : u8 {
   kHalted,           // HLT: wait for an interrupt
   kShutdown,         // triple fault
   kInterruptWindow,  // irq_pending is set and the VCPU can take an interrupt now
-  kUnsupported,      // the guest entered a mode this version does not run; see exit_message()
 };
 
 // For tests and experiments: how sites are translated, over what the site table says.
@@ -94,7 +93,6 @@ class Engine {
 
   virtual const Counters& counters() const = 0;
   virtual const adapt::SiteTable& sites() const = 0;
-  virtual const std::string& exit_message() const = 0;
   virtual void set_translation_observer(TranslationObserver* observer) = 0;
   virtual u64 tc_bytes_used() const = 0;
   // Where a host address in the TC came from, for crash reports.

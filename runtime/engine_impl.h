@@ -28,7 +28,6 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void InjectInterrupt(u8 vector) override;
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_; }
-  const std::string& exit_message() const override { return exit_message_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   u64 tc_bytes_used() const override { return tc_->used(); }
   std::string DescribeHostPc(u64 host_pc) const override;
@@ -78,9 +77,17 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
   bool NoticeMode(const translator::CodeMode& mode);
   bool MayChangeMode(const translator::Instr& instr) const;
-  // Goes on at `pc`: host PC, or 0 when the run loop must act (translate, stop, single-step).
+  bool ModeHasChanged(const translator::CodeMode& before);
+  u64 LinearPc() const {
+    return state_.In64BitCode() ? state_.rip
+                                : static_cast<u32>(state_.rip + state_.segment[vcpu::kCs].base);
+  }
+  // Goes on at linear `pc`: host PC, or 0 when the run loop must act (translate, stop,
+  // single-step).
   u64 Dispatch(u64 pc);
-  u64 DispatchThroughTable(u64 pc);
+  // As Dispatch(LinearPc()), but by way of the jump table where there is one: for computed targets
+  // that have mostly been seen before.
+  u64 DispatchThroughTable();
   u64 DeliverAndDispatch(const vcpu::GuestFault& fault);
   Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
               bool* faulted);
@@ -156,7 +163,6 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   SimulatorContext simulator_;
   SimulatorContext watched_simulator_;
   TranslationObserver* observer_ = nullptr;
-  std::string exit_message_;
   u8* bounce_ = nullptr;
   u64 gs_ = 0;                        // what %gs holds
   ExitDesc* pending_exit_ = nullptr;  // the unchained exit that led to the next translation

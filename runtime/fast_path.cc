@@ -10,9 +10,11 @@
 #include "vcpu/breakpoints.h"
 #include "vcpu/contract.h"
 #include "vcpu/control_transfer.h"
+#include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
 #include "vcpu/outcome.h"
+#include "vcpu/segments.h"
 
 namespace alibi::runtime {
 
@@ -80,14 +82,16 @@ CodeMode EngineImpl::CurrentMode() {
   mode.code_bits = static_cast<u8>(state_.CodeBits());
   mode.user = state_.cpl == 3;
   if (mode.code_bits != 64) {
-    for (const vcpu::SegmentIndex index : {vcpu::kCs, vcpu::kDs, vcpu::kEs, vcpu::kSs}) {
-      const vcpu::Segment& s = state_.segment[index];
-      const bool code = s.Type() & 8;
-      const bool usable = s.Present() && (code ? index == vcpu::kCs : (s.Type() & 6) == 2);
-      mode.flat = mode.flat && s.base == 0 && s.limit == 0xffffffff && usable;
-    }
-    mode.flat = mode.flat && state_.ProtectedMode() && !(state_.system_flags & vcpu::kVm) &&
-                state_.segment[vcpu::kSs].Big();
+    vcpu::UpdateSegmentRooms(state_);
+    const vcpu::Segment& code = state_.segment[vcpu::kCs];
+    mode.code_base = static_cast<u32>(code.base);
+    mode.code_limit = code.limit;
+    const auto flat = [&](vcpu::SegmentIndex index, bool write) {
+      return state_.segment[index].base == 0 && state_.segment_room[write][index] == i64{1} << 32;
+    };
+    mode.flat = mode.code_bits == 32 && flat(vcpu::kCs, false) && flat(vcpu::kDs, true) &&
+                flat(vcpu::kEs, true) && flat(vcpu::kSs, true) && state_.segment[vcpu::kSs].Big() &&
+                !vcpu::RealOrVirtual8086(state_);
   }
   mode.careful = state_.ChecksAlignment();
   mode.unit_rules = translator::UnitRules(state_);
@@ -95,9 +99,9 @@ CodeMode EngineImpl::CurrentMode() {
 }
 
 bool EngineImpl::NoticeMode(const CodeMode& mode) {
+  if (!mode.UsesJumpTable()) return false;
   // Alignment checks are armed or not whoever runs: kernels do not disarm them, and come back.
-  const u32 key =
-      mode.unit_rules | (u32{mode.flat} << 8) | (state_.AlignmentArmed() ? kAlignmentKey : 0);
+  const u32 key = mode.unit_rules | (state_.AlignmentArmed() ? kAlignmentKey : 0);
   if (key == mode_key_) return false;
   mode_key_ = key;
   mmu_.ResetAllJumpTables();
@@ -136,14 +140,21 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
     *faulted = true;
     return nullptr;
   }
+  if (mode.RipOf(pc) > mode.code_limit && mode.code_bits != 64) {
+    *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
+    *faulted = true;
+    return nullptr;
+  }
   if (!mmu_.Fetch(LinearAddr(pc), phys, fault)) {
     *faulted = true;
     return nullptr;
   }
-  Ccf* ccf = tc_->Find(pc, phys->PageNumber(), mode.Bits());
+  Ccf* ccf = tc_->Find(pc, phys->PageNumber(), mode);
   if (ccf != nullptr && ccf->phys_page2 != kNoPage) {
     PhysAddr second;
-    if (!mmu_.Fetch(LinearAddr((pc & ~kPageMask) + kPageSize), &second, fault)) {
+    u64 next_pc = (pc & ~kPageMask) + kPageSize;
+    if (mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
+    if (!mmu_.Fetch(LinearAddr(next_pc), &second, fault)) {
       *faulted = true;
       return nullptr;
     }
@@ -155,14 +166,14 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
 u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
   ++counters_.exceptions_delivered;
   vcpu::DeliverFault(state_, mmu_, fault);
-  return DispatchThroughTable(state_.rip);
+  return DispatchThroughTable();
 }
 
 u64 EngineImpl::Dispatch(u64 pc) {
-  state_.rip = pc;
+  CodeMode mode = CurrentMode();
+  state_.rip = mode.RipOf(pc);
   SyncGs();
   if (MustLeave() || in_single_) return 0;
-  CodeMode mode = CurrentMode();
   mode.simulate = simulate_next_;
   NoticeMode(mode);
   ForgetResumeFlag();
@@ -178,13 +189,22 @@ u64 EngineImpl::Dispatch(u64 pc) {
   simulate_next_ = false;
   if (pending_indirect_) {
     pending_indirect_ = false;
-    if (!mode.simulate) LinkJumpTable(ccf);
+    if (!mode.simulate && mode.UsesJumpTable()) LinkJumpTable(ccf);
   }
   if (pending_exit_ != nullptr) {
     if (!mode.simulate) Chain(pending_exit_, ccf);
     pending_exit_ = nullptr;
   }
   return ccf->entry;
+}
+
+// Behind an instruction of code that is not 64-bit, which any segment register load may change.
+bool EngineImpl::ModeHasChanged(const CodeMode& before) {
+  CodeMode now = CurrentMode();
+  now.single = before.single;
+  now.simulate = before.simulate;
+  now.careful = now.careful || watching_;
+  return !(now == before);
 }
 
 // Of 64-bit code: the rest is dispatched with a look at its mode.
@@ -205,20 +225,18 @@ bool EngineImpl::MayChangeMode(const Instr& instr) const {
   }
 }
 
-// As Dispatch, but by way of the jump table: for computed targets that have mostly been seen
-// before.
-u64 EngineImpl::DispatchThroughTable(u64 pc) {
+u64 EngineImpl::DispatchThroughTable() {
   SyncGs();
-  if (MustLeave() || in_single_ || simulate_next_ || state_.CodeBits() != 64 || !Canonical(pc)) {
-    return Dispatch(pc);
+  if (MustLeave() || in_single_ || simulate_next_ || state_.CodeBits() != 64 ||
+      !Canonical(state_.rip)) {
+    return Dispatch(LinearPc());
   }
   ForgetResumeFlag();
-  state_.rip = pc;
-  state_.spill[4] = pc;  // the stub loads it into r11
+  state_.spill[4] = state_.rip;  // the stub loads it into r11
   return stubs_.jump;
 }
 
-u64 EngineImpl::DispatchFromState() { return DispatchThroughTable(state_.rip); }
+u64 EngineImpl::DispatchFromState() { return DispatchThroughTable(); }
 
 void EngineImpl::LinkJumpTable(Ccf* ccf) {
   if (ccf->indirect_entry == 0) {
@@ -249,7 +267,7 @@ u64 EngineImpl::OnStop(void*, u64 pc) {
     ++counters_.exceptions_delivered;
     vcpu::DeliverFault(state_, mmu_, vcpu::GeneralProtection().fault());
   } else {
-    state_.rip = pc;
+    state_.rip = CurrentMode().RipOf(pc);
   }
   return 0;
 }
@@ -267,8 +285,9 @@ u64 EngineImpl::Continue(SiteDesc* site, u64 next_pc) {
   SyncGs();
   pending_exit_ = nullptr;
   pending_indirect_ = false;
-  if (site->resume == 0 || state_.rip != next_pc || !site->ccf->valid || MustLeave()) {
-    return DispatchThroughTable(state_.rip);
+  if (site->resume == 0 || state_.rip != site->ccf->mode.RipOf(next_pc) || !site->ccf->valid ||
+      MustLeave()) {
+    return DispatchThroughTable();
   }
   return site->resume;
 }
@@ -277,7 +296,7 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   const Instr& instr = *site->instr;
   ++counters_.simulate_callouts;
-  state_.rip = instr.pc;
+  state_.rip = site->ccf->mode.RipOf(instr.pc);
   const vcpu::Outcome outcome = Simulate(instr, watching_ ? watched_simulator_ : simulator_);
   if (instr.op == translator::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
   if (outcome.faulted()) {
@@ -285,18 +304,24 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
     pending_indirect_ = false;
     return DeliverAndDispatch(outcome.fault());
   }
-  if (MayChangeMode(instr) && NoticeMode(CurrentMode())) {
+  if (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode)
+                            : MayChangeMode(instr) && NoticeMode(CurrentMode())) {
     pending_exit_ = nullptr;
     pending_indirect_ = false;
-    return Dispatch(state_.rip);
+    return Dispatch(LinearPc());
   }
   return Continue(site, instr.next_pc());
+}
+
+u64 EngineImpl::OnRecheck(void* descriptor, u64) {
+  ++counters_.segment_rechecks;
+  return SimulateNext(static_cast<SiteDesc*>(descriptor)->instr->pc);
 }
 
 u64 EngineImpl::OnRaise(void* descriptor, u64) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   ++counters_.raise_callouts;
-  state_.rip = site->instr->pc;
+  state_.rip = site->ccf->mode.RipOf(site->instr->pc);
   pending_exit_ = nullptr;
   pending_indirect_ = false;
   if (site->vector == vcpu::kDivideError) {
@@ -335,12 +360,12 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
   }
   const u64 span = u64{site->span_minus_1} + 1;
   if (span == site->size && MisalignedOperand(*site, linear)) {
-    state_.rip = instr.pc;
+    state_.rip = site->ccf->mode.RipOf(instr.pc);
     return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
   if ((linear & kPageMask) + span > kPageSize) {
     ++counters_.page_crossings;
-    state_.rip = instr.pc;
+    state_.rip = site->ccf->mode.RipOf(instr.pc);
     if (site->shared) {
       // A group's range crosses, whether or not its members do: look each one up alone.
       adapt::SiteRecord& record = sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc));
@@ -384,7 +409,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
     }
     if (site->checked != 0) {
       ++counters_.checked_callouts;
-      state_.rip = instr.pc;
+      state_.rip = site->ccf->mode.RipOf(instr.pc);
       pending_exit_ = nullptr;
       pending_indirect_ = false;
       if (resolution == mmu::Resolution::kGuestFault && instr.mem.masked_element == 0) {
@@ -493,7 +518,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   const Instr& instr = *site->instr;
   ++counters_.bounce_callouts;
-  state_.rip = instr.pc;
+  state_.rip = site->ccf->mode.RipOf(instr.pc);
   if (translator::ChecksSegment(instr, site->ccf->mode)) {
     LinearAddr address_in_segment;
     const vcpu::Outcome outcome = LinearOperand(instr, simulator_, linear, &address_in_segment);
@@ -552,14 +577,14 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
 u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   const Instr& instr = *site->instr;
-  state_.rip = instr.pc;
+  state_.rip = site->ccf->mode.RipOf(instr.pc);
   GuestFault fault;
   const bool written =
       instr.mem.masked_element != 0
           ? AccessElements(instr, state_.spill[7], ElementAccess::kWrite, &fault)
           : WriteOperand(state_.spill[7], BounceOf(state_.spill[7]), site->size, &fault);
   if (!written) return DeliverAndDispatch(fault);
-  state_.rip = instr.next_pc();
+  state_.rip = site->ccf->mode.RipOf(instr.next_pc());
   ChargeSimulated(site, state_.spill[7], true);
   return Continue(site, instr.next_pc());
 }
@@ -568,7 +593,7 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   const Instr& instr = *site->instr;
   ++counters_.store_callouts;
-  state_.rip = instr.pc;
+  state_.rip = site->ccf->mode.RipOf(instr.pc);
   GuestFault fault;
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return DeliverAndDispatch(NonCanonicalFault(instr));
@@ -581,7 +606,7 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
     Charge(site, adapt::Event::kTruePageFault, false);
     return DeliverAndDispatch(fault);
   }
-  state_.rip = instr.next_pc();
+  state_.rip = site->ccf->mode.RipOf(instr.next_pc());
   ChargeSimulated(site, linear, true);
   return Continue(site, instr.next_pc());
 }

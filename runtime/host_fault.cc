@@ -149,7 +149,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     }
   }
   state_.arithmetic_flags = static_cast<u64>(gregs[REG_EFL]) & vcpu::kArithmeticFlags;
-  state_.rip = instr.pc;
+  state_.rip = ccf->mode.RipOf(instr.pc);
   pending_exit_ = nullptr;
   pending_indirect_ = false;
 

@@ -135,13 +135,12 @@ u64 TranslationCache::Hash(u64 pc, u64 phys_page, u32 mode_bits) {
 
 u64 TranslationCache::HashBytes(const u8* bytes, u64 size) { return XXH3_64bits(bytes, size); }
 
-Ccf* TranslationCache::Find(u64 pc, u64 phys_page, u32 mode_bits) const {
+Ccf* TranslationCache::Find(u64 pc, u64 phys_page, const translator::CodeMode& mode) const {
   const u64 mask = index_.size() - 1;
-  for (u64 at = Hash(pc, phys_page, mode_bits) & mask; index_[at] != nullptr;
+  for (u64 at = Hash(pc, phys_page, mode.Bits()) & mask; index_[at] != nullptr;
        at = (at + 1) & mask) {
     Ccf* ccf = index_[at];
-    if (ccf != kTombstone && ccf->pc == pc && ccf->phys_page == phys_page &&
-        ccf->mode.Bits() == mode_bits) {
+    if (ccf != kTombstone && ccf->pc == pc && ccf->phys_page == phys_page && ccf->mode == mode) {
       return ccf;
     }
   }

@@ -45,7 +45,7 @@ class TranslationCache {
   u64 data_origin() const { return data_start_; }
 
   // The valid CCF for this key, or null. General registers only.
-  translator::Ccf* Find(u64 pc, u64 phys_page, u32 mode_bits) const;
+  translator::Ccf* Find(u64 pc, u64 phys_page, const translator::CodeMode& mode) const;
   void Remove(translator::Ccf* ccf);  // from the index; its code and record stay until Flush
   void Insert(translator::Ccf* ccf);  // (back) into the index
   // The CCF whose hot or cold code holds `host`, or null.

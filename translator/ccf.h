@@ -24,24 +24,35 @@ struct Ccf;
 struct CodeMode {
   u8 code_bits = 64;      // 16, 32, 64
   bool user = false;      // CPL 3
-  bool flat = true;       // CS DS ES SS have base 0 and no effective limit
+  bool flat = true;       // not 16-bit code, and CS DS ES SS have base 0 and no effective limit
   bool single = false;    // one instruction per TU, exits not chained (single-step, shadows)
   bool simulate = false;  // the TU's first memory site is translated SIMULATE (page crossings)
   bool careful = false;   // no access without a callout: alignment checks, data breakpoints
   u8 unit_rules = 0;      // UnitRule bits
+  // Of CS; code is translated for one base and limit, because its branches depend on both.
+  u32 code_base = 0;
+  u32 code_limit = 0xffffffff;
 
   constexpr u32 Bits() const {
-    return code_bits | (u32{user} << 8) | (u32{flat} << 9) | (u32{single} << 10) |
-           (u32{simulate} << 11) | (u32{careful} << 12) | (u32{unit_rules} << 16);
+    return (code_bits | (u32{user} << 8) | (u32{flat} << 9) | (u32{single} << 10) |
+            (u32{simulate} << 11) | (u32{careful} << 12) | (u32{unit_rules} << 16)) ^
+           code_base * 0x9e3779b1u;
   }
+  // Linear PCs are what code is known by; RIP is the offset in CS.
+  constexpr u64 RipOf(u64 pc) const {
+    return code_base == 0 ? pc : static_cast<u32>(pc - code_base);
+  }
+  // Only flat code uses the views' jump tables, which know PCs and nothing about segments.
+  constexpr bool UsesJumpTable() const { return flat; }
   constexpr bool operator==(const CodeMode&) const = default;
 };
 
-// Does the operand's segment have a say, beyond a base that emitted code adds? Then the operand is
-// bounced, and its callout gets the offset instead of the linear address.
+// Does the operand's segment have a say? Emitted code then compares the offset with the segment's
+// room and adds its base (VcpuState::segment_room); where it is bounced, its callout gets the
+// offset instead of the linear address.
 inline bool ChecksSegment(const Instr& instr, const CodeMode& mode) {
-  return instr.code_bits != 64 &&
-         (!mode.flat || (instr.mem.segment == vcpu::kCs && instr.mem.written));
+  return instr.code_bits != 64 && (!mode.flat || instr.mem.segment >= vcpu::kFs ||
+                                   (instr.mem.segment == vcpu::kCs && instr.mem.written));
 }
 
 // How one guest instruction's memory operand is translated: from optimistic to general.
@@ -179,6 +190,7 @@ struct StubTable {
   u64 bounce_begin = 0;  // r10 = SiteDesc*, r11 = linear: operand -> bounce buffer, at r10
   u64 bounce_end = 0;    // r10 = SiteDesc*: bounce buffer -> operand
   u64 store = 0;         // r10 = SiteDesc*, r11 = linear, spill[6] = value: one simulated store
+  u64 recheck = 0;       // r10 = SiteDesc*: the operand needs a real look at its segment
   u64 raise = 0;         // r10 = SiteDesc*: exception desc->vector at this instruction
 };
 

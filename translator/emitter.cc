@@ -196,13 +196,8 @@ void Emitter::Impl::EmitInstr(unsigned i) {
     EmitRaise(static_cast<vcpu::Vector>(vector));
     return;
   }
-  // In code that is not flat the simulator does what it knows, and the rest runs on bounce
-  // operands: correct first.
-  const bool needs_simulator =
-      !request_->mode.flat &&
-      (instr.treatment == Treatment::kStack || instr.treatment == Treatment::kControl ||
-       (instr.mem.present && instr.treatment != Treatment::kIdent));
-  if (needs_simulator) {
+  // In code that is not flat the simulator does what uses the stack: correct first.
+  if (!request_->mode.flat && instr.treatment == Treatment::kStack) {
     EmitSimulateWhole(i + 1 == tu_->count && tu_->ends_with_control);
     return;
   }
@@ -376,8 +371,8 @@ void Emitter::Impl::EmitExit(u64 target_pc) {
     // Falling off the lower half faults behind the instruction, not at it.
     if (!CanBeCode(target_pc)) NoteBranch(nullptr);
     exit->patch = hot_.Here();
-    if (request_->mode.single) {
-      hot_.JmpTo(stubs_.stop);
+    if (request_->mode.single || !request_->mode.UsesJumpTable()) {
+      hot_.JmpTo(request_->mode.single ? stubs_.stop : stubs_.lookup);
       exit->patch_length = 5;
       return;
     }
@@ -456,6 +451,7 @@ void Emitter::Impl::FlushCold() {
   for (const ColdCall& call : cold_calls_) {
     hot_.PatchRel32(call.fixup, cold_.Here());
     ccf_->cold_map.push_back({cold_.Offset(), call.site->instr_index});
+    RestoreFlags(cold_, call.save);
     cold_.JmpWithDescriptor(call.site, call.stub);
   }
   for (const ColdExit& exit : cold_exits_) {

@@ -5,10 +5,26 @@ namespace alibi::translator {
 
 using vcpu::VcpuState;
 
+namespace {
+
+constexpr bool IsLoop(Op op) {
+  return op == Op::kLoop || op == Op::kLoope || op == Op::kLoopne || op == Op::kJcxz;
+}
+
+}  // namespace
+
 void Emitter::Impl::EmitControl(const Instr& instr) {
-  // A 16-bit operand size truncates the target, and some targets are no addresses: rare enough for
-  // the simulator.
-  if (instr.operand_bits == 16 || !CanBeCode(instr.branch_target) ||
+  const CodeMode& mode = request_->mode;
+  // Some targets are no addresses, or lie behind the segment's limit: then the branch faults.
+  const bool relative = instr.layout.imm_kind == ImmKind::kRelative;
+  const bool nowhere = relative && (!CanBeCode(instr.branch_target) ||
+                                    mode.RipOf(instr.branch_target) > mode.code_limit);
+  // Jumps alone are at home in any code; 64-bit and flat code also call and return here, unless
+  // the operand size truncates RIP and the stack slots. Counters of 16 bits have no host loop.
+  const bool jump = instr.op == Op::kJmp || instr.op == Op::kJcc ||
+                    (IsLoop(instr.op) && instr.address_bits != 16);
+  const bool usual = mode.flat && instr.operand_bits != 16;
+  if (nowhere || !(usual || (jump && instr.code_bits != 64)) ||
       ccf_->plans[index_].kind == SiteKind::kSimulate) {
     EmitSimulateWhole(true);
     return;

@@ -116,6 +116,7 @@ class Emitter::Impl {
   void EmitMemoryBounce(const Instr& instr);
   bool EmitSimulatedStore(const Instr& instr);
   Ea PrepareEa(const MemOperand& mem, const Instr& instr);
+  void EmitSegment(u8 segment, unsigned size, bool write);
   Ea StackEa(i32 delta);
   void EaToR11(const Ea& ea);
   // After it, r10 is the displacement, or (ea.host_in_r11) r11 the host address.
@@ -169,6 +170,10 @@ class Emitter::Impl {
   static x86::Mem State(std::size_t offset, unsigned size = 8) {
     return GsAbs(kVcpuOffset + static_cast<i32>(offset), size);
   }
+  static x86::Mem SegmentBase(unsigned segment) {
+    return State(offsetof(vcpu::VcpuState, segment) + sizeof(vcpu::Segment) * segment +
+                 offsetof(vcpu::Segment, base));
+  }
   static x86::Mem GuestGpr(u8 reg) { return State(offsetof(vcpu::VcpuState, gpr) + 8u * reg); }
   // Branches to cold code (later bound to the returned fixup) when r10 is not zero. Preserves
   // flags and every register but r10.
@@ -196,6 +201,7 @@ class Emitter::Impl {
     SiteDesc* site;
     u64 stub;
     u32 fixup;
+    FlagsSave save = FlagsSave::kNone;  // in force on the way there
   };
 
   // A CCF's lists grow in these and are kept in their exact size: growing them anew for each CCF

@@ -159,8 +159,8 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
     return {.base_disp = true, .base = mem.base, .disp = static_cast<i32>(mem.disp)};
   }
   const bool wide = mem.address_bits == 64;
-  const bool based = (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs) &&
-                     !ChecksSegment(instr, request_->mode);
+  const bool based =
+      instr.code_bits == 64 && (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs);
   i64 disp = mem.disp;
   if (mem.rip_relative) disp += static_cast<i64>(instr.next_pc());
   u8 base = mem.base, index = mem.index;
@@ -205,15 +205,26 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
   }
   if (mem.address_bits == 16) a().movzx(x86::r11d, x86::r11w);
   if (based) {
-    a().mov(x86::r10, State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * mem.segment +
-                            offsetof(vcpu::Segment, base)));
-    if (instr.code_bits == 64) {
-      a().lea(x86::r11, x86::ptr(x86::r11, x86::r10));
-    } else {
-      a().lea(x86::r11d, x86::ptr(x86::r11, x86::r10));
-    }
+    a().mov(x86::r10, SegmentBase(mem.segment));
+    a().lea(x86::r11, x86::ptr(x86::r11, x86::r10));
   }
   return {};
+}
+
+// The offset in r11 becomes a linear address, if the segment has room for `size` bytes there;
+// otherwise its descriptor needs a closer look.
+void Emitter::Impl::EmitSegment(u8 segment, unsigned size, bool write) {
+  SiteDesc* site = NewSite();
+  const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
+  SaveFlags(hot_, save);
+  a().mov(x86::r10, State(offsetof(VcpuState, segment_room) + 8 * (6u * write + segment)));
+  a().sub(x86::r10, x86::r11);
+  a().cmp(x86::r10, size);
+  hot_.Raw({0x0f, 0x8c, 0, 0, 0, 0});  // jl
+  cold_calls_.push_back({site, stubs_.recheck, hot_.Offset() - 4, save});
+  RestoreFlags(hot_, save);
+  a().mov(x86::r10, SegmentBase(segment));
+  a().lea(x86::r11d, x86::ptr(x86::r11, x86::r10));
 }
 
 Emitter::Impl::Ea Emitter::Impl::StackEa(i32 delta) {
@@ -350,11 +361,12 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
     return;
   }
   const bool segmented = ChecksSegment(instr, request_->mode);
-  if (segmented || plan.kind == SiteKind::kSimulate || mem.size > 64) {
+  if (plan.kind == SiteKind::kSimulate || mem.size > 64) {
     if (segmented || !EmitSimulatedStore(instr)) EmitMemoryBounce(instr);
     return;
   }
   Ea ea = PrepareEa(mem, instr);
+  if (segmented) EmitSegment(mem.segment, mem.size, mem.written);
   const bool follower = groups_[index_].follower;
   SiteDesc* site = EmitLookup(ea, mem.size, mem.written, AccessShape::kOperand);
   EmitOperation(instr, &ea, site, follower);

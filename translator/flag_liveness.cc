@@ -39,6 +39,13 @@ bool MayShowAllFlags(const Instr& instr) { return ShowsAllFlags(instr) || instr.
 
 }  // namespace
 
+void FixBranchTarget(Instr* instr, u32 code_base) {
+  if (code_base == 0 || instr->layout.imm_kind != ImmKind::kRelative) return;
+  u32 offset = static_cast<u32>(instr->next_pc() + instr->immediate) - code_base;
+  if (instr->operand_bits == 16) offset &= 0xffff;
+  instr->branch_target = static_cast<u32>(offset + code_base);
+}
+
 u32 FlagsLiveBefore(const Instr& instr, u32 live_after) {
   if (MayShowAllFlags(instr)) return kAll;
   live_after &= ~FlagsKilled(instr);
@@ -57,6 +64,7 @@ u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
                          window->code_bits, &instr) != DecodeStatus::kOk) {
       break;
     }
+    FixBranchTarget(&instr, window->code_base);
     window->examined_begin = std::min(window->examined_begin, pc);
     window->examined_end = std::max(window->examined_end, instr.next_pc());
     if (MayShowAllFlags(instr)) break;

@@ -17,9 +17,13 @@ struct CodeWindow {
   u64 begin = 0;
   u64 end = 0;
   unsigned code_bits = 64;
+  u32 code_base = 0;
   u64 examined_begin = 0;
   u64 examined_end = 0;
 };
+
+// The decoder knows linear PCs only: a near branch in a segment with a base wraps in the segment.
+void FixBranchTarget(Instr* instr, u32 code_base);
 
 // The flags live in front of `instr`, given those live behind it.
 u32 FlagsLiveBefore(const Instr& instr, u32 live_after);

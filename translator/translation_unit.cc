@@ -48,7 +48,8 @@ bool EndsTranslationUnit(const Instr& instr) {
 DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
                                   const u8* next_page_bytes, unsigned next_available, u64 pc,
                                   unsigned code_bits, unsigned max_instructions,
-                                  TranslationUnit* out, unsigned page_before, bool look_ahead) {
+                                  TranslationUnit* out, unsigned page_before, bool look_ahead,
+                                  u32 code_base) {
   ALIBI_CHECK(page_available > 0 && max_instructions > 0, "a TU has at least one instruction");
   out->pc = pc;
   out->count = 0;
@@ -73,6 +74,7 @@ DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
       if (out->count != 0) break;
       return status;
     }
+    FixBranchTarget(&instr, code_base);
     ++out->count;
     out->byte_length += instr.length;
     out->ends_with_control = EndsTranslationUnit(instr);
@@ -82,6 +84,7 @@ DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
                     .begin = pc - page_before,
                     .end = pc + page_available,
                     .code_bits = code_bits,
+                    .code_base = code_base,
                     .examined_begin = pc,
                     .examined_end = pc + std::min(out->byte_length, page_available)};
   FindLiveFlags(&window, look_ahead, out);

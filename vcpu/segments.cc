@@ -241,6 +241,19 @@ Outcome AdjustRpl(const VcpuState& state, u16 destination, u16 source, Descripto
   return {};
 }
 
+void UpdateSegmentRooms(VcpuState& state) {
+  const bool typed = !RealOrVirtual8086(state);
+  for (unsigned index = 0; index < 6; ++index) {
+    const Segment& segment = state.segment[index];
+    const bool code = segment.Type() & 8, type_bit = segment.Type() & 2;
+    const bool expand_down = !code && (segment.Type() & 4);
+    const bool usable = !expand_down && (!typed || segment.Present());
+    const i64 room = usable ? i64{segment.limit} + 1 : 0;
+    state.segment_room[0][index] = !typed || !code || type_bit ? room : 0;
+    state.segment_room[1][index] = !typed || (!code && type_bit) ? room : 0;
+  }
+}
+
 Outcome SwapGs(VcpuState& state) {
   if (!state.In64BitCode()) return InvalidOpcode();
   if (state.cpl != 0) return GeneralProtection();

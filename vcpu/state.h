@@ -111,6 +111,9 @@ struct alignas(64) VcpuState {
   u64 jump_index_mask;    // low bits of a linear PC that index the jump table
   u64 ram_window[2];      // host start of [read-only alias | read-write alias] for loads, stores
   u64 ram_window_size[2];
+  // How many bytes from offset 0 on loads [0] and stores [1] may touch in a segment without a
+  // closer look at it; outside 64-bit code. See UpdateSegmentRooms.
+  i64 segment_room[2][6];
 
   // --- SYSCALL and SYSRET as emitted code runs them; see PrepareFastSyscall ---
   struct FastSyscall {

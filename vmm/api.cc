@@ -256,10 +256,6 @@ void VcpuImpl::Body() {
       case vmm::Stop::kShutdown:
         exit_.reason = ExitReason::kShutdown;
         break;
-      case vmm::Stop::kUnsupported:
-        exit_.reason = ExitReason::kUnsupported;
-        exit_.message = machine_->engine().exit_message();
-        break;
     }
     fiber_->Yield();
   }

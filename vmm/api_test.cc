@@ -279,19 +279,26 @@ TEST_CASE("Interrupts from another thread reach a loop") {
   CHECK(taken == 50);
 }
 
-TEST_CASE("A triple fault is a shutdown, real mode is said to be unsupported") {
+TEST_CASE("A triple fault is a shutdown") {
   Guest guest({0x0f, 0x0b});
   CHECK(guest.vcpu->Run().reason == ExitReason::kShutdown);
   CHECK(guest.vcpu->Run().reason == ExitReason::kShutdown);
+}
 
+TEST_CASE("A VCPU starts at the reset vector") {
   auto machine = Machine::Create();
   REQUIRE(machine.ok());
-  REQUIRE((*machine)->AddMemory(0xf0000, 0x10000).ok());
+  REQUIRE((*machine)->AddMemory(0xffff0000, 0x10000).ok());
   Vcpu* vcpu = (*machine)->CreateVcpu().value();
   CHECK_FALSE((*machine)->CreateVcpu().ok());
+  // mov al, 0x42; out 0x10, al; hlt
+  const std::uint8_t code[] = {0xb0, 0x42, 0xe6, 0x10, 0xf4};
+  REQUIRE((*machine)->WriteMemory(0xfffffff0, code, sizeof(code)));
   const Exit& exit = vcpu->Run();
-  CHECK(exit.reason == ExitReason::kUnsupported);
-  CHECK(exit.message.find("16-bit") != std::string::npos);
+  CHECK(exit.reason == ExitReason::kIo);
+  CHECK(exit.io.port == 0x10);
+  CHECK(exit.io.data == 0x42);
+  CHECK(vcpu->Run().reason == ExitReason::kHalt);
 }
 
 TEST_CASE("Vector registers live through handlers that use them") {

@@ -207,12 +207,13 @@ TEST_CASE("A guest ends the process") {
       {"jump into a device", {0xb8, 0, 0, 0xe0, 0xfe, 0xff, 0xe0}, 80, "triple fault"},
       {"jump to nowhere", {0xb8, 0, 0, 0, 0xd0, 0xff, 0xe0}, 80, "triple fault"},
       {"cli; hlt", {0xfa, 0xf4}, 81, "interrupts off"},
-      // lgdt [0x10002e]; ljmp 8:0; the table with a 16-bit code segment
+      // lgdt [0x10002e]; ljmp 8:0x44; the table with a 16-bit code segment at 1 MB; debug exit 5
       {"16-bit code",
-       {0x0f, 0x01, 0x15, 0x2e, 0, 0x10, 0, 0xea, 0, 0, 0,    0,    8, 0, 15, 0,    0x34, 0,
-        0x10, 0,    0,    0,    0, 0,    0, 0,    0, 0, 0xff, 0xff, 0, 0, 0,  0x9b, 0,    0},
-       82,
-       "16-bit"},
+       {0x0f, 0x01, 0x15, 0x2e, 0,    0x10, 0, 0xea, 0x44, 0,    0,    0,    8,   0,
+        15,   0,    0x34, 0,    0x10, 0,    0, 0,    0,    0,    0,    0,    0,   0,
+        0xff, 0xff, 0,    0,    0x10, 0x9b, 0, 0,    0xb0, 0x05, 0xe6, 0xf4, 0xf4},
+       11,
+       ""},
   };
   for (const Case& c : cases) {
     INFO(c.what);

@@ -61,10 +61,6 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
       return Fail(kHaltedForever, fmt::format("the guest halted with interrupts off at rip {:#x}; "
                                               "nothing can wake it",
                                               machine.machine().state().rip));
-    case PcEnd::kUnsupported:
-      return Fail(kUnsupportedGuest,
-                  fmt::format("{} (rip {:#x})", machine.machine().engine().exit_message(),
-                              machine.machine().state().rip));
     case PcEnd::kOutputFailed:
       return Fail(kOutputFailed, "standard output cannot be written; is its reader gone?");
   }

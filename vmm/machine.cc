@@ -125,8 +125,6 @@ Stop Machine::Loop() {
         break;
       case runtime::Exit::kShutdown:
         return Stop::kShutdown;
-      case runtime::Exit::kUnsupported:
-        return Stop::kUnsupported;
     }
   }
 }

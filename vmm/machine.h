@@ -38,10 +38,9 @@ struct MachineConfig {
 };
 
 enum class Stop : u8 {
-  kRequested,    // RequestStop()
-  kHalted,       // HLT, and the board does not wait
-  kShutdown,     // triple fault
-  kUnsupported,  // see Engine::exit_message()
+  kRequested,  // RequestStop()
+  kHalted,     // HLT, and the board does not wait
+  kShutdown,   // triple fault
 };
 
 class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vcpu::Platform {

@@ -140,10 +140,8 @@ PcEnd PcMachine::Run() {
       return PcEnd::kHaltedForever;
     case Stop::kShutdown:
       return PcEnd::kTripleFault;
-    case Stop::kUnsupported:
-      return PcEnd::kUnsupported;
   }
-  return PcEnd::kUnsupported;
+  return PcEnd::kTripleFault;
 }
 
 void PcMachine::RequestStop() {

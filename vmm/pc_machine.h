@@ -37,7 +37,6 @@ enum class PcEnd : u8 {
   kRequested,  // RequestStop()
   kTripleFault,
   kHaltedForever,  // halted, and no interrupt can come
-  kUnsupported,    // message in engine().exit_message()
   kOutputFailed,   // the console cannot be written
 };
 

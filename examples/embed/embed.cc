@@ -77,7 +77,8 @@ int main() {
                     static_cast<unsigned long long>(sum));
         return 0;
       default:
-        std::fprintf(stderr, "embed: the guest stopped: %s\n", exit.message.c_str());
+        std::fprintf(stderr, "embed: the guest stopped for reason %d\n",
+                     static_cast<int>(exit.reason));
         return 1;
     }
   }

@@ -58,7 +58,6 @@ enum class ExitReason : std::uint8_t {
                  // SetRegisters).
   kShutdown,     // triple fault
   kInterrupted,  // RequestExit()
-  kUnsupported,  // the guest entered a mode that this version does not run: see Exit::message
 };
 
 struct Exit {
@@ -75,7 +74,6 @@ struct Exit {
     std::uint64_t address = 0;
     std::uint64_t data = 0;  // of a store; for a load the caller sets it before the next Run()
   } mmio;
-  std::string message;
 };
 
 // All functions belong to one thread at a time, except where noted.

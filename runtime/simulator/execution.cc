@@ -13,7 +13,8 @@ Execution::Execution(const Instr& instruction, SimulatorContext& c)
       context(c),
       state(c.state),
       memory(c.memory),
-      next_rip(LowBits(c.state.rip + instruction.length, instruction.code_bits)) {}
+      // EIP has 32 bits in 16-bit code, too: what follows offset 0xffff is behind the limit.
+      next_rip(LowBits(c.state.rip + instruction.length, instruction.code_bits == 64 ? 64 : 32)) {}
 
 u64 Execution::Reg(const GprUse& use) const {
   return use.high_byte ? (state.gpr[use.reg] >> 8) & 0xff : LowBits(state.gpr[use.reg], use.bits);

@@ -169,8 +169,6 @@ std::string RunLimited(PcMachine& machine, double seconds) {
     case PcEnd::kHaltedForever:
       return rip == kHaltAddress + 1 ? "the code returned"
                                      : fmt::format("the guest halted at {:#x}", rip);
-    case PcEnd::kUnsupported:
-      return machine.machine().engine().exit_message();
     case PcEnd::kOutputFailed:
       return "its output failed";
   }
