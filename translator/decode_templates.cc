@@ -164,7 +164,7 @@ DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, u64 pc
       } else {
         out->immediate = LoadSigned(at, layout.imm_size);
         if (layout.imm_kind == ImmKind::kRelative) {
-          const unsigned bits = code_bits == 64 ? 64 : known.operand_bits == 16 ? 16 : 32;
+          const unsigned bits = known.operand_bits == 16 ? 16 : code_bits == 64 ? 64 : 32;
           out->branch_target = LowBits(out->next_pc() + out->immediate, bits);
         } else {
           out->immediate = LowBits(out->immediate, known.operand_bits);

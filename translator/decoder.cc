@@ -142,6 +142,18 @@ u16 HostXsaveAreaSize() {
   return size;
 }
 
+// Near branches of 64-bit code with an operand-size prefix have 16-bit targets on AMD's CPUs (APM
+// vol. 3, 1.2.2); Intel's ignore the prefix (SDM vol. 2, 2.2.1.2). The guest is shown the host's
+// vendor.
+bool HostHonours66OnBranches() {
+  static const bool honours = [] {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    constexpr unsigned kAuth = 0x68747541, kHygo = 0x6f677948;  // AuthenticAMD, HygonGenuine
+    return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && (ebx == kAuth || ebx == kHygo);
+  }();
+  return honours;
+}
+
 const ZydisDecoder& DecoderFor(unsigned code_bits) {
   static const std::array<ZydisDecoder, 3> decoders = [] {
     std::array<ZydisDecoder, 3> d;
@@ -151,6 +163,8 @@ const ZydisDecoder& DecoderFor(unsigned code_bits) {
     // A CPU without MPX runs its opcodes as NOPs.
     for (ZydisDecoder& decoder : d) {
       ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_MPX, ZYAN_FALSE);
+      ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_AMD_BRANCHES,
+                             HostHonours66OnBranches() ? ZYAN_TRUE : ZYAN_FALSE);
     }
     return d;
   }();
@@ -277,7 +291,7 @@ void ReadImmediates(const ZydisDecodedInstruction& z, Instr* out) {
                          : imm.is_signed        ? ImmKind::kSigned
                                                 : ImmKind::kUnsigned;
   if (imm.is_relative) {
-    unsigned ip_bits = out->code_bits == 64 ? 64 : z.operand_width == 16 ? 16 : 32;
+    unsigned ip_bits = z.operand_width == 16 ? 16 : out->code_bits == 64 ? 64 : 32;
     out->branch_target = LowBits(out->next_pc() + imm.value.u, ip_bits);
   } else if (imm.is_signed) {
     out->immediate = LowBits(imm.value.u, z.operand_width);
@@ -578,6 +592,22 @@ void Classify(const ZydisDecodedInstruction& z, const Operand* operands, Instr* 
   }
 }
 
+// Branches with 16-bit targets in 64-bit code: too rare for an emitted sequence. The library knows
+// them only where the prefix changes the displacement's size.
+void NarrowBranch(const ZydisDecodedInstruction& z, Instr* out) {
+  if (out->code_bits != 64 || out->treatment != Treatment::kControl || z.raw.prefix_count == 0) {
+    return;
+  }
+  bool has_66 = false;
+  for (unsigned i = 0; i < z.raw.prefix_count; ++i) has_66 |= z.raw.prefixes[i].value == 0x66;
+  if (!has_66 || z.raw.rex.W || !HostHonours66OnBranches()) return;
+  out->treatment = Treatment::kTerminator;
+  out->operand_bits = 16;
+  out->branch_target = LowBits(out->branch_target, 16);
+  if (out->mem.present) out->mem.size = 2;
+  for (unsigned i = 0; i < out->gpr_count; ++i) out->gprs[i].bits = 16;
+}
+
 // True when the first row of the mnemonic (or its absence) decides, for look-ahead purposes.
 bool ClassifiedWithoutOperands(ZydisMnemonic mnemonic) {
   u8 row = kFirstRow[mnemonic];
@@ -640,6 +670,7 @@ DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned c
     out->unit = UnitOf(z, operands.data(), out->op);
   }
   RefineFlags(z, out);
+  NarrowBranch(z, out);
   return out->treatment == Treatment::kUndefined ? DecodeStatus::kUndefined : DecodeStatus::kOk;
 }
 

@@ -8,9 +8,9 @@ namespace {
 
 using vcpu::kCf, vcpu::kOf, vcpu::kPf, vcpu::kRcx, vcpu::kSf, vcpu::kZf;
 
-// 64-bit mode has 64-bit branch targets whatever the prefixes say.
+// In 64-bit mode the decoder knows whether this CPU heeds an operand-size prefix.
 unsigned TargetBits(const Instr& instr) {
-  return instr.code_bits == 64 ? 64 : instr.operand_bits == 16 ? 16 : 32;
+  return instr.operand_bits == 16 ? 16 : instr.code_bits == 64 ? 64 : 32;
 }
 
 u64 RelativeTarget(const Execution& e) {
