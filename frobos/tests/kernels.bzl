@@ -1,0 +1,14 @@
+"""The kernels in long mode whose only source is NAME.cc; //vmm runs the same ones."""
+
+KERNELS = [
+    "access",
+    "debug",
+    "exceptions",
+    "fpu",
+    "instr",
+    "interrupts",
+    "segments",
+    "smc",
+    "units",
+    "usermode",
+]
