@@ -7,6 +7,7 @@ KERNELS = [
     "fpu",
     "instr",
     "interrupts",
+    "msr",
     "segments",
     "smc",
     "units",
