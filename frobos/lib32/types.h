@@ -11,6 +11,16 @@ using u32 = __UINT32_TYPE__;
 using u64 = __UINT64_TYPE__;
 using i32 = __INT32_TYPE__;
 
+// A few values to loop over: without <initializer_list>, braces alone will not do.
+template <class T, u32 n>
+struct List {
+  T values[n];
+  const T* begin() const { return values; }
+  const T* end() const { return values + n; }
+};
+template <class T, class... Rest>
+List(T, Rest...) -> List<T, 1 + sizeof...(Rest)>;
+
 }  // namespace alibi::frobos
 
 #endif  // ALIBI_FROBOS_LIB32_TYPES_H_
