@@ -515,6 +515,10 @@ Unit LegacyUnit(const ZydisDecodedInstruction& z, const Operand* operands) {
     }
     if (InRange(reg, ZYDIS_REGISTER_MM0, ZYDIS_REGISTER_MM7)) unit = Unit::kMmx;
   }
+  // A conversion from memory names no vector register.
+  if (z.meta.category == ZYDIS_CATEGORY_CONVERT && z.opcode_map == ZYDIS_OPCODE_MAP_0F) {
+    return Unit::kSse;
+  }
   return z.meta.isa_ext == ZYDIS_ISA_EXT_MMX ? Unit::kMmx : unit;
 }
 
@@ -534,7 +538,7 @@ Unit UnitOf(const ZydisDecodedInstruction& z, const Operand* operands, Op op) {
       return Unit::kAvx512;
     case ZYDIS_INSTRUCTION_ENCODING_VEX:
       if (z.meta.isa_ext == ZYDIS_ISA_EXT_BMI1 || z.meta.isa_ext == ZYDIS_ISA_EXT_BMI2) {
-        return Unit::kNone;
+        return Unit::kVexGpr;
       }
       return z.meta.isa_ext == ZYDIS_ISA_EXT_AVX512VEX ? Unit::kAvx512 : Unit::kAvx;
     default:

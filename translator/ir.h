@@ -41,6 +41,7 @@ enum class Unit : u8 {
   kSse,
   kAvx,
   kAvx512,  // EVEX, and what names mask registers
+  kVexGpr,  // VEX-encoded, on general registers (BMI)
   kXsave,
   kCount
 };

@@ -20,6 +20,7 @@ enum UnitRule : u8 {
   kNoXsave = 1 << 4,       // CR4.OSXSAVE clear
   kNoAvx = 1 << 5,         // XCR0 without SSE or AVX state
   kNoAvx512 = 1 << 6,      // ... or without the three AVX-512 components
+  kNoVex = 1 << 7,         // real or virtual-8086 mode: VEX and EVEX are not known there
 };
 
 constexpr u8 UnitRules(const vcpu::VcpuState& state) {
@@ -32,6 +33,7 @@ constexpr u8 UnitRules(const vcpu::VcpuState& state) {
   if (!(state.cr4 & vcpu::kCr4Osxsave)) rules |= kNoXsave;
   if ((state.xcr0 & kXcr0Avx) != kXcr0Avx) rules |= kNoAvx;
   if ((state.xcr0 & kXcr0Avx512) != kXcr0Avx512) rules |= kNoAvx512;
+  if (!(state.cr0 & vcpu::kCr0Pe) || (state.system_flags & vcpu::kVm)) rules |= kNoVex;
   return static_cast<u8>(rules);
 }
 
@@ -44,15 +46,16 @@ constexpr u8 UnitFault(Unit unit, u8 rules) {
     u8 not_available;  // otherwise any of these: #NM
   };
   constexpr Row kRows[] = {
-      {0, 0},                                          // kNone
-      {0, kEmulation | kTaskSwitched},                 // kX87
-      {0, kWaitTraps},                                 // kWait
-      {0, kEmulation | kTaskSwitched},                 // kFxsave
-      {kEmulation, kTaskSwitched},                     // kMmx
-      {kEmulation | kNoSse, kTaskSwitched},            // kSse
-      {kNoXsave | kNoAvx, kTaskSwitched},              // kAvx
-      {kNoXsave | kNoAvx | kNoAvx512, kTaskSwitched},  // kAvx512
-      {kNoXsave, kTaskSwitched},                       // kXsave
+      {0, 0},                                                   // kNone
+      {0, kEmulation | kTaskSwitched},                          // kX87
+      {0, kWaitTraps},                                          // kWait
+      {0, kEmulation | kTaskSwitched},                          // kFxsave
+      {kEmulation, kTaskSwitched},                              // kMmx
+      {kEmulation | kNoSse, kTaskSwitched},                     // kSse
+      {kNoVex | kNoXsave | kNoAvx, kTaskSwitched},              // kAvx
+      {kNoVex | kNoXsave | kNoAvx | kNoAvx512, kTaskSwitched},  // kAvx512
+      {kNoVex, 0},                                              // kVexGpr
+      {kNoXsave, kTaskSwitched},                                // kXsave
   };
   static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<unsigned>(Unit::kCount));
   const Row& row = kRows[static_cast<unsigned>(unit)];

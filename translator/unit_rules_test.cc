@@ -28,6 +28,11 @@ TEST_CASE("the unit of an instruction") {
       {{0x66, 0x0f, 0xfc, 0x07}, Unit::kSse},                 // paddb xmm0, m128
       {{0x0f, 0x11, 0x07}, Unit::kSse},                       // movups m128, xmm0
       {{0xf2, 0x0f, 0x2c, 0xc0}, Unit::kSse},                 // cvttsd2si eax, xmm0
+      {{0xf2, 0x0f, 0x2c, 0x07}, Unit::kSse},                 // cvttsd2si eax, m64
+      {{0xf3, 0x0f, 0x2d, 0x07}, Unit::kSse},                 // cvtss2si eax, m32
+      {{0x0f, 0x2c, 0x07}, Unit::kSse},                       // cvttps2pi mm0, m64
+      {{0x0f, 0x2a, 0xc1}, Unit::kSse},                       // cvtpi2ps xmm0, mm1
+      {{0x0f, 0x98, 0xc1}, Unit::kNone},                      // sets
       {{0x66, 0x0f, 0x38, 0xdc, 0xc1}, Unit::kSse},           // aesenc
       {{0x0f, 0xae, 0x17}, Unit::kSse},                       // ldmxcsr
       {{0x0f, 0xae, 0x1f}, Unit::kSse},                       // stmxcsr
@@ -45,8 +50,8 @@ TEST_CASE("the unit of an instruction") {
       {{0xc5, 0xf8, 0x77}, Unit::kAvx},                       // vzeroupper
       {{0xc5, 0xf8, 0xae, 0x1f}, Unit::kAvx},                 // vstmxcsr
       {{0xc4, 0xe2, 0x71, 0x98, 0xc2}, Unit::kAvx},           // vfmadd132ps
-      {{0xc4, 0xe2, 0x60, 0xf2, 0xc1}, Unit::kNone},          // andn
-      {{0xc4, 0xe2, 0xf3, 0xf5, 0xc2}, Unit::kNone},          // pdep
+      {{0xc4, 0xe2, 0x60, 0xf2, 0xc1}, Unit::kVexGpr},        // andn
+      {{0xc4, 0xe2, 0xf3, 0xf5, 0xc2}, Unit::kVexGpr},        // pdep
       {{0xc5, 0xf8, 0x92, 0xc8}, Unit::kAvx512},              // kmovw k1, eax
       {{0x62, 0xf1, 0x7d, 0x48, 0xef, 0xc0}, Unit::kAvx512},  // vpxord zmm
       {{0x62, 0xf1, 0x7c, 0x08, 0x10, 0x07}, Unit::kAvx512},  // vmovups xmm0, m128 (EVEX)
@@ -62,22 +67,28 @@ TEST_CASE("the unit of an instruction") {
 
 TEST_CASE("rules come from CR0, CR4 and XCR0") {
   vcpu::VcpuState state{};
+  CHECK((UnitRules(state) & kNoVex) != 0);
+  state.cr0 = vcpu::kCr0Pe;
   state.cr4 = vcpu::kCr4Osfxsr | vcpu::kCr4Osxsave;
   state.xcr0 = 0xe7;
   CHECK(UnitRules(state) == 0);
-  state.cr0 = vcpu::kCr0Ts;
+  state.cr0 = vcpu::kCr0Pe | vcpu::kCr0Ts;
   CHECK(UnitRules(state) == kTaskSwitched);
-  state.cr0 = vcpu::kCr0Ts | vcpu::kCr0Mp;
+  state.cr0 = vcpu::kCr0Pe | vcpu::kCr0Ts | vcpu::kCr0Mp;
   CHECK(UnitRules(state) == (kTaskSwitched | kWaitTraps));
-  state.cr0 = vcpu::kCr0Em | vcpu::kCr0Mp;
+  state.cr0 = vcpu::kCr0Pe | vcpu::kCr0Em | vcpu::kCr0Mp;
   CHECK(UnitRules(state) == kEmulation);
-  state.cr0 = 0;
+  state.cr0 = vcpu::kCr0Pe;
   state.xcr0 = 7;
   CHECK(UnitRules(state) == kNoAvx512);
   state.xcr0 = 3;
   CHECK(UnitRules(state) == (kNoAvx | kNoAvx512));
   state.cr4 = 0;
   CHECK(UnitRules(state) == (kNoAvx | kNoAvx512 | kNoSse | kNoXsave));
+  state.cr4 = vcpu::kCr4Osfxsr | vcpu::kCr4Osxsave;
+  state.xcr0 = 0xe7;
+  state.system_flags = vcpu::kVm;
+  CHECK(UnitRules(state) == kNoVex);
 }
 
 TEST_CASE("#UD goes before #NM") {
@@ -91,7 +102,11 @@ TEST_CASE("#UD goes before #NM") {
   CHECK(UnitFault(Unit::kAvx, kEmulation | kNoSse) == kUnitUsable);
   CHECK(UnitFault(Unit::kAvx, kNoAvx512) == kUnitUsable);
   CHECK(UnitFault(Unit::kAvx512, kNoAvx512) == kUd);
-  for (unsigned rules = 0; rules < 128; ++rules) {
+  CHECK(UnitFault(Unit::kAvx, kNoVex) == kUd);
+  CHECK(UnitFault(Unit::kAvx512, kNoVex) == kUd);
+  CHECK(UnitFault(Unit::kVexGpr, kNoVex) == kUd);
+  CHECK(UnitFault(Unit::kVexGpr, kTaskSwitched | kNoXsave | kNoAvx) == kUnitUsable);
+  for (unsigned rules = 0; rules < 256; ++rules) {
     CHECK(UnitFault(Unit::kNone, static_cast<u8>(rules)) == kUnitUsable);
   }
 }
