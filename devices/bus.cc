@@ -134,6 +134,20 @@ const MmioBus::Range* MmioBus::Find(PhysAddr addr) const {
   return addr.value <= range.last() ? &range : nullptr;
 }
 
+bool MmioBus::Move(PhysAddr from, PhysAddr to) {
+  const auto found = std::find_if(ranges_.begin(), ranges_.end(),
+                                  [from](const Range& range) { return range.base == from; });
+  if (found == ranges_.end()) return false;
+  const Range moved = *found;
+  ranges_.erase(found);
+  const bool ok = Add(to, moved.size, *moved.device, moved.name).ok();
+  if (!ok) {
+    const Status back = Add(from, moved.size, *moved.device, moved.name);
+    ALIBI_CHECK(back.ok(), "a range fits where it was");
+  }
+  return ok;
+}
+
 bool MmioBus::Claims(PhysAddr addr, u64 size) const {
   if (size == 0) return false;
   u64 last = addr.value + (size - 1);

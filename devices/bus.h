@@ -52,6 +52,9 @@ class MmioBus {
   // Fails if the range is empty, wraps, or overlaps another range. The device must outlive the bus.
   Status Add(PhysAddr base, u64 size, Device& device, std::string name);
 
+  // A range given to Add() moves; false, and it stays, if another one is in the way.
+  bool Move(PhysAddr from, PhysAddr to);
+
   // Whether any byte of [addr, addr + size) belongs to a device.
   bool Claims(PhysAddr addr, u64 size) const;
 

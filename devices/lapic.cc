@@ -555,7 +555,7 @@ bool Lapic::WriteMsr(u32 msr, u64 value) {
 
 bool Lapic::WriteApicBase(u64 value) {
   const u64 mode_bits = kBaseEnable | kBaseX2apic;
-  if ((value & ~(mode_bits | kBaseBsp)) != kBase.value) return false;
+  if (value & 0xfff & ~(mode_bits | kBaseBsp)) return false;
   const u64 mode = value & mode_bits;
   const u64 old_mode = base_msr_ & mode_bits;
   // x2APIC without enable does not exist; x2APIC is entered from xAPIC and left by disabling only.
@@ -611,8 +611,14 @@ void Lapic::ArmTscDeadline() {
   }
   const u64 now_tsc = tsc_.NowTsc();
   const u64 now_ns = clock_.NowNs();
-  const u64 ticks = tsc_deadline_ > now_tsc ? tsc_deadline_ - now_tsc : 0;
-  timers_.Arm(timer_, now_ns + tsc_.TicksToNs(ticks));
+  if (tsc_deadline_ <= now_tsc) {
+    // At once: the guest may look at its next instruction.
+    timers_.Cancel(timer_);
+    tsc_deadline_ = 0;
+    FireLvt(kLvtTimer);
+    return;
+  }
+  timers_.Arm(timer_, now_ns + tsc_.TicksToNs(tsc_deadline_ - now_tsc));
 }
 
 void Lapic::OnTscChanged() {

@@ -7,7 +7,7 @@
 //    ("virtual wire"), LINT1 = NMI (0x8400). Reset() gives the architectural reset state instead.
 //  - The TPR is one byte that CR8, the MSR and the page share. BindTpr() moves it into the VCPU's
 //    own block, where translated code can write it.
-//  - The page does not move: IA32_APIC_BASE accepts no other address than 0xfee00000.
+//  - Where the page lies is the board's business: it reads base().
 //  - The bus clock is 1 GHz: a timer tick with divisor 1 is a nanosecond.
 #ifndef ALIBI_DEVICES_LAPIC_H_
 #define ALIBI_DEVICES_LAPIC_H_
@@ -108,6 +108,7 @@ class Lapic : public Device, public InterruptController {
   void SetUpAsBiosLeavesIt();
 
   bool enabled() const { return base_msr_ & kBaseEnable; }
+  PhysAddr base() const { return PhysAddr(base_msr_ & ~u64{0xfff}); }
   bool x2apic() const { return (base_msr_ & kBaseX2apic) && enabled(); }
   u32 id() const { return id_; }
 

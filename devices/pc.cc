@@ -112,6 +112,15 @@ IrqLine& Pc::Irq(unsigned irq) {
   return lines_[irq];
 }
 
+void Pc::SetApicBase(u64 value) {
+  const PhysAddr before = lapic_.base();
+  lapic_.WriteMsr(Lapic::kMsrApicBase, value);
+  // A place that another device has is left to it.
+  if (lapic_.base() != before && mmio_.Move(lapic_page_, lapic_.base())) {
+    lapic_page_ = lapic_.base();
+  }
+}
+
 void Pc::InterruptRaised() {
   if (hooks_.interrupt_raised) hooks_.interrupt_raised();
 }

@@ -72,6 +72,9 @@ class Pc : private LapicHost {
   Pic8259Pair& pics() { return pics_; }
   Uart16550& serial() { return serial_; }
 
+  // IA32_APIC_BASE was written, legally: the local APIC's mode and place follow.
+  void SetApicBase(u64 value);
+
   // An ISA interrupt line (not 2), for devices the embedder adds. Edge-triggered unless ELCR or the
   // I/O APIC say otherwise.
   IrqLine& Irq(unsigned irq);
@@ -113,6 +116,7 @@ class Pc : private LapicHost {
   MmioBus mmio_;
   Pic8259Pair pics_;
   Lapic lapic_;
+  PhysAddr lapic_page_ = Lapic::kBase;
   IoApic ioapic_;
   std::array<IsaLine, 16> lines_;
   Pit8254 pit_;

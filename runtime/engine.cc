@@ -169,6 +169,7 @@ Exit EngineImpl::Run() {
     if (__atomic_exchange_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST) != 0)
       return Exit::kStopped;
     if (state_.irq_pending && vcpu::CanTakeInterrupt(state_)) return Exit::kInterruptWindow;
+    if (state_.nmi_pending && vcpu::CanTakeNmi(state_)) return Exit::kInterruptWindow;
     if (state_.halted) return Exit::kHalted;
     watching_ = vcpu::BreakpointsEnabled(state_);
     if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || watching_) {

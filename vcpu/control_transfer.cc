@@ -531,6 +531,8 @@ Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand
   }
   if (outcome.faulted()) return outcome;
   state.nmi_blocked = 0;
+  // The run loop delivers the NMI that had to wait.
+  if (state.nmi_pending) state.stop_requested = 1;
   if ((state.system_flags & kAc) != old_ac) memory.PrivilegeChanged();
   return outcome;
 }

@@ -24,23 +24,24 @@ constexpr u32 kAll = 0xffffffff;
 constexpr u32 kMaxBasic = 0xd, kMaxExtended = 0x80000021;
 constexpr u32 kHypervisorLeaf = 0x40000000;
 
-// Leaf 1. Passed: instructions that run as they are. Hidden: VME, PSE36, MTRR, MCA, DS, ACPI, HTT;
-// DTES64, MONITOR, VMX, SMX, EST, TM2, PCID, DCA, x2APIC, TSC deadline.
+// Leaf 1. Passed: instructions that run as they are. Hidden: VME, PSE36, MCA, DS, ACPI, HTT;
+// DTES64, MONITOR, VMX, SMX, EST, TM2, PCID, DCA.
 constexpr u32 kLeaf1EcxPass = Bits(
     0 /*SSE3*/, 1 /*PCLMUL*/, 9 /*SSSE3*/, 12 /*FMA*/, 13 /*CX16*/, 19 /*SSE4.1*/, 20 /*SSE4.2*/,
     22 /*MOVBE*/, 23 /*POPCNT*/, 25 /*AES*/, 26 /*XSAVE*/, 28 /*AVX*/, 29 /*F16C*/, 30 /*RDRAND*/);
-constexpr u32 kHypervisorBit = Bit(31);
+constexpr u32 kX2apicBit = Bit(21), kTscDeadlineBit = Bit(24), kHypervisorBit = Bit(31);
+constexpr u32 kLeaf1EcxSet = kX2apicBit | kTscDeadlineBit | kHypervisorBit;
 constexpr u32 kLeaf1EdxPass = Bits(0 /*FPU*/, 8 /*CX8*/, 15 /*CMOV*/, 19 /*CLFSH*/, 23 /*MMX*/,
                                    24 /*FXSR*/, 25 /*SSE*/, 26 /*SSE2*/);
 constexpr u32 kLeaf1EdxSet = Bits(2 /*DE*/, 3 /*PSE*/, 4 /*TSC*/, 5 /*MSR*/, 6 /*PAE*/, 7 /*MCE*/,
-                                  9 /*APIC*/, 11 /*SEP*/, 13 /*PGE*/, 16 /*PAT*/);
-// Leaf 7. Hidden: TSC_ADJUST, SGX, HLE, INVPCID, RTM, MPX, SMAP, PT; UMIP, PKU, WAITPKG, CET,
+                                  9 /*APIC*/, 11 /*SEP*/, 12 /*MTRR*/, 13 /*PGE*/, 16 /*PAT*/);
+// Leaf 7. Hidden: SGX, HLE, INVPCID, RTM, MPX, SMAP, PT; UMIP, PKU, WAITPKG, CET,
 // LA57, MOVDIR64B, ENQCMD; AMX, speculation control.
 constexpr u32 kLeaf7EbxPass =
     Bits(3 /*BMI1*/, 5 /*AVX2*/, 8 /*BMI2*/, 9 /*ERMS*/, 16 /*AVX512F*/, 17 /*AVX512DQ*/,
          18 /*RDSEED*/, 19 /*ADX*/, 21 /*AVX512IFMA*/, 23 /*CLFLUSHOPT*/, 24 /*CLWB*/,
          28 /*AVX512CD*/, 29 /*SHA*/, 30 /*AVX512BW*/, 31 /*AVX512VL*/);
-constexpr u32 kLeaf7EbxSet = Bits(0 /*FSGSBASE*/, 7 /*SMEP*/);
+constexpr u32 kLeaf7EbxSet = Bits(0 /*FSGSBASE*/, 1 /*TSC_ADJUST*/, 7 /*SMEP*/);
 constexpr u32 kLeaf7EcxPass =
     Bits(0 /*PREFETCHWT1*/, 1 /*AVX512VBMI*/, 6 /*AVX512VBMI2*/, 8 /*GFNI*/, 9 /*VAES*/,
          10 /*VPCLMULQDQ*/, 11 /*AVX512VNNI*/, 12 /*AVX512BITALG*/, 14 /*AVX512VPOPCNTDQ*/);
@@ -63,7 +64,7 @@ constexpr PolicyRow kPolicy[] = {
      0,
      true,
      {kAll, 0x0000ffff, kLeaf1EcxPass, kLeaf1EdxPass},
-     {0, 0, kHypervisorBit, kLeaf1EdxSet}},
+     {0, 0, kLeaf1EcxSet, kLeaf1EdxSet}},
     {0x2, 0, true, {kAll, kAll, kAll, kAll}, {}},
     // One core, one thread: the sharing counts go.
     {0x4, 0, false, {0x3fff, kAll, kAll, kAll}, {}},
@@ -77,6 +78,9 @@ constexpr PolicyRow kPolicy[] = {
      {0, kLeaf7EbxPass, kLeaf7EcxPass, kLeaf7EdxPass},
      {1, kLeaf7EbxSet, kLeaf7EcxSet, 0}},
     {0x7, 1, false, {kLeaf7Sub1EaxPass, 0, 0, 0}, {}},
+    // One thread of one core: x2APIC ID 0 at both levels.
+    {0xb, 0, false, {}, {0, 1, 0x100 /*level 0: threads*/, 0}},
+    {0xb, 1, false, {}, {0, 1, 0x201 /*level 1: cores*/, 0}},
     // Sizes and EAX, EDX of subleaf 0 are computed. No XSAVES: no supervisor state.
     {0xd, 0, false, {}, {}},
     {0xd, 1, false, {Bits(0 /*XSAVEOPT*/, 1 /*XSAVEC*/, 2 /*XGETBV1*/), 0, 0, 0}, {}},
@@ -164,7 +168,98 @@ u64 UsableXcr0(u64 host) {
   return usable;
 }
 
+u32 Letters(const char* text) {
+  u32 word = 0;
+  for (unsigned i = 0; i < 4; ++i) word |= u32{static_cast<u8>(text[i])} << (8 * i);
+  return word;
+}
+
+// The model base64: x86-64-v2 and nothing that some host with BMI2 might not have. An AMD of the
+// family that QEMU's qemu64 is, because guests then expect none of the later flaws of Intel's.
+CpuidRegisters Base64Cpuid(u32 leaf, [[maybe_unused]] u32 subleaf) {
+  static constexpr char kBrand[48] = "Alibi base64 virtual CPU";
+  switch (leaf) {
+    case 0:
+      return {kMaxBasic, Letters("Auth"), Letters("cAMD"), Letters("enti")};
+    case 1:  // family 15, model 107, stepping 1; CLFLUSH of 64 bytes
+      return {0x60fb1, 0x800, Bits(0, 9, 13, 19, 20, 23), kLeaf1EdxPass};
+    case 0x80000000:
+      return {0x80000008, Letters("Auth"), Letters("cAMD"), Letters("enti")};
+    case 0x80000001:
+      return {0x60fb1, 0, Bits(0 /*LAHF*/), kExtEdxPass};
+    case 0x80000002:
+    case 0x80000003:
+    case 0x80000004: {
+      const char* part = kBrand + (leaf - 0x80000002) * 16;
+      return {Letters(part), Letters(part + 4), Letters(part + 8), Letters(part + 12)};
+    }
+    case 0x80000005:  // 64 KB of each first-level cache, 512 KB of the second
+      return {0x01ff01ff, 0x01ff01ff, 0x40020140, 0x40020140};
+    case 0x80000006:
+      return {0, 0x42004200, 0x02008140, 0};
+    case 0x80000007:
+      return HostCpuid(0x80000000, 0).eax >= leaf ? HostCpuid(leaf, 0) : CpuidRegisters();
+    default:
+      return {};
+  }
+}
+
 }  // namespace
+
+const std::vector<std::string_view>& CpuidPolicy::ModelNames() {
+  static const std::vector<std::string_view> names = {"host", "base64"};
+  return names;
+}
+
+bool CpuidPolicy::ForModel(std::string_view model, CpuidPolicy* policy) {
+  if (model == "host") {
+    *policy = ForHost();
+  } else if (model == "base64") {
+    *policy = Make(&Base64Cpuid, 0);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+CpuidPolicy::Missing CpuidPolicy::MissingOn(const CpuidPolicy& host) const {
+  for (const PolicyRow& row : kPolicy) {
+    // The other leaves describe caches, names and sizes.
+    if (row.leaf != 1 && row.leaf != 7 && row.leaf != 0x80000001) continue;
+    const Entry* mine = Find(row.leaf, row.subleaf);
+    const Entry* theirs = host.Find(row.leaf, row.subleaf);
+    if (mine == nullptr) continue;
+    CpuidRegisters missing = mine->registers & row.pass;
+    if (theirs != nullptr) missing = missing & ~theirs->registers;
+    if (row.leaf != 7) missing.eax = missing.ebx = 0;
+    // What AMD repeats of leaf 1 Intel does not.
+    if (row.leaf == 0x80000001) missing.edx = 0;
+    if (missing == CpuidRegisters()) continue;
+    return {row.leaf, missing};
+  }
+  return {};
+}
+
+void CpuidPolicy::NoteFeatures() {
+  const auto note = [this](Feature feature, u32 shown) {
+    if (shown != 0) features_ |= Bit(static_cast<unsigned>(feature));
+  };
+  features_ = 0;
+  const CpuidRegisters leaf1 = Find(1, 0)->registers;
+  const Entry* leaf7 = Find(7, 0);
+  note(Feature::kMtrr, leaf1.edx & Bit(12));
+  note(Feature::kX2apic, leaf1.ecx & kX2apicBit);
+  note(Feature::kTscDeadline, leaf1.ecx & kTscDeadlineBit);
+  note(Feature::kTscAdjust, leaf7 == nullptr ? 0 : leaf7->registers.ebx & Bit(1));
+}
+
+void CpuidPolicy::HideApicMsrs() {
+  for (Entry& entry : entries_) {
+    if (entry.leaf == 1) entry.registers.ecx &= ~(kX2apicBit | kTscDeadlineBit);
+    if (entry.leaf == 6) entry.registers.eax &= ~Bit(2);
+  }
+  NoteFeatures();
+}
 
 CpuidPolicy CpuidPolicy::ForHost() { return Make(&HostCpuid, HostXcr0()); }
 
@@ -232,6 +327,7 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 host_xcr0) {
                       kCr4Osfxsr | kCr4Osxmmexcpt | kCr4Smep | kCr4Fsgsbase;
   if (xsave) policy.cr4_valid_ |= kCr4Osxsave;
   policy.efer_valid_ = kEferSce | kEferLme | kEferNxe;
+  policy.NoteFeatures();
   return policy;
 }
 

@@ -5,6 +5,7 @@
 #ifndef ALIBI_VCPU_CPUID_H_
 #define ALIBI_VCPU_CPUID_H_
 
+#include <string_view>
 #include <vector>
 
 #include "base/types.h"
@@ -26,6 +27,9 @@ inline constexpr unsigned kLinearAddressBits = 48;
 inline constexpr u64 kXcr0X87 = 1u << 0, kXcr0Sse = 1u << 1, kXcr0Avx = 1u << 2,
                      kXcr0Avx512 = 7u << 5;
 
+// What CPUID shows and registers exist by.
+enum class Feature : u8 { kTscAdjust, kMtrr, kTscDeadline, kX2apic };
+
 class CpuidPolicy {
  public:
   // How the raw leaves are read; tests give their own.
@@ -35,6 +39,18 @@ class CpuidPolicy {
   static CpuidPolicy ForHost();
   // host_xcr0: what the host's system has enabled.
   static CpuidPolicy Make(RawCpuid raw, u64 host_xcr0);
+  // A named CPU: "host", or "base64", which is the same on every host. False: no such model.
+  static bool ForModel(std::string_view model, CpuidPolicy* policy);
+  static const std::vector<std::string_view>& ModelNames();
+  // Instructions that `this` shows and `host` has not: the first one's leaf and register bits, or
+  // an empty answer.
+  struct Missing {
+    u32 leaf = 0;
+    CpuidRegisters bits;
+  };
+  Missing MissingOn(const CpuidPolicy& host) const;
+  // For machines whose embedder has no local APIC of ours: nothing shown that needs its MSRs.
+  void HideApicMsrs();
 
   // CPUID as the guest sees it, dynamic bits (OSXSAVE, APIC, XSAVE size) taken from state.
   CpuidRegisters Query(const VcpuState& state, u32 leaf, u32 subleaf) const;
@@ -44,6 +60,7 @@ class CpuidPolicy {
   u64 efer_valid() const { return efer_valid_; }
   u64 xcr0_valid() const { return xcr0_valid_; }
   bool has_xgetbv1() const { return has_xgetbv1_; }
+  bool Has(Feature feature) const { return features_ >> static_cast<unsigned>(feature) & 1; }
   // CPUID.1:EAX, which RDX holds after reset.
   u32 signature() const { return signature_; }
 
@@ -55,12 +72,14 @@ class CpuidPolicy {
     CpuidRegisters registers;
   };
   const Entry* Find(u32 leaf, u32 subleaf) const;
+  void NoteFeatures();
 
   std::vector<Entry> entries_;
   u32 max_basic_ = 0, max_extended_ = 0;
   Vendor vendor_ = Vendor::kIntel;
   u64 cr4_valid_ = 0, efer_valid_ = 0, xcr0_valid_ = 0;
   u32 signature_ = 0;
+  u32 features_ = 0;
   bool has_xgetbv1_ = false;
 };
 

@@ -10,84 +10,159 @@ namespace {
 enum class Rule : u8 {
   kMasked,     // bits outside `mask` are reserved: #GP
   kCanonical,  // an address: non-canonical is #GP
-  kReadOnly,   // writes are #GP
+  kReadOnly,   // constant, writes are #GP
   kIgnore,     // reads as `mask`, writes are accepted and dropped
+  kTypes,      // eight memory types (PAT, fixed-range MTRRs); `mask` has a bit for each legal one
+  kMtrrBase,   // a memory type and the address of a variable range
+  kApic,       // the local APIC's
   kSpecial,    // see ReadSpecial and WriteSpecial
 };
-enum class Scope : u8 { kBoth, kIntel, kAmd };
+// What a CPU must show in CPUID to have the register.
+enum class Need : u8 {
+  kNothing,
+  kIntel,
+  kAmd,
+  kTscAdjust,
+  kMtrr,
+  kTscDeadline,
+  kX2apic,
+  kLongMode
+};
 
 inline constexpr u16 kNowhere = 0xffff;
 
 struct MsrRow {
-  u32 index;
+  u32 first, count;
   const char* name;
-  Scope scope;
+  Need need;
   Rule rule;
-  u16 offset;  // of a u64 in VcpuState; kNowhere: `mask` is the constant value
+  u16 offset;  // of the first one's u64 in VcpuState; kNowhere: `mask` is the constant value
   u64 mask;
 };
+
+// Places in stored_msr.
+enum Stored : u16 {
+  kStoredTscAdjust,
+  kStoredMcgStatus,
+  kStoredMtrrVariable,                        // base, mask, base, mask, ...
+  kStoredMtrrFix = kStoredMtrrVariable + 16,  // 64K, 16K twice, 4K eight times
+  kStoredEnd = kStoredMtrrFix + 11,
+};
+static_assert(kStoredEnd <= kStoredMsrs);
 
 #define ALIBI_AT(member) static_cast<u16>(offsetof(VcpuState, member))
 constexpr u16 kFsBaseAt = ALIBI_AT(segment) + kFs * sizeof(Segment);
 constexpr u16 kGsBaseAt = ALIBI_AT(segment) + kGs * sizeof(Segment);
 static_assert(offsetof(Segment, base) == 0);
+constexpr u16 StoredAt(unsigned place) {
+  return static_cast<u16>(ALIBI_AT(stored_msr) + place * sizeof(u64));
+}
 
 constexpr u64 kAll = ~u64{0};
 constexpr u64 kLow32 = 0xffffffff;
+constexpr u64 kPageAddress = ((u64{1} << kPhysicalAddressBits) - 1) & ~kPageMask;
+
+// Memory types, as bits (SDM vol. 3, tables 12-2 and 12-10): PAT has UC- (7), MTRRs do not.
+constexpr u64 kPatTypes = 0xf3, kMtrrTypes = 0x73;
+constexpr unsigned kVariableMtrrs = 8;
+constexpr u64 kMtrrCapValue = kVariableMtrrs | 1u << 8 /*fixed ranges*/ | 1u << 10 /*WC*/;
+constexpr u64 kMtrrMaskValid = 1u << 11;
+
+// Turbo, EIST, MONITOR, limits and XD disable may be written and mean nothing here; performance
+// monitoring, BTS and PEBS (7, 11, 12) are read-only: writes do not change them.
+constexpr u64 kMiscEnableWritable = 0x4'00c5'0809, kMiscEnableReadOnly = 0x1880;
 
 // Sorted by index. What is not here is #GP(0), which is what a guest probing for a feature expects.
 constexpr MsrRow kMsrs[] = {
-    {kMsrTsc, "TSC", Scope::kBoth, Rule::kSpecial, kNowhere, 0},
-    {0x17, "PLATFORM_ID", Scope::kIntel, Rule::kReadOnly, kNowhere, 0},
-    {kMsrApicBase, "APIC_BASE", Scope::kBoth, Rule::kSpecial, kNowhere, 0},
-    {0x79, "BIOS_UPDT_TRIG", Scope::kIntel, Rule::kIgnore, kNowhere, 0},
-    {0x8b, "BIOS_SIGN_ID", Scope::kBoth, Rule::kIgnore, kNowhere, 0},
-    {kMsrMtrrCap, "MTRRCAP", Scope::kBoth, Rule::kReadOnly, kNowhere, 0x400},
-    {kMsrSysenterCs, "SYSENTER_CS", Scope::kBoth, Rule::kMasked, ALIBI_AT(sysenter_cs), kLow32},
-    {kMsrSysenterEsp, "SYSENTER_ESP", Scope::kBoth, Rule::kCanonical, ALIBI_AT(sysenter_esp), 0},
-    {kMsrSysenterEip, "SYSENTER_EIP", Scope::kBoth, Rule::kCanonical, ALIBI_AT(sysenter_eip), 0},
-    {0x179, "MCG_CAP", Scope::kBoth, Rule::kReadOnly, kNowhere, 0},
-    {0x17a, "MCG_STATUS", Scope::kBoth, Rule::kIgnore, kNowhere, 0},
-    // Fast strings on; no branch trace store, no PEBS, no enhanced SpeedStep to be written.
-    {kMsrMiscEnable, "MISC_ENABLE", Scope::kIntel, Rule::kMasked, ALIBI_AT(misc_enable), 0x401859},
-    {0x1d9, "DEBUGCTL", Scope::kBoth, Rule::kMasked, kNowhere, 0},
-    {kMsrPat, "PAT", Scope::kBoth, Rule::kSpecial, kNowhere, 0},
-    {kMsrMtrrDefType, "MTRR_DEF_TYPE", Scope::kBoth, Rule::kMasked, ALIBI_AT(mtrr_def_type), 0xcff},
-    {kMsrEfer, "EFER", Scope::kBoth, Rule::kSpecial, kNowhere, 0},
-    {kMsrStar, "STAR", Scope::kBoth, Rule::kMasked, ALIBI_AT(star), kAll},
-    {kMsrLstar, "LSTAR", Scope::kBoth, Rule::kCanonical, ALIBI_AT(lstar), 0},
-    {kMsrCstar, "CSTAR", Scope::kBoth, Rule::kCanonical, ALIBI_AT(cstar), 0},
-    {kMsrSfmask, "SFMASK", Scope::kBoth, Rule::kMasked, ALIBI_AT(sfmask), kLow32},
-    {kMsrFsBase, "FS_BASE", Scope::kBoth, Rule::kCanonical, kFsBaseAt, 0},
-    {kMsrGsBase, "GS_BASE", Scope::kBoth, Rule::kCanonical, kGsBaseAt, 0},
-    {kMsrKernelGsBase, "KERNEL_GS_BASE", Scope::kBoth, Rule::kCanonical, ALIBI_AT(kernel_gs_base),
-     0},
-    {kMsrTscAux, "TSC_AUX", Scope::kBoth, Rule::kMasked, ALIBI_AT(tsc_aux), kLow32},
-    {0xc0010010, "SYSCFG", Scope::kAmd, Rule::kIgnore, kNowhere, 0},
+    {0x0, 1, "P5_MC_ADDR", Need::kNothing, Rule::kIgnore, kNowhere, 0},
+    {0x1, 1, "P5_MC_TYPE", Need::kNothing, Rule::kIgnore, kNowhere, 0},
+    {kMsrTsc, 1, "TSC", Need::kNothing, Rule::kSpecial, kNowhere, kAll},
+    {0x17, 1, "PLATFORM_ID", Need::kIntel, Rule::kReadOnly, kNowhere, 0},
+    {kMsrApicBase, 1, "APIC_BASE", Need::kNothing, Rule::kSpecial, ALIBI_AT(apic_base),
+     kPageAddress | 0xd00},
+    // Locked, with everything it could enable off.
+    {0x3a, 1, "FEATURE_CONTROL", Need::kIntel, Rule::kReadOnly, kNowhere, 1},
+    {kMsrTscAdjust, 1, "TSC_ADJUST", Need::kTscAdjust, Rule::kSpecial, StoredAt(kStoredTscAdjust),
+     kAll},
+    {0x79, 1, "BIOS_UPDT_TRIG", Need::kIntel, Rule::kIgnore, kNowhere, 0},
+    {0x8b, 1, "BIOS_SIGN_ID", Need::kNothing, Rule::kIgnore, kNowhere, 0},
+    {kMsrMtrrCap, 1, "MTRRCAP", Need::kMtrr, Rule::kReadOnly, kNowhere, kMtrrCapValue},
+    {kMsrSysenterCs, 1, "SYSENTER_CS", Need::kNothing, Rule::kMasked, ALIBI_AT(sysenter_cs),
+     kLow32},
+    {kMsrSysenterEsp, 1, "SYSENTER_ESP", Need::kNothing, Rule::kCanonical, ALIBI_AT(sysenter_esp),
+     kAll},
+    {kMsrSysenterEip, 1, "SYSENTER_EIP", Need::kNothing, Rule::kCanonical, ALIBI_AT(sysenter_eip),
+     kAll},
+    // No banks.
+    {0x179, 1, "MCG_CAP", Need::kNothing, Rule::kReadOnly, kNowhere, 0},
+    {0x17a, 1, "MCG_STATUS", Need::kNothing, Rule::kMasked, StoredAt(kStoredMcgStatus), 7},
+    // Shown on AMD, too: system software of hypervisor guests reads it without asking whose it is.
+    {kMsrMiscEnable, 1, "MISC_ENABLE", Need::kNothing, Rule::kSpecial, ALIBI_AT(misc_enable),
+     kMiscEnableWritable},
+    // No branch records, no branch trace, no single-stepping of branches.
+    {0x1d9, 1, "DEBUGCTL", Need::kNothing, Rule::kMasked, kNowhere, 0},
+    {kMsrMtrrBase0, 2 * kVariableMtrrs, "MTRR_PHYS", Need::kMtrr, Rule::kMtrrBase,
+     StoredAt(kStoredMtrrVariable), kPageAddress | 0xff},
+    {kMsrMtrrFix64K, 1, "MTRR_FIX64K_00000", Need::kMtrr, Rule::kTypes, StoredAt(kStoredMtrrFix),
+     kMtrrTypes},
+    {0x258, 2, "MTRR_FIX16K_80000", Need::kMtrr, Rule::kTypes, StoredAt(kStoredMtrrFix + 1),
+     kMtrrTypes},
+    {0x268, 8, "MTRR_FIX4K_C0000", Need::kMtrr, Rule::kTypes, StoredAt(kStoredMtrrFix + 3),
+     kMtrrTypes},
+    {kMsrPat, 1, "PAT", Need::kNothing, Rule::kTypes, ALIBI_AT(pat), kPatTypes},
+    {kMsrMtrrDefType, 1, "MTRR_DEF_TYPE", Need::kMtrr, Rule::kSpecial, ALIBI_AT(mtrr_def_type),
+     0xcff},
+    {kMsrTscDeadline, 1, "TSC_DEADLINE", Need::kTscDeadline, Rule::kApic, kNowhere, kAll},
+    {kMsrX2apicFirst, kMsrX2apicCount, "X2APIC", Need::kX2apic, Rule::kApic, kNowhere, 0},
+    {kMsrEfer, 1, "EFER", Need::kNothing, Rule::kSpecial, ALIBI_AT(efer),
+     kEferSce | kEferLme | kEferNxe},
+    {kMsrStar, 1, "STAR", Need::kLongMode, Rule::kMasked, ALIBI_AT(star), kAll},
+    {kMsrLstar, 1, "LSTAR", Need::kLongMode, Rule::kCanonical, ALIBI_AT(lstar), kAll},
+    {kMsrCstar, 1, "CSTAR", Need::kLongMode, Rule::kCanonical, ALIBI_AT(cstar), kAll},
+    {kMsrSfmask, 1, "SFMASK", Need::kLongMode, Rule::kMasked, ALIBI_AT(sfmask), kLow32},
+    {kMsrFsBase, 1, "FS_BASE", Need::kLongMode, Rule::kCanonical, kFsBaseAt, kAll},
+    {kMsrGsBase, 1, "GS_BASE", Need::kLongMode, Rule::kCanonical, kGsBaseAt, kAll},
+    {kMsrKernelGsBase, 1, "KERNEL_GS_BASE", Need::kLongMode, Rule::kCanonical,
+     ALIBI_AT(kernel_gs_base), kAll},
+    {kMsrTscAux, 1, "TSC_AUX", Need::kNothing, Rule::kMasked, ALIBI_AT(tsc_aux), kLow32},
+    {0xc0010010, 1, "SYSCFG", Need::kAmd, Rule::kIgnore, kNowhere, 0},
     // Bit 24: the TSC counts at the P0 frequency, whatever the power state.
-    {0xc0010015, "HWCR", Scope::kAmd, Rule::kIgnore, kNowhere, 1u << 24},
-    {0xc001001f, "NB_CFG", Scope::kAmd, Rule::kIgnore, kNowhere, 0},
-    {0xc0010055, "INT_PENDING", Scope::kAmd, Rule::kIgnore, kNowhere, 0},
-    {0xc0010112, "TSEG_BASE", Scope::kAmd, Rule::kIgnore, kNowhere, 0},
-    {0xc0010113, "TSEG_MASK", Scope::kAmd, Rule::kIgnore, kNowhere, 0},
+    {0xc0010015, 1, "HWCR", Need::kAmd, Rule::kIgnore, kNowhere, 1u << 24},
+    {0xc001001f, 1, "NB_CFG", Need::kAmd, Rule::kIgnore, kNowhere, 0},
+    {0xc0010055, 1, "INT_PENDING", Need::kAmd, Rule::kIgnore, kNowhere, 0},
+    {0xc0010112, 1, "TSEG_BASE", Need::kAmd, Rule::kIgnore, kNowhere, 0},
+    {0xc0010113, 1, "TSEG_MASK", Need::kAmd, Rule::kIgnore, kNowhere, 0},
     // SVM disabled and locked.
-    {0xc0010114, "VM_CR", Scope::kAmd, Rule::kIgnore, kNowhere, 0x18},
+    {0xc0010114, 1, "VM_CR", Need::kAmd, Rule::kIgnore, kNowhere, 0x18},
     // Linux reads it before it can handle a #GP; zero: no memory encryption.
-    {0xc0010131, "SEV_STATUS", Scope::kAmd, Rule::kReadOnly, kNowhere, 0},
-    {0xc0011022, "DC_CFG", Scope::kAmd, Rule::kIgnore, kNowhere, 0},
+    {0xc0010131, 1, "SEV_STATUS", Need::kAmd, Rule::kReadOnly, kNowhere, 0},
+    {0xc0011022, 1, "DC_CFG", Need::kAmd, Rule::kIgnore, kNowhere, 0},
     // Bit 1: LFENCE is serializing.
-    {0xc0011029, "DE_CFG", Scope::kAmd, Rule::kIgnore, kNowhere, 2},
-    {0xc001102a, "BU_CFG2", Scope::kAmd, Rule::kIgnore, kNowhere, 0},
+    {0xc0011029, 1, "DE_CFG", Need::kAmd, Rule::kIgnore, kNowhere, 2},
+    {0xc001102a, 1, "BU_CFG2", Need::kAmd, Rule::kIgnore, kNowhere, 0},
 };
 #undef ALIBI_AT
+constexpr unsigned kMsrRows = sizeof(kMsrs) / sizeof(kMsrs[0]);
+
+// By Rule: what writes do, as `alibi cpu` tells it.
+constexpr const char* kRuleTexts[] = {
+    "bits of the mask can be written, others fault",
+    "a canonical address",
+    "read-only",
+    "writes are ignored",
+    "eight memory types; the mask has a bit for each",
+    "bits of the mask can be written, others fault",
+    "the local APIC's",
+    "bits of the mask can be written, others fault",
+};
 
 const MsrRow* Find(u32 index) {
   const MsrRow* low = kMsrs;
-  const MsrRow* high = kMsrs + sizeof(kMsrs) / sizeof(kMsrs[0]);
+  const MsrRow* high = kMsrs + kMsrRows;
   while (low < high) {
     const MsrRow* middle = low + (high - low) / 2;
-    if (middle->index == index) return middle;
-    if (middle->index < index) {
+    if (index - middle->first < middle->count) return middle;
+    if (middle->first < index) {
       low = middle + 1;
     } else {
       high = middle;
@@ -97,18 +172,38 @@ const MsrRow* Find(u32 index) {
 }
 
 constexpr bool Sorted() {
-  for (std::size_t i = 1; i < sizeof(kMsrs) / sizeof(kMsrs[0]); ++i) {
-    if (kMsrs[i - 1].index >= kMsrs[i].index) return false;
+  for (unsigned i = 1; i < kMsrRows; ++i) {
+    if (kMsrs[i - 1].first + kMsrs[i - 1].count > kMsrs[i].first) return false;
   }
   return true;
 }
 static_assert(Sorted(), "Find is a binary search");
 
+bool Has(const CpuidPolicy& policy, const MsrRow& row) {
+  switch (row.need) {
+    case Need::kNothing:
+      return true;
+    case Need::kIntel:
+      return policy.vendor() == Vendor::kIntel;
+    case Need::kAmd:
+      return policy.vendor() == Vendor::kAmd;
+    case Need::kTscAdjust:
+      return policy.Has(Feature::kTscAdjust);
+    case Need::kMtrr:
+      return policy.Has(Feature::kMtrr);
+    case Need::kTscDeadline:
+      return policy.Has(Feature::kTscDeadline);
+    case Need::kX2apic:
+      return policy.Has(Feature::kX2apic);
+    case Need::kLongMode:
+      return policy.efer_valid() & kEferLme;
+  }
+  return false;
+}
+
 const MsrRow* FindFor(const CpuidPolicy& policy, u32 index) {
   const MsrRow* row = Find(index);
-  if (row == nullptr || row->scope == Scope::kBoth) return row;
-  bool intel = policy.vendor() == Vendor::kIntel;
-  return (row->scope == Scope::kIntel) == intel ? row : nullptr;
+  return row != nullptr && Has(policy, *row) ? row : nullptr;
 }
 
 u64* Field(VcpuState& state, u16 offset) {
@@ -127,23 +222,37 @@ Outcome WriteEfer(VcpuState& state, LinearMemory& memory, const CpuidPolicy& pol
   return {};
 }
 
-Outcome WritePat(VcpuState& state, u64 value) {
-  // Types 2 and 3 do not exist (SDM vol. 3, table 11-10).
-  constexpr u32 kTypes = 0xf3;
-  for (int i = 0; i < 64; i += 8) {
-    u64 type = (value >> i) & 0xff;
-    if (type > 7 || !((kTypes >> type) & 1)) return GeneralProtection();
+bool IsType(u64 type, u64 legal) { return type < 8 && (legal >> type & 1); }
+
+bool AreTypes(u64 value, u64 legal) {
+  for (unsigned i = 0; i < 64; i += 8) {
+    if (!IsType(value >> i & 0xff, legal)) return false;
   }
-  state.pat = value;
+  return true;
+}
+
+// SDM vol. 3, 11.12.5.1: x2APIC without the global enable does not exist; x2APIC is entered from
+// xAPIC mode only and left by disabling only.
+Outcome WriteApicBase(VcpuState& state, const CpuidPolicy& policy, Platform& platform, u64 value) {
+  constexpr u64 kBsp = 1u << 8, kX2apic = 1u << 10, kEnable = 1u << 11;
+  const u64 modes = kEnable | (policy.Has(Feature::kX2apic) ? kX2apic : 0);
+  if (value & ~(modes | kBsp | kPageAddress)) return GeneralProtection();
+  const u64 mode = value & modes, old_mode = state.apic_base & modes;
+  if (mode == kX2apic) return GeneralProtection();
+  if (old_mode == 0 && mode == (kEnable | kX2apic)) return GeneralProtection();
+  if (old_mode == (kEnable | kX2apic) && mode == kEnable) return GeneralProtection();
+  state.apic_base = (value & ~kBsp) | (state.apic_base & kBsp);
+  platform.ApicBaseWritten();
   return {};
 }
 
-Outcome WriteApicBase(VcpuState& state, Platform& platform, u64 value) {
-  constexpr u64 kEnable = 1u << 11, kBsp = 1u << 8;
-  constexpr u64 kAddress = ((u64{1} << kPhysicalAddressBits) - 1) & ~kPageMask;
-  if (value & ~(kEnable | kBsp | kAddress)) return GeneralProtection();
-  state.apic_base = (value & ~kBsp) | (state.apic_base & kBsp);
-  platform.ApicBaseWritten();
+Outcome WriteMtrr(u64* field, u32 index, u64 value) {
+  if (index & 1) {  // a mask
+    if (value & ~(kPageAddress | kMtrrMaskValid)) return GeneralProtection();
+  } else if ((value & ~(kPageAddress | 0xff)) || !IsType(value & 0xff, kMtrrTypes)) {
+    return GeneralProtection();
+  }
+  *field = value;
   return {};
 }
 
@@ -163,70 +272,106 @@ void SetEdxEax(VcpuState& state, u64 value) {
   state.gpr[kRdx] = value >> 32;
 }
 
-}  // namespace
+// The TSC moves, and what TSC_ADJUST says of it with it (SDM vol. 3, 18.17.3).
+void MoveTsc(VcpuState& state, Platform& platform, u64 distance) {
+  state.tsc_offset = static_cast<i64>(static_cast<u64>(state.tsc_offset) + distance);
+  state.stored_msr[kStoredTscAdjust] += distance;
+  platform.TscWritten();
+}
 
-Outcome ReadMsr(const VcpuState& state, const CpuidPolicy& policy, u32 index, u64* value) {
-  const MsrRow* row = FindFor(policy, index);
-  if (row == nullptr) return GeneralProtection();
-  if (row->rule != Rule::kSpecial) {
-    *value = row->offset != kNowhere      ? *Field(state, row->offset)
-             : row->rule == Rule::kMasked ? 0
-                                          : row->mask;
-    return {};
-  }
-  switch (index) {
+Outcome WriteSpecial(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy,
+                     Platform& platform, const MsrRow& row, u64 value) {
+  switch (row.first) {
     case kMsrTsc:
-      *value = ReadTsc(state);
+      MoveTsc(state, platform, value - ReadTsc(state));
+      return {};
+    case kMsrTscAdjust:
+      MoveTsc(state, platform, value - state.stored_msr[kStoredTscAdjust]);
       return {};
     case kMsrApicBase:
-      *value = state.apic_base;
+      return WriteApicBase(state, policy, platform, value);
+    case kMsrMiscEnable:
+      if (value & ~(kMiscEnableWritable | kMiscEnableReadOnly)) return GeneralProtection();
+      state.misc_enable = (value & kMiscEnableWritable) | (state.misc_enable & kMiscEnableReadOnly);
       return {};
-    case kMsrPat:
-      *value = state.pat;
+    case kMsrMtrrDefType:
+      if ((value & ~row.mask) || !IsType(value & 0xff, kMtrrTypes)) return GeneralProtection();
+      state.mtrr_def_type = value;
       return {};
     default:
-      *value = state.efer;
-      return {};
+      return WriteEfer(state, memory, policy, value);
   }
+}
+
+}  // namespace
+
+Outcome ReadMsr(const VcpuState& state, const CpuidPolicy& policy, Platform& platform, u32 index,
+                u64* value) {
+  const MsrRow* row = FindFor(policy, index);
+  if (row == nullptr) return GeneralProtection();
+  if (row->rule == Rule::kApic) {
+    return platform.ReadApicMsr(index, value) ? Outcome() : GeneralProtection();
+  }
+  if (row->offset != kNowhere) {
+    *value = Field(state, row->offset)[index - row->first];
+  } else if (row->first == kMsrTsc) {
+    *value = ReadTsc(state);
+  } else {
+    *value = row->rule == Rule::kMasked ? 0 : row->mask;
+  }
+  return {};
 }
 
 Outcome WriteMsr(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy,
                  Platform& platform, u32 index, u64 value) {
   const MsrRow* row = FindFor(policy, index);
   if (row == nullptr) return GeneralProtection();
+  u64* field = row->offset == kNowhere ? nullptr : Field(state, row->offset) + (index - row->first);
   switch (row->rule) {
     case Rule::kMasked:
       if (value & ~row->mask) return GeneralProtection();
-      if (row->offset != kNowhere) *Field(state, row->offset) = value;
+      if (field != nullptr) *field = value;
       return {};
     case Rule::kCanonical:
       if (!IsCanonical(value)) return GeneralProtection();
-      *Field(state, row->offset) = value;
+      *field = value;
       return {};
     case Rule::kReadOnly:
       return GeneralProtection();
     case Rule::kIgnore:
       return {};
+    case Rule::kTypes:
+      if (!AreTypes(value, row->mask)) return GeneralProtection();
+      *field = value;
+      return {};
+    case Rule::kMtrrBase:
+      return WriteMtrr(field, index, value);
+    case Rule::kApic:
+      return platform.WriteApicMsr(index, value) ? Outcome() : GeneralProtection();
     case Rule::kSpecial:
       break;
   }
-  switch (index) {
-    case kMsrTsc:
-      state.tsc_offset = static_cast<i64>(value - HostTsc());
-      return {};
-    case kMsrApicBase:
-      return WriteApicBase(state, platform, value);
-    case kMsrPat:
-      return WritePat(state, value);
-    default:
-      return WriteEfer(state, memory, policy, value);
-  }
+  return WriteSpecial(state, memory, policy, platform, *row, value);
 }
 
-Outcome ExecuteRdmsr(VcpuState& state, const CpuidPolicy& policy) {
+void ResetStoredMsrs(VcpuState& state) {
+  for (u64& value : state.stored_msr) value = 0;
+}
+
+void SetMtrrsAsBiosLeavesThem(VcpuState& state) {
+  constexpr u64 kWriteBack = 0x0606060606060606, kWriteProtected = 0x0505050505050505;
+  state.mtrr_def_type = 0xc06;
+  u64* fixed = state.stored_msr + kStoredMtrrFix;
+  fixed[0] = fixed[1] = kWriteBack;
+  fixed[2] = 0;  // the display's memory
+  for (unsigned i = 3; i < 11; ++i) fixed[i] = kWriteProtected;
+}
+
+Outcome ExecuteRdmsr(VcpuState& state, const CpuidPolicy& policy, Platform& platform) {
   if (state.cpl != 0) return GeneralProtection();
   u64 value;
-  ALIBI_RETURN_IF_FAULT(ReadMsr(state, policy, static_cast<u32>(state.gpr[kRcx]), &value));
+  ALIBI_RETURN_IF_FAULT(
+      ReadMsr(state, policy, platform, static_cast<u32>(state.gpr[kRcx]), &value));
   SetEdxEax(state, value);
   return {};
 }
@@ -256,6 +401,17 @@ Outcome ExecuteRdtscp(VcpuState& state) {
 const char* MsrName(u32 index) {
   const MsrRow* row = Find(index);
   return row == nullptr ? "?" : row->name;
+}
+
+bool NextMsr(const CpuidPolicy& policy, unsigned* position, MsrDescription* row) {
+  while (*position < kMsrRows) {
+    const MsrRow& next = kMsrs[(*position)++];
+    if (!Has(policy, next)) continue;
+    *row = {next.first, next.count, next.name, kRuleTexts[static_cast<unsigned>(next.rule)],
+            next.mask};
+    return true;
+  }
+  return false;
 }
 
 }  // namespace alibi::vcpu

@@ -11,23 +11,30 @@
 
 namespace alibi::vcpu {
 
-inline constexpr u32 kMsrTsc = 0x10, kMsrApicBase = 0x1b, kMsrMtrrCap = 0xfe,
+inline constexpr u32 kMsrTsc = 0x10, kMsrApicBase = 0x1b, kMsrTscAdjust = 0x3b, kMsrMtrrCap = 0xfe,
                      kMsrSysenterCs = 0x174, kMsrSysenterEsp = 0x175, kMsrSysenterEip = 0x176,
-                     kMsrMiscEnable = 0x1a0, kMsrPat = 0x277, kMsrMtrrDefType = 0x2ff,
-                     kMsrEfer = 0xc0000080, kMsrStar = 0xc0000081, kMsrLstar = 0xc0000082,
-                     kMsrCstar = 0xc0000083, kMsrSfmask = 0xc0000084, kMsrFsBase = 0xc0000100,
-                     kMsrGsBase = 0xc0000101, kMsrKernelGsBase = 0xc0000102,
-                     kMsrTscAux = 0xc0000103;
+                     kMsrMiscEnable = 0x1a0, kMsrMtrrBase0 = 0x200, kMsrMtrrFix64K = 0x250,
+                     kMsrPat = 0x277, kMsrMtrrDefType = 0x2ff, kMsrTscDeadline = 0x6e0,
+                     kMsrX2apicFirst = 0x800, kMsrX2apicCount = 0x100, kMsrEfer = 0xc0000080,
+                     kMsrStar = 0xc0000081, kMsrLstar = 0xc0000082, kMsrCstar = 0xc0000083,
+                     kMsrSfmask = 0xc0000084, kMsrFsBase = 0xc0000100, kMsrGsBase = 0xc0000101,
+                     kMsrKernelGsBase = 0xc0000102, kMsrTscAux = 0xc0000103;
 
 // RDMSR/WRMSR after the CPL check; an unknown index or a reserved bit is #GP(0).
-Outcome ReadMsr(const VcpuState& state, const CpuidPolicy& policy, u32 index, u64* value);
+Outcome ReadMsr(const VcpuState& state, const CpuidPolicy& policy, Platform& platform, u32 index,
+                u64* value);
 Outcome WriteMsr(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy,
                  Platform& platform, u32 index, u64 value);
 
 // The instructions: CPL check, ECX, EDX:EAX.
-Outcome ExecuteRdmsr(VcpuState& state, const CpuidPolicy& policy);
+Outcome ExecuteRdmsr(VcpuState& state, const CpuidPolicy& policy, Platform& platform);
 Outcome ExecuteWrmsr(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy,
                      Platform& platform);
+
+// Power-up values of stored_msr.
+void ResetStoredMsrs(VcpuState& state);
+// MTRRs as firmware leaves them: on, everything write-back but the display's memory and the ROMs.
+void SetMtrrsAsBiosLeavesThem(VcpuState& state);
 
 // The guest's time-stamp counter now.
 u64 ReadTsc(const VcpuState& state);
@@ -36,6 +43,17 @@ Outcome ExecuteRdtscp(VcpuState& state);
 
 // The name a person knows it by, for traces; "?" when unknown.
 const char* MsrName(u32 index);
+
+// One row of the table as this CPU shows it, for `alibi cpu` and the docs.
+struct MsrDescription {
+  u32 first, count;
+  const char* name;
+  const char* rule;  // what writes do
+  u64 mask;          // see `rule`
+};
+// Row by row; false: there are no more. `*position` starts at 0. Rows this CPU does not have are
+// left out.
+bool NextMsr(const CpuidPolicy& policy, unsigned* position, MsrDescription* row);
 
 }  // namespace alibi::vcpu
 

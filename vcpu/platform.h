@@ -14,6 +14,16 @@ class Platform {
   // Told after VcpuState changed.
   virtual void ApicBaseWritten() = 0;      // apic_base (MSR 1Bh)
   virtual void TaskPriorityWritten() = 0;  // cr8: a pending interrupt may now be deliverable
+  virtual void TscWritten() {}             // tsc_offset
+
+  // IA32_TSC_DEADLINE and the x2APIC's registers (MSRs 800h to 8ffh) live in the local APIC.
+  // False: the access is a #GP(0), as everywhere without one.
+  virtual bool ReadApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64* value) {
+    return false;
+  }
+  virtual bool WriteApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64 value) {
+    return false;
+  }
 };
 
 }  // namespace alibi::vcpu

@@ -4,6 +4,7 @@
 
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
+#include "vcpu/msr.h"
 
 namespace alibi::vcpu {
 namespace {
@@ -36,7 +37,8 @@ void ResetCommon(VcpuState& state, const CpuidPolicy& policy) {
   state.apic_base = 0xfee00000 | (1u << 11) | (1u << 8);  // enabled, boot processor
   state.tsc_aux = 0;
   state.misc_enable = 0x1 | (1u << 11) | (1u << 12);  // fast strings, no BTS, no PEBS
-  state.halted = state.nmi_blocked = state.shutdown = 0;
+  ResetStoredMsrs(state);
+  state.halted = state.nmi_blocked = state.nmi_pending = state.shutdown = 0;
   // The initial configuration of x87 and SSE (SDM vol. 1, 13.6): all zero but FCW and MXCSR, and
   // XSTATE_BV zero, so that XRSTOR makes the rest.
   for (u8& byte : state.xsave_area) byte = 0;

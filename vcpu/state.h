@@ -84,6 +84,8 @@ struct DescriptorTable {
 };
 
 inline constexpr std::size_t kXsaveAreaSize = 4096;
+// MSRs that nothing but RDMSR and WRMSR knows; see vcpu/msr.cc.
+inline constexpr unsigned kStoredMsrs = 40;
 
 struct alignas(64) VcpuState {
   // --- Hot: reached by emitted code ---
@@ -132,10 +134,12 @@ struct alignas(64) VcpuState {
   u64 sysenter_cs, sysenter_esp, sysenter_eip;
   u64 pat, mtrr_def_type, apic_base, tsc_aux, misc_enable;
   i64 tsc_offset;  // guest TSC = host TSC + tsc_offset
-  u8 halted;       // HLT executed, waiting for an interrupt
+  u64 stored_msr[kStoredMsrs];
+  u8 halted;  // HLT executed, waiting for an interrupt
   u8 nmi_blocked;
-  u8 shutdown;  // triple fault
-  u8 pad[5];
+  u8 shutdown;     // triple fault
+  u8 nmi_pending;  // an NMI waits for nmi_blocked or the interrupt shadow to go
+  u8 pad[4];
 
   // --- Extended state (XSAVE standard format), valid after a full exit ---
   alignas(64) u8 xsave_area[kXsaveAreaSize];

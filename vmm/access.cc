@@ -49,6 +49,23 @@ void Machine::ApicBaseWritten() {
   InterruptsChanged();
 }
 
+void Machine::TscWritten() {
+  SimdGuard guard(simd_);
+  board_.TscWritten();
+}
+
+bool Machine::ReadApicMsr(u32 index, u64* value) {
+  SimdGuard guard(simd_);
+  return board_.ReadApicMsr(index, value);
+}
+
+bool Machine::WriteApicMsr(u32 index, u64 value) {
+  SimdGuard guard(simd_);
+  const bool ok = board_.WriteApicMsr(index, value);
+  InterruptsChanged();
+  return ok;
+}
+
 void Machine::TaskPriorityWritten() {
   // Without an interrupt that waits, the priority decides nothing.
   if (!state_->irq_pending && state_->cr8_bias == 0) return;

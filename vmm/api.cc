@@ -152,6 +152,22 @@ class RangeMap {
   std::vector<Range> ranges_;
 };
 
+// No board of an embedder reacts to the platform's registers.
+class NoPlatform final : public vcpu::Platform {
+ public:
+  void ApicBaseWritten() override {}
+  void TaskPriorityWritten() override {}
+};
+
+const vcpu::CpuidPolicy& CpuidOfEmbedders() {
+  static const vcpu::CpuidPolicy policy = [] {
+    vcpu::CpuidPolicy made = vcpu::CpuidPolicy::ForHost();
+    made.HideApicMsrs();
+    return made;
+  }();
+  return policy;
+}
+
 // The VCPU a thread left in the middle of an instruction; see vcpu.h for the rule.
 const void*& SuspendedOnThisThread() {
   static thread_local const void* suspended = nullptr;
@@ -347,7 +363,7 @@ SpecialRegisters VcpuImpl::GetSpecialRegisters() const {
 
 Status VcpuImpl::SetSpecialRegisters(const SpecialRegisters& r) {
   if (Status status = NotInsideInstruction(); !status.ok()) return status;
-  if (Status status = CheckSpecialRegisters(r, vmm::Machine::cpuid_policy()); !status.ok()) {
+  if (Status status = CheckSpecialRegisters(r, machine_->cpuid()); !status.ok()) {
     return status;
   }
   VcpuState& s = state();
@@ -369,7 +385,8 @@ Status VcpuImpl::SetSpecialRegisters(const SpecialRegisters& r) {
 
 Result<std::uint64_t> VcpuImpl::GetMsr(std::uint32_t index) const {
   u64 value = 0;
-  if (vcpu::ReadMsr(state(), vmm::Machine::cpuid_policy(), index, &value).faulted()) {
+  NoPlatform platform;
+  if (vcpu::ReadMsr(state(), machine_->cpuid(), platform, index, &value).faulted()) {
     return Error{fmt::format("MSR {:#x} ({}): this CPU has none", index, vcpu::MsrName(index))};
   }
   return std::uint64_t{value};
@@ -377,12 +394,8 @@ Result<std::uint64_t> VcpuImpl::GetMsr(std::uint32_t index) const {
 
 Status VcpuImpl::SetMsr(std::uint32_t index, std::uint64_t value) {
   if (Status status = NotInsideInstruction(); !status.ok()) return status;
-  // No board here reacts to the platform's registers.
-  class Nothing final : public vcpu::Platform {
-    void ApicBaseWritten() override {}
-    void TaskPriorityWritten() override {}
-  } platform;
-  if (vcpu::WriteMsr(state(), machine_->mmu(), vmm::Machine::cpuid_policy(), platform, index, value)
+  NoPlatform platform;
+  if (vcpu::WriteMsr(state(), machine_->mmu(), machine_->cpuid(), platform, index, value)
           .faulted()) {
     return Error{fmt::format("MSR {:#x} ({}): this CPU has none, or {:#x} sets reserved bits",
                              index, vcpu::MsrName(index), value)};
@@ -410,7 +423,7 @@ Status VcpuImpl::SetXsave(const void* area) {
   u64 header[kHeaderBytes / 8];
   std::memcpy(header, copy + kHeader, kHeaderBytes);
   bool reserved = (mxcsr & ~(mxcsr_mask != 0 ? mxcsr_mask : 0xffbfu)) != 0;
-  reserved = reserved || (header[0] & ~vmm::Machine::cpuid_policy().xcr0_valid()) != 0;
+  reserved = reserved || (header[0] & ~machine_->cpuid().xcr0_valid()) != 0;
   for (unsigned i = 1; i < kHeaderBytes / 8; ++i) reserved = reserved || header[i] != 0;
   if (reserved) {
     return Error{"XSAVE area: reserved bits of MXCSR or of the header are set; clear them"};
@@ -432,6 +445,7 @@ class MachineImpl final : public Machine {
     }
     vmm::MachineConfig config;
     config.policy = options.policy;
+    config.cpuid = &CpuidOfEmbedders();
     config.tc_bytes = options.translation_cache_bytes & ~kPageMask;
     config.arena_bytes = options.most_memory_bytes;
     auto machine = vmm::Machine::Create(config, vcpu_);

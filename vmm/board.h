@@ -25,6 +25,14 @@ class Board {
   // Would an interrupt be pending if CR8 were lower?
   virtual bool HeldByPriority(u8 cr8) = 0;
   virtual void ApicBaseWritten() {}
+  virtual void TscWritten() {}
+  // See vcpu::Platform.
+  virtual bool ReadApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64* value) {
+    return false;
+  }
+  virtual bool WriteApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64 value) {
+    return false;
+  }
 
   // --- The run loop ---
   // Between two runs of the guest: serves timers and input.

@@ -26,7 +26,7 @@ u64 HostXcr0() {
 
 SimdState::SimdState() : mask_(static_cast<u32>(HostXcr0() & kComponents)) {}
 
-const vcpu::CpuidPolicy& Machine::cpuid_policy() {
+const vcpu::CpuidPolicy& Machine::HostCpuid() {
   static const vcpu::CpuidPolicy policy = vcpu::CpuidPolicy::ForHost();
   return policy;
 }
@@ -39,6 +39,7 @@ Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config, Bo
 }
 
 Status Machine::Init(const MachineConfig& config) {
+  cpuid_ = config.cpuid != nullptr ? config.cpuid : &HostCpuid();
   auto policy = adapt::MakePolicy(config.policy);
   if (!policy.ok()) return policy.error();
   policy_ = std::move(*policy);
@@ -59,7 +60,7 @@ Status Machine::Init(const MachineConfig& config) {
                  "; free host memory, or raise the limit on open files (ulimit -n)"};
   }
   state_ = static_cast<vcpu::VcpuState*>(block);
-  vcpu::ResetToPowerUp(*state_, cpuid_policy());
+  vcpu::ResetToPowerUp(*state_, *cpuid_);
   // The guest's time begins now.
   state_->tsc_offset = -static_cast<i64>(__rdtsc());
 
@@ -77,7 +78,7 @@ Status Machine::Init(const MachineConfig& config) {
   options.state = state_;
   options.ports = this;
   options.platform = this;
-  options.cpuid = &cpuid_policy();
+  options.cpuid = cpuid_;
   options.policy = policy_.get();
   options.tc_bytes = config.tc_bytes;
   auto engine = runtime::Engine::Create(options);
@@ -131,8 +132,8 @@ Stop Machine::Loop() {
 
 void Machine::TakeInterrupts() {
   InterruptsChanged();
-  if (nmi_pending_ && vcpu::CanTakeNmi(*state_)) {
-    nmi_pending_ = false;
+  if (state_->nmi_pending && vcpu::CanTakeNmi(*state_)) {
+    state_->nmi_pending = 0;
     ++counters_.nmis_taken;
     if (tracer_ != nullptr) tracer_->Interrupt("NMI", vcpu::kNmi, state_->rip);
     state_->nmi_blocked = 1;
@@ -165,7 +166,7 @@ void Machine::LatchPort(u16 port, const u8* byte) {
 }
 
 void Machine::RaiseNmi() {
-  nmi_pending_ = true;
+  state_->nmi_pending = 1;
   RequestTurn();
 }
 

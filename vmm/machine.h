@@ -35,6 +35,8 @@ struct MachineConfig {
   std::string policy = "hysteresis";  // see adapt::MakePolicy
   u64 tc_bytes = u64{64} << 20;
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
+  // What the guest is told of its CPU; it outlives the machine. Null: the host's model.
+  const vcpu::CpuidPolicy* cpuid = nullptr;
 };
 
 enum class Stop : u8 {
@@ -51,13 +53,14 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // The host's CPUID is slow to ask: one policy per process.
-  static const vcpu::CpuidPolicy& cpuid_policy();
+  // The model "host". The host's CPUID is slow to ask: one policy per process.
+  static const vcpu::CpuidPolicy& HostCpuid();
 
   mmu::GuestMemory& memory() { return *memory_; }
   mmu::Mmu& mmu() { return *mmu_; }
   runtime::Engine& engine() { return *engine_; }
   vcpu::VcpuState& state() { return *state_; }
+  const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
   const adapt::Policy& policy() const { return *policy_; }
   const Counters& counters() const { return counters_; }
   void set_tracer(Tracer* tracer) { tracer_ = tracer; }
@@ -99,6 +102,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
   void ApicBaseWritten() override;
   void TaskPriorityWritten() override;
+  void TscWritten() override;
+  bool ReadApicMsr(u32 index, u64* value) override;
+  bool WriteApicMsr(u32 index, u64 value) override;
 
   Board& board_;
   SimdState simd_;
@@ -106,6 +112,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   Tracer* tracer_ = nullptr;
   int vcpu_fd_ = -1;
   vcpu::VcpuState* state_ = nullptr;
+  const vcpu::CpuidPolicy* cpuid_ = nullptr;
   std::unique_ptr<mmu::GuestMemory> memory_;
   std::unique_ptr<adapt::Policy> policy_;
   std::unique_ptr<mmu::Mmu> mmu_;
@@ -119,7 +126,6 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   unsigned latch_count_ = 0;
   StopTimer stop_timer_;
   bool in_engine_ = false;
-  bool nmi_pending_ = false;
   std::atomic<bool> stop_ = false;
 };
 

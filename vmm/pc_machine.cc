@@ -124,8 +124,7 @@ Status PcMachine::LoadMultiboot(std::span<const u8> image, const std::string& na
   LoaderMemory memory(machine_->memory());
   auto entry = loader::LoadMultiboot(image, name, options, memory);
   if (!entry.ok()) return entry.error();
-  vcpu::ResetToMultiboot(machine_->state(), Machine::cpuid_policy(), entry->eip, entry->eax,
-                         entry->ebx);
+  vcpu::ResetToMultiboot(machine_->state(), machine_->cpuid(), entry->eip, entry->eax, entry->ebx);
   machine_->StateChanged();
   return Ok{};
 }
@@ -240,13 +239,25 @@ bool PcMachine::HeldByPriority(u8 cr8) {
   return waiting != 0 && waiting <= cr8;
 }
 
-void PcMachine::ApicBaseWritten() {
-  u64 value = machine_->state().apic_base;
-  pc_->lapic().WriteMsr(devices::Lapic::kMsrApicBase, value);
-  // The APIC's page does not move: show the guest what it got.
-  if (pc_->lapic().ReadMsr(devices::Lapic::kMsrApicBase, &value)) {
-    machine_->state().apic_base = value;
-  }
+void PcMachine::ApicBaseWritten() { pc_->SetApicBase(machine_->state().apic_base); }
+
+void PcMachine::TscWritten() {
+  tsc_->SetOffset(static_cast<u64>(machine_->state().tsc_offset));
+  pc_->lapic().OnTscChanged();
+}
+
+bool PcMachine::ReadApicMsr(u32 index, u64* value) {
+  SyncTprToLapic();
+  return pc_->lapic().ReadMsr(index, value);
+}
+
+bool PcMachine::WriteApicMsr(u32 index, u64 value) {
+  SyncTprToLapic();
+  in_mmio_write_ = true;
+  const bool ok = pc_->lapic().WriteMsr(index, value);
+  in_mmio_write_ = false;
+  machine_->state().cr8 = pc_->lapic().tpr() >> 4;
+  return ok;
 }
 
 // The machine's clock begins later than the host's.

@@ -80,6 +80,9 @@ class PcMachine final : private Board {
   u8 Acknowledge() override { return pc_->interrupts().Acknowledge(); }
   bool HeldByPriority(u8 cr8) override;
   void ApicBaseWritten() override;
+  void TscWritten() override;
+  bool ReadApicMsr(u32 index, u64* value) override;
+  bool WriteApicMsr(u32 index, u64 value) override;
   void Turn() override;
   bool Idle() override;
 

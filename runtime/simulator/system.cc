@@ -288,7 +288,9 @@ Outcome Rdpid(Execution& e) {
 }
 // There are no performance counters, so every index is wrong.
 Outcome Rdpmc(Execution&) { return vcpu::GeneralProtection(); }
-Outcome Rdmsr(Execution& e) { return vcpu::ExecuteRdmsr(e.state, e.context.cpuid); }
+Outcome Rdmsr(Execution& e) {
+  return vcpu::ExecuteRdmsr(e.state, e.context.cpuid, e.context.platform);
+}
 Outcome Wrmsr(Execution& e) {
   return vcpu::ExecuteWrmsr(e.state, e.memory, e.context.cpuid, e.context.platform);
 }
