@@ -19,6 +19,8 @@ constexpr u64 kNodeBytes = u64{ReverseMap::kMaxNodes} * sizeof(ReverseMap::Node)
 // A view that grew beyond this gives its memory back when it is recycled.
 constexpr u32 kChunksKeptOnRecycle = 256;
 
+constexpr u64 PdpteRoot(u64 cr3) { return cr3 & 0xffffffe0; }
+
 bool InOnePage(LinearAddr address, unsigned size) {
   return address.PageOffset() + size <= kPageSize;
 }
@@ -95,6 +97,45 @@ void Mmu::RecomputePagingKey() {
   paging_key_ = shared | (context_.write_protect ? ViewKey::kWp : 0) |
                 (context_.smep ? ViewKey::kSmep : 0) | (context_.smap ? ViewKey::kSmap : 0);
   linear_mask_ = (state_->efer & vcpu::kEferLma) ? ~u64{0} : 0xffffffffu;
+  if (mode != PagingMode::kPae) return;
+  if (pdpte_root_ != context_.root.value) {
+    // Not by an instruction: the VMM has set the registers.
+    u64 pdpte[4];
+    ReadPdptes(*memory_, state_->cr3, pdpte);
+    AdoptPdptes(context_.root.value, pdpte);
+  }
+  for (unsigned slot = 0; slot < 4; ++slot) context_.pdpte[slot] = pdpte_[slot];
+}
+
+bool Mmu::LoadPdptes(u64 cr3) {
+  u64 pdpte[4];
+  if (!ReadPdptes(*memory_, cr3, pdpte)) return false;
+  AdoptPdptes(PdpteRoot(cr3), pdpte);
+  return true;
+}
+
+// All views of this root have the same page-directory pointers: the ones that were loaded last.
+void Mmu::AdoptPdptes(u64 root, const u64 pdpte[4]) {
+  pdpte_root_ = root;
+  for (unsigned slot = 0; slot < 4; ++slot) pdpte_[slot] = pdpte[slot];
+  if (context_.format->levels == kPdpteLevel && context_.root.value == root) {
+    for (unsigned slot = 0; slot < 4; ++slot) context_.pdpte[slot] = pdpte[slot];
+  }
+  for (unsigned i = 0; i < pool_.count(); ++i) {
+    View& view = pool_[i];
+    if (view.key().mode() != PagingMode::kPae || view.key().root() != root) continue;
+    for (unsigned slot = 0; slot < 4; ++slot) {
+      const u64 old_entry = view.context().pdpte[slot];
+      if (old_entry == pdpte[slot]) continue;
+      view.SetPdpte(slot, pdpte[slot]);
+      constexpr u64 kSpan = u64{1} << (30 - 12);
+      if (!(old_entry & kPtePresent)) continue;
+      ++counters_.range_poisons;
+      view.PoisonRange(slot * kSpan, kSpan);
+      RemoveTable(view, kPdpteLevel - 1, PhysAddr(old_entry & view.context().format->address_mask),
+                  slot * kSpan);
+    }
+  }
 }
 
 View* Mmu::ObtainView() {
@@ -115,8 +156,10 @@ void Mmu::SwitchTo(ViewKey key) {
   }
   pool_.Touch(view);
   if (current_ != nullptr && current_->key().user() != key.user()) {
-    // What SYSCALL and SYSRET may do by themselves from now on: between 64-bit code only.
-    const bool both_long = current_->key().long_mode() && key.long_mode();
+    // What SYSCALL and SYSRET may do by themselves from now on: between 64-bit code only. SYSCALL
+    // enters with SMAP closed (or is unusable), so that an open view is nobody's peer.
+    const bool both_long = current_->key().long_mode() && key.long_mode() &&
+                           !((current_->key().packed | key.packed) & ViewKey::kSmapOpen);
     current_->SetPeer(both_long ? view : nullptr);
     view->SetPeer(both_long ? current_ : nullptr);
   }
@@ -126,6 +169,8 @@ void Mmu::SwitchTo(ViewKey key) {
 
 void Mmu::PagingModeChanged() {
   RecomputePagingKey();
+  // A user view outlives what only supervisor views depend on; its peer does not.
+  if (current_->key().user()) current_->SetPeer(nullptr);
   PrivilegeChanged();
 }
 

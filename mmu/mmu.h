@@ -73,6 +73,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
              vcpu::GuestFault* fault) override;
   bool ProbeWrite(LinearAddr address, unsigned size, vcpu::Privilege who,
                   vcpu::GuestFault* fault) override;
+  bool LoadPdptes(u64 cr3) override;
   void PagingModeChanged() override;
   void AddressSpaceLoaded(bool keep_global) override;
   void InvalidatePage(LinearAddr) override {}  // invariant 1
@@ -139,6 +140,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
     return ViewKey{packed | bits << ViewKey::kCodeBitsShift};
   }
   void RecomputePagingKey();
+  void AdoptPdptes(u64 root, const u64 pdpte[4]);
   void SwitchTo(ViewKey key);
   [[gnu::noinline]] View* ObtainView();
   // The view whose rights `who` has now, if there is one.
@@ -192,6 +194,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   u64 paging_key_ = 0;  // of supervisor code with SMAP closed, without code bits
   u64 user_key_ = 0;
   u64 linear_mask_ = ~u64{0};
+  u64 pdpte_[4] = {};               // PAE: what was loaded with ...
+  u64 pdpte_root_ = View::kNoPage;  // ... this CR3
   GuestMemory* memory_;
   TraceListener* listener_;
   Counters counters_;

@@ -432,20 +432,44 @@ TEST_CASE("32-bit paging: two levels, 4 MB pages, user and supervisor views", "[
   CHECK(reinterpret_cast<u32*>(m.Host(0x306000))[0] == 0x11223344);
 }
 
-TEST_CASE("PAE: root of 32 bytes inside a page", "[mmu]") {
+TEST_CASE("PAE: page-directory pointers stay as they were loaded", "[mmu]") {
   M m;
   m.Host(0x10020)[1] = 0x11000 | M::kP;
   m.Host(0x11000)[0] = 0x12000 | kAll;
   m.Host(0x12000)[3] = 0x303000 | kAll;
+  m.Host(0x13000)[0] = 0x14000 | kAll;
+  m.Host(0x14000)[3] = 0x304000 | kAll;
   m.Enter32Bit(0x10020, true);
   REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
   CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x303010);
   CHECK(m.Host(0x10020)[1] == (0x11000 | M::kP));
-  u64 zero = 0;
-  m.memory->WritePhys(PhysAddr(0x10008), &zero, 8);  // not one of the four entries
-  CHECK(m.InRw(m.HostOf(0x40003010)));
-  m.memory->WritePhys(PhysAddr(0x10028), &zero, 8);
+  const u64 other = 0x13000 | M::kP;
+  m.memory->WritePhys(PhysAddr(0x10028), &other, 8);
+  CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x303010);
+  // The tables below are followed as ever.
+  u64 entry = 0x305000 | kAll | M::kA | M::kD;
+  m.memory->WritePhys(PhysAddr(0x12018), &entry, 8);
+  CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x305010);
+  // MOV to CR3 loads them, in every view of the root.
+  m.SetCpl(3);
+  REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
+  REQUIRE(m.mmu->LoadPdptes(0x10020));
+  m.mmu->AddressSpaceLoaded(true);
   CHECK(m.InGuard(m.HostOf(0x40003010)));
+  REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
+  CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x304010);
+  m.SetCpl(0);
+  CHECK(m.InGuard(m.HostOf(0x40003010)));
+  // The old page directory is a table no more: a store to it is a store to data.
+  entry = 0;
+  m.memory->WritePhys(PhysAddr(0x11000), &entry, 8);
+  REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
+  CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x304010);
+  // A reserved bit refuses the load and leaves what there is.
+  const u64 malformed = 0x11000 | M::kP | 2;
+  m.memory->WritePhys(PhysAddr(0x10020), &malformed, 8);
+  CHECK_FALSE(m.mmu->LoadPdptes(0x10020));
+  CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x304010);
 }
 
 TEST_CASE("views: mode bits and roots select, and come back unchanged", "[mmu]") {

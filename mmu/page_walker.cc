@@ -95,6 +95,18 @@ PagingContext ContextOf(const vcpu::VcpuState& state) {
   return context;
 }
 
+bool ReadPdptes(const GuestMemory& memory, u64 cr3, u64 pdpte[4]) {
+  const PagingFormat& format = FormatOf(PagingMode::kPae);
+  const PhysAddr table(RootOf(PagingMode::kPae, cr3));
+  bool valid = true;
+  for (unsigned slot = 0; slot < 4; ++slot) {
+    const u64 entry = ReadEntry(memory, table + slot * 8, 8);
+    pdpte[slot] = entry;
+    valid = valid && (!(entry & kPtePresent) || !(entry & format.level[kPdpteLevel].reserved));
+  }
+  return valid;
+}
+
 WalkResult Walk(const GuestMemory& memory, const PagingContext& context, LinearAddr linear) {
   WalkResult walk;
   walk.top_level = context.format->levels;

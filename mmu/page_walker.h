@@ -1,9 +1,8 @@
 // The guest's page tables: one walker over a table of level descriptions, and visitors.
 //
 // SDM vol. 3: 4.3 (32-bit), 4.4 (PAE), 4.5 (4-level), 4.6 (access rights), 4.7 (error codes),
-// 4.8 (accessed and dirty flags). PAE's four top entries are read from memory at every walk, as AMD
-// does it, not latched at MOV to CR3. (If a guest uses their page as a lower table too, flags that
-// walks set in it are seen by the next walk but poison nothing, as if the entries were latched.)
+// 4.8 (accessed and dirty flags). PAE's four top entries are those that were loaded with CR3
+// (4.4.1), whatever their memory holds now: PagingContext::pdpte.
 #ifndef ALIBI_MMU_PAGE_WALKER_H_
 #define ALIBI_MMU_PAGE_WALKER_H_
 
@@ -23,6 +22,9 @@ inline constexpr u8 kRightExecute = 1, kRightWrite = 2, kRightUser = 4, kRightsA
 constexpr bool IsCanonical(u64 address) {
   return static_cast<u64>(static_cast<i64>(address << 16) >> 16) == address;
 }
+
+// The level of PAE's page-directory pointers; PAE has as many levels.
+inline constexpr unsigned kPdpteLevel = 3;
 
 enum class PagingMode : u8 { kNone, k32Bit, kPae, k4Level };
 
@@ -54,6 +56,7 @@ struct PagingContext {
   bool no_execute = false;     // EFER.NXE
   bool smep = false;
   bool smap = false;
+  u64 pdpte[4] = {};  // PAE's top level
 };
 
 struct Access {
@@ -85,7 +88,10 @@ struct WalkResult {
   u64 entry[5];
 };
 
+// Without the page-directory pointers of PAE paging.
 PagingContext ContextOf(const vcpu::VcpuState& state);
+// The page-directory pointers at a CR3; false: a present one has a reserved bit set.
+bool ReadPdptes(const GuestMemory& memory, u64 cr3, u64 pdpte[4]);
 
 // Entry at a table's physical address; all ones where there is no memory, as on an idle bus.
 inline u64 ReadEntry(const GuestMemory& memory, PhysAddr address, unsigned bytes) {
@@ -133,7 +139,9 @@ WalkStatus WalkTables(const GuestMemory& memory, const PagingContext& context, L
     const LevelFormat& here = format.level[level];
     const u64 slot = (linear.value >> here.shift) & ((u64{1} << here.index_bits) - 1);
     const PhysAddr address = table + slot * format.entry_bytes;
-    const u64 entry = ReadEntry(memory, address, format.entry_bytes);
+    const u64 entry = level == kPdpteLevel && format.levels == kPdpteLevel
+                          ? context.pdpte[slot]
+                          : ReadEntry(memory, address, format.entry_bytes);
     if (!(entry & kPtePresent)) return WalkStatus::kNotPresent;
     const bool leaf = IsLeaf(context, level, entry);
     if (HasReservedBits(context, level, leaf, entry)) return WalkStatus::kReserved;

@@ -205,22 +205,29 @@ TEST_CASE("32-bit paging: PSE and PSE-36, reserved bit 21", "[walker]") {
   CHECK(w.Walk(0x405123).status == WalkStatus::kReserved);
 }
 
-TEST_CASE("PAE: what the top level reserves", "[walker]") {
+TEST_CASE("PAE: page-directory pointers are loaded, with what they reserve", "[walker]") {
   Walked w;
   w.context.format = &FormatOf(PagingMode::kPae);
   w.context.root = PhysAddr(0x10020);
   u64* top = &w.m.Host(0x10020)[3];
   w.m.Host(0x11000)[511] = 0x600000 | kAll | M::kPs;
   *top = 0x11000 | M::kP;
+  CHECK(w.Walk(0xffe12345).status == WalkStatus::kNotPresent);  // not loaded
+  // CR3 has flags below bit 5 and nothing above bit 31.
+  REQUIRE(ReadPdptes(w.memory, 0x100000010020 | 0x1f, w.context.pdpte));
   CHECK(w.Walk(0xffe12345).address.value == 0x612345);
+  *top = 0;
+  CHECK(w.Walk(0xffe12345).address.value == 0x612345);
+  u64 pdpte[4];
   for (unsigned bit = 1; bit < 64; ++bit) {
     const bool reserved = bit == 1 || bit == 2 || (bit >= 5 && bit <= 8) || bit >= 40;
-    const bool ignored = bit == 3 || bit == 4 || (bit >= 9 && bit <= 11);
     *top = 0x11000 | M::kP | u64{1} << bit;
     INFO(bit);
-    if (reserved) CHECK(w.Walk(0xffe12345).status == WalkStatus::kReserved);
-    if (ignored) CHECK(w.Walk(0xffe12345).status == WalkStatus::kMapped);
+    CHECK(ReadPdptes(w.memory, 0x10020, pdpte) != reserved);
+    *top &= ~M::kP;
+    CHECK(ReadPdptes(w.memory, 0x10020, pdpte));
   }
+  CHECK_FALSE(ReadPdptes(w.memory, M::kHole, pdpte));
 }
 
 TEST_CASE("visitors: tables of a translation, and a leaf table's entries", "[walker]") {

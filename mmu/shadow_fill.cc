@@ -90,6 +90,8 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     const LevelFormat& format = context.format->level[level];
     const u8 upper_rights = rights;
     rights &= RightsOf(context, level, walk.entry[level]);
+    // Page-directory pointers are loaded with CR3: stores to them change nothing.
+    if (level == kPdpteLevel && context.format->levels == kPdpteLevel) continue;
     const PhysAddr table = walk.entry_address[level].PageBase();
     const u64 offset = memory_->ArenaOffset(table);
     // Where there is no memory, entries never change.

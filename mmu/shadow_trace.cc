@@ -87,15 +87,11 @@ bool Mmu::FollowUse(Use use, u64 in_page, u64 old_value, u64 new_value) {
   View& view = pool_[use.view()];
   const PagingContext& context = view.context();
   if (context.format->entry_bytes == 8) {
-    u64 slot = in_page / 8;
+    const u64 slot = in_page / 8;
     if (use.level() == 1) {
       ApplyLeafChange(view, use.index() + slot, old_value, new_value,
                       static_cast<u8>(use.rights()));
       return false;
-    }
-    if (context.format->levels == 3 && use.level() == 3) {
-      slot -= context.root.PageOffset() / 8;
-      if (slot >= 4) return false;
     }
     return ApplyUpperChange(view, use, slot, old_value, new_value);
   }
@@ -133,14 +129,11 @@ bool Mmu::ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new
   const LevelFormat& format = context.format->level[level];
   if (!(old_entry & kPtePresent)) return false;
   // Never used by a walk: nothing was derived from it.
-  if (format.has_flags && !(old_entry & kPteAccessed)) return false;
+  if (!(old_entry & kPteAccessed)) return false;
   const bool leaf = IsLeaf(context, level, old_entry);
-  u64 changed = old_entry ^ new_entry;
-  // PAE's top level reserves what other levels ignore.
-  if (format.has_flags) changed &= ~(leaf ? kIgnoredAbove : kIgnoredAbove | kPteDirty);
+  const u64 changed = (old_entry ^ new_entry) & ~(leaf ? kIgnoredAbove : kIgnoredAbove | kPteDirty);
   constexpr u64 kUsed = kPteAccessed | kPteDirty;
-  const u64 harmless = format.has_flags ? kUsed : 0;
-  if ((changed & ~harmless) == 0 && (new_entry & changed) == changed) return false;
+  if ((changed & ~kUsed) == 0 && (new_entry & changed) == changed) return false;
   const u64 span = u64{1} << (format.shift - 12);
   const u64 first = use.index() + slot * span;
   ++counters_.range_poisons;
@@ -201,8 +194,7 @@ void Mmu::DropTable(u64 arena_offset) {
     const LevelFormat& format = context.format->level[use.level()];
     const u64 count = u64{1} << (format.shift + format.index_bits - 12);
     view.PoisonRange(use.index(), count);
-    const PhysAddr table =
-        use.level() == context.format->levels ? context.root : memory_->PhysOf(arena_offset);
+    const PhysAddr table = memory_->PhysOf(arena_offset);
     const bool removed = RemoveTable(view, use.level(), table, use.index());
     ALIBI_CHECK(removed, "a page-table use is found through its own page");
   }

@@ -110,6 +110,7 @@ class View {
   }
   void PoisonRange(u64 first, u64 count);
   u32 chunk_count() const { return chunk_count_; }
+  void SetPdpte(unsigned slot, u64 entry) { context_.pdpte[slot] = entry; }
 
   // --- The view across SYSCALL/SYSRET ---
   void SetPeer(const View* peer) {

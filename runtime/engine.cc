@@ -216,6 +216,11 @@ void EngineImpl::Step() {
     const u64 delivered = counters_.exceptions_delivered;
     const u8 shadow = state_.interrupt_shadow;
     state_.interrupt_shadow = 0;  // it covers exactly this instruction
+    if (op == Op::kInt1) {
+      // Its own #DB brings along what MOV SS has held back.
+      state_.dr[6] |= held_debug_hits_;
+      held_debug_hits_ = 0;
+    }
     Enter(entry);
     in_single_ = false;
     if ((again_ || simulate_next_) && counters_.exceptions_delivered == delivered) {
@@ -237,7 +242,9 @@ void EngineImpl::Step() {
       held_debug_hits_ = hits;
       return;
     }
-    if (trap && !taken) hits |= vcpu::kDr6Bs;
+    // SYSCALL and SYSRET step by the TF they leave behind, by themselves.
+    const bool steps_itself = op == Op::kSyscall || op == Op::kSysret;
+    if (trap && !taken && !steps_itself) hits |= vcpu::kDr6Bs;
     if (hits != 0) deliver(hits, unfinished);
   }
   in_single_ = false;

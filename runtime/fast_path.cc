@@ -101,7 +101,13 @@ CodeMode EngineImpl::CurrentMode() {
 bool EngineImpl::NoticeMode(const CodeMode& mode) {
   if (!mode.UsesJumpTable()) return false;
   // Alignment checks are armed or not whoever runs: kernels do not disarm them, and come back.
-  const u32 key = mode.unit_rules | (state_.AlignmentArmed() ? kAlignmentKey : 0);
+  // Under SMAP AC has another meaning for kernels; an open view has no peer, so that they come back
+  // by ways that look here.
+  const bool for_smap = !mode.user && (state_.cr4 & vcpu::kCr4Smap);
+  const u32 alignment = for_smap                  ? mode_key_ & kAlignmentKey
+                        : state_.AlignmentArmed() ? kAlignmentKey
+                                                  : 0;
+  const u32 key = mode.unit_rules | alignment;
   if (key == mode_key_) return false;
   mode_key_ = key;
   mmu_.ResetAllJumpTables();

@@ -36,6 +36,7 @@ bool WatchedMemory::ProbeWrite(LinearAddr address, unsigned size, Privilege who,
   return memory_.ProbeWrite(address, size, who, fault);
 }
 
+bool WatchedMemory::LoadPdptes(u64 cr3) { return memory_.LoadPdptes(cr3); }
 void WatchedMemory::PagingModeChanged() { memory_.PagingModeChanged(); }
 void WatchedMemory::AddressSpaceLoaded(bool keep_global) {
   memory_.AddressSpaceLoaded(keep_global);

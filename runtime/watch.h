@@ -20,6 +20,7 @@ class WatchedMemory final : public vcpu::LinearMemory {
              vcpu::GuestFault* fault) override;
   bool ProbeWrite(LinearAddr address, unsigned size, vcpu::Privilege who,
                   vcpu::GuestFault* fault) override;
+  bool LoadPdptes(u64 cr3) override;
   void PagingModeChanged() override;
   void AddressSpaceLoaded(bool keep_global) override;
   void InvalidatePage(LinearAddr address) override;

@@ -1,5 +1,6 @@
 #include "vcpu/control_registers.h"
 
+#include "vcpu/control_transfer.h"
 #include "vcpu/descriptors.h"
 
 namespace alibi::vcpu {
@@ -9,7 +10,11 @@ constexpr u64 kCr0Writable =
     kCr0Pe | kCr0Mp | kCr0Em | kCr0Ts | kCr0Ne | kCr0Wp | kCr0Am | kCr0Nw | kCr0Cd | kCr0Pg;
 // Bits whose change alters what a linear address means.
 constexpr u64 kCr0Paging = kCr0Pg | kCr0Wp;
-constexpr u64 kCr4Paging = kCr4Pse | kCr4Pae | kCr4Pge | kCr4Pcide | kCr4Smep | kCr4Smap;
+constexpr u64 kCr4Paging = kCr4Pse | kCr4Pae | kCr4Smep | kCr4Smap;
+// Bits whose change loads PAE's page-directory pointers (SDM vol. 3, 4.4.1).
+constexpr u64 kCr0LoadsPdptes = kCr0Pg | kCr0Cd | kCr0Nw;
+constexpr u64 kCr4LoadsPdptes = kCr4Pae | kCr4Pge | kCr4Pse | kCr4Smep;
+constexpr u64 kNoFlush = u64{1} << 63;  // of MOV to CR3 with PCIDs
 
 // Truncated by the operand size: 64 bits in 64-bit mode, 32 elsewhere.
 u64 Operand(const VcpuState& state, u64 value) {
@@ -83,6 +88,10 @@ Outcome WriteCr0(VcpuState& state, LinearMemory& memory, u64 value) {
   value = (value & kCr0Writable) | kCr0Et;  // the other reserved bits are ignored
   ALIBI_RETURN_IF_FAULT(CheckPagingSwitch(state, value));
   const u64 changed = state.cr0 ^ value;
+  if ((changed & kCr0LoadsPdptes) && UsesPdptes(value, state.cr4, state.efer) &&
+      !memory.LoadPdptes(state.cr3)) {
+    return GeneralProtection();
+  }
   state.cr0 = value;
   if (changed & kCr0Pg) {
     const bool long_mode = (value & kCr0Pg) && (state.efer & kEferLme);
@@ -93,8 +102,11 @@ Outcome WriteCr0(VcpuState& state, LinearMemory& memory, u64 value) {
 }
 
 Outcome WriteCr3(VcpuState& state, LinearMemory& memory, u64 value) {
-  // Bits 51:40 lie beyond MAXPHYADDR, 63:52 are reserved without PCIDs and LAM.
+  // No translation outlives its page-table entries here, so that nothing depends on bit 63.
+  if (state.cr4 & kCr4Pcide) value &= ~kNoFlush;
+  // Bits 51:40 lie beyond MAXPHYADDR, the rest is reserved without LAM.
   if (state.LongModeActive() && (value >> kPhysicalAddressBits)) return GeneralProtection();
+  if (UsesPdptes(state) && !memory.LoadPdptes(value)) return GeneralProtection();
   state.cr3 = value;
   memory.AddressSpaceLoaded(/*keep_global=*/true);
   return {};
@@ -108,8 +120,13 @@ Outcome WriteCr4(VcpuState& state, LinearMemory& memory, const CpuidPolicy& poli
   if ((changed & value & kCr4Pcide) && (!state.LongModeActive() || (state.cr3 & 0xfff))) {
     return GeneralProtection();
   }
+  if ((changed & kCr4LoadsPdptes) && UsesPdptes(state.cr0, value, state.efer) &&
+      !memory.LoadPdptes(state.cr3)) {
+    return GeneralProtection();
+  }
   state.cr4 = value;
   if (changed & kCr4Paging) memory.PagingModeChanged();
+  if (changed & kCr4Smap) PrepareFastSyscall(state);
   return {};
 }
 
@@ -142,6 +159,19 @@ Outcome InvalidatePageInstruction(VcpuState& state, LinearMemory& memory, Linear
   return {};
 }
 
+Outcome InvalidateContext(VcpuState& state, LinearMemory& memory, u64 type, u64 pcid,
+                          LinearAddr address) {
+  if (state.cpl != 0) return GeneralProtection();
+  enum : u64 { kAddress, kSingleContext, kAllContexts, kAllButGlobal };
+  constexpr u64 kPcidMask = 0xfff;
+  if (type > kAllButGlobal || (pcid & ~kPcidMask)) return GeneralProtection();
+  if (type <= kSingleContext && pcid != 0 && !(state.cr4 & kCr4Pcide)) return GeneralProtection();
+  if (type != kAddress) return {};
+  if (!IsCanonical(address.value)) return GeneralProtection();
+  memory.InvalidatePage(address);
+  return {};
+}
+
 Outcome ReadDebugRegister(VcpuState& state, unsigned number, u64* value) {
   ALIBI_RETURN_IF_FAULT(CheckDebugAccess(state, &number));
   *value = state.dr[number];
@@ -154,7 +184,7 @@ Outcome WriteDebugRegister(VcpuState& state, unsigned number, u64 value) {
   if (number >= 6 && (value >> 32)) return GeneralProtection();
   // Reserved bits read as fixed values (SDM vol. 3, 17.2).
   if (number == 6) value = (value & 0xe00f) | kDr6Fixed;
-  if (number == 7) value = (value & 0xffff2bff) | kDr7Fixed;
+  if (number == 7) value = (value & 0xffff23ff) | kDr7Fixed;
   state.dr[number] = value;
   return {};
 }

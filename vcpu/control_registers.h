@@ -27,13 +27,26 @@ u64 StoreMachineStatus(const VcpuState& state);                                /
 Outcome ClearTaskSwitched(VcpuState& state, LinearMemory& memory);             // CLTS
 Outcome InvalidatePageInstruction(VcpuState& state, LinearMemory& memory, LinearAddr address);
 
+// INVPCID; pcid is the operand's first quadword.
+Outcome InvalidateContext(VcpuState& state, LinearMemory& memory, u64 type, u64 pcid,
+                          LinearAddr address);
+
+// PAE paging outside long mode, whose page-directory pointers are loaded, not walked.
+constexpr bool UsesPdptes(u64 cr0, u64 cr4, u64 efer) {
+  return (cr0 & kCr0Pg) && (cr4 & kCr4Pae) && !(efer & kEferLme);
+}
+inline bool UsesPdptes(const VcpuState& state) {
+  return UsesPdptes(state.cr0, state.cr4, state.efer);
+}
+
 Outcome ReadDebugRegister(VcpuState& state, unsigned number, u64* value);
 Outcome WriteDebugRegister(VcpuState& state, unsigned number, u64 value);
 
 Outcome ExecuteXgetbv(VcpuState& state, const CpuidPolicy& policy);
 Outcome ExecuteXsetbv(VcpuState& state, const CpuidPolicy& policy);
 
-inline constexpr u64 kDr6Fixed = 0xffff0ff0, kDr6Bd = 1u << 13, kDr6Bs = 1u << 14;
+inline constexpr u64 kDr6Fixed = 0xffff0ff0, kDr6Bd = 1u << 13, kDr6Bs = 1u << 14,
+                     kDr6Bt = 1u << 15;
 inline constexpr u64 kDr7Fixed = 0x400, kDr7Gd = 1u << 13;
 
 }  // namespace alibi::vcpu

@@ -2,7 +2,10 @@
 
 #include <initializer_list>
 
+#include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
+#include "vcpu/exceptions.h"
+#include "vcpu/interrupt_flag.h"
 #include "vcpu/stack_frame.h"
 #include "vcpu/task_switch.h"
 
@@ -261,8 +264,12 @@ Outcome CallThroughGate(VcpuState& state, LinearMemory& memory, Gate& gate, u64 
 // JMP and CALL to a TSS or a task gate.
 Outcome TransferToTask(VcpuState& state, LinearMemory& memory, u16 selector,
                        const Descriptor& descriptor, TaskSwitchKind kind, u64 next_rip) {
-  ALIBI_RETURN_IF_FAULT(CheckGatePrivilege(state, selector, descriptor));
-  u16 tss = descriptor.Type() == kTypeTaskGate ? descriptor.GateSelector() : selector;
+  const bool gate = descriptor.Type() == kTypeTaskGate;
+  if (gate || descriptor.Dpl() < state.cpl || descriptor.Dpl() < (selector & 3u)) {
+    ALIBI_RETURN_IF_FAULT(CheckGatePrivilege(state, selector, descriptor));
+  }
+  // A TSS itself may be absent only if it is not busy: SwitchTask looks.
+  u16 tss = gate ? descriptor.GateSelector() : selector;
   return SwitchTask(state, memory,
                     {.kind = kind, .selector = tss, .next_rip = next_rip, .flags = state.Rflags()});
 }
@@ -404,15 +411,18 @@ Outcome ReturnToVirtual8086(VcpuState& state, LinearMemory& memory) {
 Outcome ReturnShifted(VcpuState& state, LinearMemory& memory, unsigned operand_bits, u16 release,
                       bool iret) {
   const bool virtual8086 = state.system_flags & kVm;
-  if (iret && virtual8086 && state.Iopl() < 3) return GeneralProtection();
+  const bool virtual_flag = iret && virtual8086 && state.Iopl() < 3;
+  if (virtual_flag && !(state.cr4 & kCr4Vme)) return GeneralProtection();
   const unsigned width = operand_bits / 8;
   const unsigned count = iret ? 3 : 2;
   Words frame;
   ALIBI_RETURN_IF_FAULT(PeekWords(state, memory, state.gpr[kRsp], 0, count, width, &frame));
+  if (frame.word[0] > state.segment[kCs].limit) return GeneralProtection();
+  if (virtual_flag) ALIBI_RETURN_IF_FAULT(ReturnVirtualFlags(state, operand_bits, frame.word[2]));
   ALIBI_RETURN_IF_FAULT(JumpShifted(state, static_cast<u16>(frame.word[1]), frame.word[0]));
   state.gpr[kRsp] = MergeStackPointer(state.segment[kSs], state.gpr[kRsp],
                                       state.gpr[kRsp] + count * width + release);
-  if (iret) {
+  if (iret && !virtual_flag) {
     u64 mask = kArithmeticFlags | kTf | kIf | kDf | kNt;
     if (!virtual8086) mask |= kIopl;
     if (operand_bits == 32) mask |= kRf | kAc | kId;
@@ -439,6 +449,15 @@ Segment Flat(unsigned selector, u16 attributes, unsigned dpl) {
           .limit = 0xffffffff,
           .selector = static_cast<u16>(selector),
           .attributes = WithDpl(attributes, dpl)};
+}
+
+// SYSCALL and SYSRET trap by the TF that they leave behind, not by the one they began with: SYSCALL
+// with TF masked does not step into the kernel, SYSRET steps at once. The single-stepper leaves
+// both to this.
+void SingleStepAfterTransfer(VcpuState& state, LinearMemory& memory) {
+  if (!(state.system_flags & kTf)) return;
+  state.dr[6] |= kDr6Bs;
+  DeliverEvent(state, memory, Event::Trap(kDebug), state.rip);
 }
 
 }  // namespace
@@ -547,7 +566,7 @@ Outcome Syscall(VcpuState& state, LinearMemory& memory, Vendor vendor, u64 next_
     state.gpr[kRcx] = next_rip;
     state.gpr[kR11] = flags;
     state.rip = state.In64BitCode() ? state.lstar : state.cstar;
-    state.SetRflags(flags & ~state.sfmask);
+    LoadFlags(state, memory, flags & ~state.sfmask);
   } else {
     state.gpr[kRcx] = static_cast<u32>(next_rip);
     state.rip = static_cast<u32>(state.star);
@@ -555,6 +574,7 @@ Outcome Syscall(VcpuState& state, LinearMemory& memory, Vendor vendor, u64 next_
   }
   state.segment[kSs] = Flat(selector + 8, kFlatData, 0);
   EnterCode(state, memory, Flat(selector & 0xfffc, long_mode ? kFlatCode64 : kFlatCode32, 0), 0);
+  SingleStepAfterTransfer(state, memory);
   return {};
 }
 
@@ -564,7 +584,9 @@ void PrepareFastSyscall(VcpuState& state) {
     static_assert(sizeof(Segment) == 16);
     __builtin_memcpy(out, &segment, sizeof(segment));
   };
-  fast.unusable = !(state.efer & kEferSce) || !state.LongModeActive();
+  // Under SMAP an AC that survives means another view than the one SYSCALL switches to by itself.
+  const bool keeps_ac = (state.cr4 & kCr4Smap) && !(state.sfmask & kAc);
+  fast.unusable = !(state.efer & kEferSce) || !state.LongModeActive() || keeps_ac;
   fast.kept_flags = ~state.sfmask;
   const unsigned enter = (state.star >> 32) & 0xffff, leave = (state.star >> 48) & 0xffff;
   image(fast.enter_cs, Flat(enter & 0xfffc, kFlatCode64, 0));
@@ -596,6 +618,7 @@ Outcome Sysret(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned o
   state.rip = target;
   const unsigned code = (to64 ? selector + 16 : selector) | 3;
   EnterCode(state, memory, Flat(code, to64 ? kFlatCode64 : kFlatCode32, 3), 3);
+  SingleStepAfterTransfer(state, memory);
   return {};
 }
 

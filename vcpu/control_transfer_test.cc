@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "vcpu/control_registers.h"
 #include "vcpu/test_machine.h"
 
 namespace alibi::vcpu {
@@ -382,6 +383,321 @@ TEST_CASE("Task switches by JMP and CALL", "[control]") {
   CHECK((s.system_flags & kNt) != 0);
   CHECK(s.rip == 0x400007);
   CHECK(m.memory.Get<u16>(kTss) == kGateSelector);
+}
+
+// A 32-bit TSS at kNew whose task runs at CPL 0, available.
+constexpr u64 kNew = 0x6000;
+void DescribeTask(Transfer& m, u16 selector = kGateSelector, u64 at = kNew) {
+  m.Describe(selector, MakeDescriptor(static_cast<u32>(at), 0x67, 0x89));
+  m.memory.Put<u32>(at + 0x20, 0x5555);
+  m.memory.Put<u32>(at + 0x24, 2);
+  m.memory.Put<u32>(at + 0x38, 0x7000);
+  for (int i = 0; i < 6; ++i) m.memory.Put<u32>(at + 0x48 + i * 4u, kData0);
+  m.memory.Put<u32>(at + 0x4c, kCode0);
+}
+
+TEST_CASE("Task switches: the T flag, local breakpoints, CR3", "[control]") {
+  Transfer m;
+  m.Protected32(0);
+  VcpuState& s = m.state();
+  DescribeTask(m);
+  s.dr[7] = 0x7ff;
+  SECTION("no T") {
+    REQUIRE(m.Jump(kGateSelector).done());
+    CHECK(s.dr[7] == 0x6aa);  // G0-G3, GE and the fixed bit
+    CHECK(s.dr[6] == kDr6Fixed);
+    CHECK(s.rip == 0x5555);
+  }
+  SECTION("T: a trap before the first instruction") {
+    m.memory.Put<u32>(kNew + 0x64, 1);
+    REQUIRE(m.Jump(kGateSelector).done());
+    CHECK(s.rip == kHandler);
+    CHECK(s.dr[6] == (kDr6Fixed | kDr6Bt));
+    CHECK(m.memory.Get<u32>(s.gpr[kRsp]) == 0x5555);
+    CHECK(m.memory.Get<u32>(s.gpr[kRsp] + 8) == 2);  // no RF: it is a trap
+  }
+  SECTION("CR3 only with paging") {
+    m.memory.Put<u32>(kNew + 0x1c, 0x9000);
+    s.cr3 = 0x1000;
+    const bool paging = GENERATE(false, true);
+    if (paging) s.cr0 |= kCr0Pg;
+    REQUIRE(m.Jump(kGateSelector).done());
+    CHECK(s.cr3 == (paging ? 0x9000 : 0x1000));
+    CHECK(m.memory.address_space_loads == (paging ? 1 : 0));
+  }
+}
+
+TEST_CASE("Task switches: what is refused before, and what faults in the new task", "[control]") {
+  Transfer m;
+  m.Protected32(0);
+  VcpuState& s = m.state();
+  DescribeTask(m);
+  const u64 descriptor = m.DescriptorOf(kGateSelector);
+  const auto refused = [&] { return m.BadJump(kGateSelector); };
+  SECTION("before") {
+    m.Describe(kGateSelector, descriptor & ~(u64{0x80} << 40));
+    CHECK(refused() == NotPresent(kGateSelector));
+    m.Describe(kGateSelector, (descriptor & ~(u64{0x80} << 40)) | (u64{2} << 40));
+    CHECK(refused() == GeneralProtection(kGateSelector));  // busy before absent
+    m.Describe(kGateSelector, MakeDescriptor(kNew, 0x66, 0x89));
+    CHECK(refused() == Outcome::WithCode(kInvalidTss, kGateSelector));
+    m.Describe(kGateSelector, MakeDescriptor(kNew, 0x2a, 0x81));
+    CHECK(refused() == Outcome::WithCode(kInvalidTss, kGateSelector));
+    m.Describe(kGateSelector, descriptor);
+    CHECK(m.BadJump(kGateSelector | 3) == GeneralProtection(kGateSelector));  // RPL > DPL
+    m.memory.Put<u64>(kLdt + 8, descriptor);
+    CHECK(m.BadJump(0x0c) == GeneralProtection(0x0c));  // a TSS lies in the GDT
+    m.Describe(kData1, u64{0x85} << 40 | u64{kGateSelector | 4} << 16);
+    CHECK(m.BadJump(kData1) == GeneralProtection(kGateSelector | 4));
+    m.Describe(kData1, u64{0x05} << 40 | u64{kGateSelector} << 16);
+    CHECK(m.BadJump(kData1) == NotPresent(kData1));
+    m.memory.Poison(kNew);
+    CHECK(refused().fault().vector == kPageFault);
+    m.memory.Heal();
+    m.memory.PoisonWrites(kTss);
+    CHECK(refused().fault().vector == kPageFault);
+    CHECK(m.DescriptorOf(kGateSelector) == descriptor);
+    CHECK(s.rip == 0x400000);
+  }
+  SECTION("after: each selector of the new task") {
+    struct Row {
+      u32 field;
+      u16 selector;
+      Outcome outcome;
+    };
+    const Row rows[] = {
+        {0x60, 0x1000, Outcome::WithCode(kInvalidTss, 0x1000)},        // LDT outside the GDT
+        {0x60, kData0, Outcome::WithCode(kInvalidTss, kData0)},        // not an LDT
+        {0x60, 0x0c, Outcome::WithCode(kInvalidTss, 0x0c)},            // in the LDT
+        {0x4c, 0, Outcome::WithCode(kInvalidTss, 0)},                  // CS null
+        {0x4c, kData0, Outcome::WithCode(kInvalidTss, kData0)},        // CS data
+        {0x4c, kAbsentCode, NotPresent(kAbsentCode)},                  // CS absent
+        {0x50, 0, Outcome::WithCode(kInvalidTss, 0)},                  // SS null
+        {0x50, kReadOnly, Outcome::WithCode(kInvalidTss, kReadOnly)},  // SS read-only
+        {0x50, kData3, Outcome::WithCode(kInvalidTss, kData3 & ~3)},   // SS of another level
+        {0x50, kAbsentData, StackFault(kAbsentData)},
+        {0x54, kExecuteOnly, Outcome::WithCode(kInvalidTss, kExecuteOnly)},
+        {0x54, kAbsentData, NotPresent(kAbsentData)},
+    };
+    for (const Row& row : rows) {
+      Transfer n;
+      n.Protected32(0);
+      DescribeTask(n);
+      n.memory.Put<u32>(kNew + row.field, row.selector);
+      INFO(row.field << " " << row.selector);
+      CHECK(n.Jump(kGateSelector) == row.outcome);
+      // In the new task: the handler's frame shows it.
+      CHECK(n.state().segment[kTr].selector == kGateSelector);
+      CHECK(n.state().rip == 0x5555);
+      CHECK(((n.DescriptorOf(kGateSelector) >> 40) & 0xf) == kTypeTssBusy);
+    }
+    // EIP beyond the limit.
+    m.Describe(kCode0, MakeDescriptor(0, 0x5000, 0x409b));
+    CHECK(m.Jump(kGateSelector) == GeneralProtection(0));
+    CHECK(s.segment[kTr].selector == kGateSelector);
+  }
+}
+
+TEST_CASE("Task switches between 16- and 32-bit tasks", "[control]") {
+  Transfer m;
+  m.Protected32(0);
+  VcpuState& s = m.state();
+  m.Describe(kGateSelector, MakeDescriptor(kNew, 0x2b, 0x81));
+  const u16 words[] = {0,   0,   0,      0,    0,    0,    0,      0x1234, 0x3002, 0xa,    0xc,
+                       0xd, 0xb, 0x7000, 0xbb, 0x51, 0xd1, kData0, kCode0, kData0, kData0, 0};
+  for (std::size_t i = 0; i < 22; ++i) m.memory.Put<u16>(kNew + i * 2, words[i]);
+  s.gpr[kRcx] = 0x11112222;
+  s.segment[kFs].selector = kData3;
+  REQUIRE(FarCall(s, m.memory, kGateSelector, 0, 32, 0x400007).done());
+  CHECK(s.rip == 0x1234);
+  CHECK((s.gpr[kRax] & 0xffff) == 0xa);
+  CHECK((s.gpr[kRcx] & 0xffff) == 0xc);
+  CHECK((s.gpr[kRsp] & 0xffff) == 0x7000);
+  CHECK(s.Iopl() == 3);
+  CHECK((s.system_flags & kNt) != 0);
+  CHECK(m.memory.Get<u16>(kNew) == kTssSelector);  // the link
+  CHECK(s.segment[kFs].selector == 0);             // a 16-bit TSS has none
+  CHECK(s.segment[kTr].Type() == kTypeTss16Busy);
+  CHECK(m.memory.Get<u32>(kTss + 0x2c) == 0x11112222);  // the old task, in its own format
+  CHECK(m.memory.Get<u16>(kTss + 0x58) == kData3);
+  // Back by IRET; the 16-bit TSS keeps 16 bits, and NT is taken out of the saved flags.
+  s.gpr[kRbx] = 0x55556666;
+  REQUIRE(m.Iret(16).done());
+  CHECK(s.rip == 0x400007);
+  CHECK(s.gpr[kRcx] == 0x11112222);
+  CHECK(m.memory.Get<u16>(kNew + 0x18) == 0x6666);
+  CHECK(m.memory.Get<u16>(kNew + 0x1a) == 0x7000);
+  CHECK((m.memory.Get<u16>(kNew + 0x10) & kNt) == 0);
+  CHECK(((m.DescriptorOf(kGateSelector) >> 40) & 0xf) == kTypeTss16);
+}
+
+TEST_CASE("IRET to a task that is not busy, or none, is #TS", "[control]") {
+  Transfer m;
+  m.Protected32(3);  // NT is all it takes
+  VcpuState& s = m.state();
+  DescribeTask(m);
+  s.system_flags |= kNt;
+  m.memory.Put<u16>(kTss, kGateSelector);
+  CHECK(m.BadIret(32) == Outcome::WithCode(kInvalidTss, kGateSelector));
+  m.memory.Put<u16>(kTss, 0);
+  CHECK(m.BadIret(32) == Outcome::WithCode(kInvalidTss, 0));
+  m.memory.Put<u16>(kTss, 0x0c);
+  CHECK(m.BadIret(32) == Outcome::WithCode(kInvalidTss, 0x0c));
+  m.Describe(kGateSelector, MakeDescriptor(kNew, 0x67, 0x0b));
+  m.memory.Put<u16>(kTss, kGateSelector);
+  CHECK(m.BadIret(32) == NotPresent(kGateSelector));
+  m.LongMode(0);
+  s.system_flags |= kNt;
+  CHECK(m.BadIret() == GeneralProtection());
+}
+
+TEST_CASE("A task in virtual-8086 mode", "[control]") {
+  Transfer m;
+  m.Protected32(0);
+  VcpuState& s = m.state();
+  DescribeTask(m);
+  m.memory.Put<u32>(kNew + 0x24, static_cast<u32>(kVm | kIf | 2));
+  m.memory.Put<u32>(kNew + 0x20, 0x42);
+  m.memory.Put<u32>(kNew + 0x4c, 0x1234);
+  m.memory.Put<u32>(kNew + 0x48, 0xffff);
+  SECTION("enters") {
+    REQUIRE(m.Jump(kGateSelector).done());
+    CHECK(s.cpl == 3);
+    CHECK(s.segment[kCs].base == 0x12340);
+    CHECK(s.segment[kEs].base == 0xffff0);
+    CHECK(s.segment[kEs].limit == 0xffff);
+    CHECK(s.CodeBits() == 16);
+  }
+  SECTION("an EIP beyond 64 KB faults there") {
+    m.memory.Put<u32>(kNew + 0x20, 0x10000);
+    CHECK(m.Jump(kGateSelector) == GeneralProtection(0));
+    CHECK((s.system_flags & kVm) != 0);
+  }
+}
+
+TEST_CASE("16-bit call gates and a 16-bit TSS", "[control]") {
+  Transfer m;
+  m.Protected32(3);
+  VcpuState& s = m.state();
+  // SS0:SP0 of a 16-bit TSS.
+  s.segment[kTr] = {.base = kTss, .limit = 0x2b, .selector = kTssSelector, .attributes = 0x83};
+  m.memory.Put<u16>(kTss + 2, 0x9000);
+  m.memory.Put<u16>(kTss + 4, kData0);
+  m.memory.Put<u64>(kGdt + kGateSelector, 0xabcd | (u64{kCode0} << 16) | (u64{2} << 32) |
+                                              (u64{0xe4} << 40) | (u64{0xffff} << 48));
+  m.memory.Put<u16>(kUserStack, 0x111);
+  m.memory.Put<u16>(kUserStack + 2, 0x222);
+  REQUIRE(FarCall(s, m.memory, kGateSelector, 0, 32, 0x10007).done());
+  CHECK(s.rip == 0xabcd);
+  CHECK(s.gpr[kRsp] == 0x9000 - 12);
+  const u16 frame[] = {0x0007, kCode3, 0x111, 0x222, static_cast<u16>(kUserStack), kData3};
+  for (unsigned i = 0; i < 6; ++i) CHECK(m.memory.Get<u16>(0x9000 - 12 + i * 2) == frame[i]);
+  // The last words of the TSS outside its limit.
+  m.Protected32(3);
+  s.segment[kTr] = {.base = kTss, .limit = 4, .selector = kTssSelector, .attributes = 0x83};
+  CHECK(m.Refused([&] { return FarCall(s, m.memory, kGateSelector, 0, 32, 7); }) ==
+        Outcome::WithCode(kInvalidTss, kTssSelector));
+}
+
+TEST_CASE("Conforming code keeps the level, by gate and directly", "[control]") {
+  Transfer m;
+  m.Protected32(3);
+  VcpuState& s = m.state();
+  m.memory.Put<u64>(kGdt + kGateSelector, 0x3456 | (u64{kConforming} << 16) | (u64{0xec} << 40));
+  REQUIRE(FarCall(s, m.memory, kGateSelector, 0, 32, 0x400007).done());
+  CHECK(s.cpl == 3);
+  CHECK(s.segment[kCs].selector == (kConforming | 3));
+  CHECK(s.gpr[kRsp] == kUserStack - 8);
+  REQUIRE(FarReturn(s, m.memory, 32, 0).done());
+  CHECK(s.cpl == 3);
+  REQUIRE(m.Jump(kGateSelector).done());
+  CHECK(s.segment[kCs].selector == (kConforming | 3));
+  // Never outwards.
+  m.Protected32(0);
+  m.Describe(kConforming, MakeDescriptor(0, 0xfffff, WithDpl(0xc09f, 3)));
+  CHECK(m.BadJump(kConforming) == GeneralProtection(kConforming));
+}
+
+TEST_CASE("A return to an outer level takes away inner data segments", "[control]") {
+  Transfer m;
+  m.Protected32(0);
+  VcpuState& s = m.state();
+  s.segment[kDs].attributes = kFlatData;
+  s.segment[kEs].attributes = WithDpl(kFlatData, 3);
+  s.segment[kFs].attributes = kFlatCode32 | kAttrConforming;
+  s.segment[kGs].attributes = kFlatCode32;
+  const u32 words[] = {0x1111, kCode3, 0xaaaa, kUserStack, kData3};
+  for (unsigned i = 0; i < 5; ++i) m.memory.Put<u32>(s.gpr[kRsp] + i * 4, words[i]);
+  REQUIRE(FarReturn(s, m.memory, 32, 4).done());
+  CHECK(s.cpl == 3);
+  CHECK(s.gpr[kRsp] == kUserStack + 4);
+  CHECK(s.segment[kDs].attributes == 0);
+  CHECK(s.segment[kDs].selector == 0);
+  CHECK(s.segment[kEs].attributes != 0);
+  CHECK(s.segment[kFs].attributes != 0);
+  CHECK(s.segment[kGs].attributes == 0);
+}
+
+TEST_CASE("A return to a 16-bit stack leaves the upper half of ESP", "[control]") {
+  Transfer m;
+  m.Protected32(0);
+  VcpuState& s = m.state();
+  m.Describe(kData3, MakeDescriptor(0, 0xffff, 0x00f3));
+  s.gpr[kRsp] = 0x00018000;
+  const u32 words[] = {0x1111, kCode3, 2, 0x1234bbbb, kData3};
+  for (unsigned i = 0; i < 5; ++i) m.memory.Put<u32>(s.gpr[kRsp] + i * 4, words[i]);
+  REQUIRE(m.Iret(32).done());
+  CHECK(s.gpr[kRsp] == 0x0001bbbb);
+}
+
+TEST_CASE("SYSCALL and SYSRET step by the TF they leave behind", "[control]") {
+  Transfer m;
+  m.LongMode(3);
+  VcpuState& s = m.state();
+  s.star = (u64{0x20} << 48) | (u64{0x8} << 32);
+  s.lstar = 0x7000;
+  s.system_flags |= kTf;
+  SECTION("masked: no trap") {
+    s.sfmask = kTf;
+    REQUIRE(Syscall(s, m.memory, Vendor::kAmd, 5).done());
+    CHECK(s.rip == 0x7000);
+    CHECK(s.dr[6] == kDr6Fixed);
+    // SYSRET sets it again, and traps at once.
+    REQUIRE(Sysret(s, m.memory, Vendor::kAmd, 64).done());
+    CHECK(s.rip == kHandler);
+    CHECK(s.dr[6] == (kDr6Fixed | kDr6Bs));
+    CHECK(m.memory.Get<u64>(kRsp0 - 40) == 5);
+    CHECK(m.memory.Get<u64>(kRsp0 - 32) == 0x33);
+  }
+  SECTION("not masked: a trap at the target") {
+    s.sfmask = 0;
+    REQUIRE(Syscall(s, m.memory, Vendor::kAmd, 5).done());
+    CHECK(s.rip == kHandler);
+    CHECK(m.memory.Get<u64>(s.gpr[kRsp]) == 0x7000);
+  }
+}
+
+TEST_CASE("A change of AC is told: SMAP's views", "[control]") {
+  Transfer m;
+  m.LongMode(0);
+  VcpuState& s = m.state();
+  s.star = (u64{0x20} << 48) | (u64{0x8} << 32);
+  s.sfmask = kAc;
+  s.system_flags |= kAc;
+  REQUIRE(Syscall(s, m.memory, Vendor::kAmd, 5).done());  // from CPL 0
+  CHECK(m.memory.privilege_changes == 1);
+  m.Frame64(0x1111, kCode0, kAc, 0x7777, 0);
+  REQUIRE(m.Iret().done());
+  CHECK(m.memory.privilege_changes == 2);
+  // Under SMAP, emitted SYSCALL is usable only if it closes it.
+  PrepareFastSyscall(s);
+  CHECK(s.fast_syscall.unusable == 0);
+  s.sfmask = 0;
+  PrepareFastSyscall(s);
+  CHECK(s.fast_syscall.unusable == 0);
+  s.cr4 |= kCr4Smap;
+  PrepareFastSyscall(s);
+  CHECK(s.fast_syscall.unusable != 0);
 }
 
 }  // namespace

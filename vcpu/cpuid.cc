@@ -24,28 +24,31 @@ constexpr u32 kAll = 0xffffffff;
 constexpr u32 kMaxBasic = 0xd, kMaxExtended = 0x80000021;
 constexpr u32 kHypervisorLeaf = 0x40000000;
 
-// Leaf 1. Passed: instructions that run as they are. Hidden: VME, PSE36, MCA, DS, ACPI, HTT;
-// DTES64, MONITOR, VMX, SMX, EST, TM2, PCID, DCA.
+// Leaf 1. Passed: instructions that run as they are. Hidden: MCA, DS, ACPI, HTT; DTES64, MONITOR,
+// VMX, SMX, EST, TM2, DCA.
 constexpr u32 kLeaf1EcxPass = Bits(
     0 /*SSE3*/, 1 /*PCLMUL*/, 9 /*SSSE3*/, 12 /*FMA*/, 13 /*CX16*/, 19 /*SSE4.1*/, 20 /*SSE4.2*/,
     22 /*MOVBE*/, 23 /*POPCNT*/, 25 /*AES*/, 26 /*XSAVE*/, 28 /*AVX*/, 29 /*F16C*/, 30 /*RDRAND*/);
-constexpr u32 kX2apicBit = Bit(21), kTscDeadlineBit = Bit(24), kHypervisorBit = Bit(31);
-constexpr u32 kLeaf1EcxSet = kX2apicBit | kTscDeadlineBit | kHypervisorBit;
+constexpr u32 kPcidBit = Bit(17), kX2apicBit = Bit(21), kTscDeadlineBit = Bit(24),
+              kHypervisorBit = Bit(31);
+constexpr u32 kLeaf1EcxSet = kPcidBit | kX2apicBit | kTscDeadlineBit | kHypervisorBit;
 constexpr u32 kLeaf1EdxPass = Bits(0 /*FPU*/, 8 /*CX8*/, 15 /*CMOV*/, 19 /*CLFSH*/, 23 /*MMX*/,
                                    24 /*FXSR*/, 25 /*SSE*/, 26 /*SSE2*/);
-constexpr u32 kLeaf1EdxSet = Bits(2 /*DE*/, 3 /*PSE*/, 4 /*TSC*/, 5 /*MSR*/, 6 /*PAE*/, 7 /*MCE*/,
-                                  9 /*APIC*/, 11 /*SEP*/, 12 /*MTRR*/, 13 /*PGE*/, 16 /*PAT*/);
-// Leaf 7. Hidden: SGX, HLE, INVPCID, RTM, MPX, SMAP, PT; UMIP, PKU, WAITPKG, CET,
-// LA57, MOVDIR64B, ENQCMD; AMX, speculation control.
+constexpr u32 kLeaf1EdxSet =
+    Bits(1 /*VME*/, 2 /*DE*/, 3 /*PSE*/, 4 /*TSC*/, 5 /*MSR*/, 6 /*PAE*/, 7 /*MCE*/, 9 /*APIC*/,
+         11 /*SEP*/, 12 /*MTRR*/, 13 /*PGE*/, 16 /*PAT*/, 17 /*PSE36*/);
+// Leaf 7. Hidden: SGX, HLE, RTM, MPX, PT; PKU, WAITPKG, CET, LA57, MOVDIR64B, ENQCMD; AMX,
+// speculation control.
 constexpr u32 kLeaf7EbxPass =
     Bits(3 /*BMI1*/, 5 /*AVX2*/, 8 /*BMI2*/, 9 /*ERMS*/, 16 /*AVX512F*/, 17 /*AVX512DQ*/,
          18 /*RDSEED*/, 19 /*ADX*/, 21 /*AVX512IFMA*/, 23 /*CLFLUSHOPT*/, 24 /*CLWB*/,
          28 /*AVX512CD*/, 29 /*SHA*/, 30 /*AVX512BW*/, 31 /*AVX512VL*/);
-constexpr u32 kLeaf7EbxSet = Bits(0 /*FSGSBASE*/, 1 /*TSC_ADJUST*/, 7 /*SMEP*/);
+constexpr u32 kLeaf7EbxSet =
+    Bits(0 /*FSGSBASE*/, 1 /*TSC_ADJUST*/, 7 /*SMEP*/, 10 /*INVPCID*/, 20 /*SMAP*/);
 constexpr u32 kLeaf7EcxPass =
     Bits(0 /*PREFETCHWT1*/, 1 /*AVX512VBMI*/, 6 /*AVX512VBMI2*/, 8 /*GFNI*/, 9 /*VAES*/,
          10 /*VPCLMULQDQ*/, 11 /*AVX512VNNI*/, 12 /*AVX512BITALG*/, 14 /*AVX512VPOPCNTDQ*/);
-constexpr u32 kLeaf7EcxSet = Bits(22 /*RDPID*/);
+constexpr u32 kLeaf7EcxSet = Bits(2 /*UMIP*/, 22 /*RDPID*/);
 constexpr u32 kLeaf7EdxPass = Bits(4 /*FSRM*/, 8 /*AVX512VP2INTERSECT*/, 23 /*AVX512FP16*/);
 constexpr u32 kLeaf7Sub1EaxPass = Bits(4 /*AVXVNNI*/, 5 /*AVX512BF16*/);
 // Leaf 80000001h. Hidden: SVM, EXTAPIC, AltMovCr8, SSE4A, OSVW, IBS, XOP, FMA4, TBM, TOPOEXT;
@@ -323,8 +326,9 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 host_xcr0) {
   if (const CpuidRegisters* options = find(0xd, 1)) policy.has_xgetbv1_ = options->eax & Bit(2);
 
   policy.signature_ = leaf1->eax;
-  policy.cr4_valid_ = kCr4Tsd | kCr4De | kCr4Pse | kCr4Pae | kCr4Mce | kCr4Pge | kCr4Pce |
-                      kCr4Osfxsr | kCr4Osxmmexcpt | kCr4Smep | kCr4Fsgsbase;
+  policy.cr4_valid_ = kCr4Vme | kCr4Pvi | kCr4Tsd | kCr4De | kCr4Pse | kCr4Pae | kCr4Mce | kCr4Pge |
+                      kCr4Pce | kCr4Osfxsr | kCr4Osxmmexcpt | kCr4Umip | kCr4Fsgsbase | kCr4Pcide |
+                      kCr4Smep | kCr4Smap;
   if (xsave) policy.cr4_valid_ |= kCr4Osxsave;
   policy.efer_valid_ = kEferSce | kEferLme | kEferNxe;
   policy.NoteFeatures();

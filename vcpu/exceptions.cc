@@ -4,6 +4,7 @@
 
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
+#include "vcpu/interrupt_flag.h"
 #include "vcpu/stack_frame.h"
 #include "vcpu/task_switch.h"
 
@@ -303,7 +304,14 @@ void DeliverEvent(VcpuState& state, LinearMemory& memory, const Event& event, u6
 }
 
 Outcome SoftwareInterrupt(VcpuState& state, LinearMemory& memory, u8 vector, u64 next_rip) {
-  if ((state.system_flags & kVm) && state.Iopl() < 3) return GeneralProtection();
+  if (state.system_flags & kVm) {
+    if (state.cr4 & kCr4Vme) {
+      bool redirected = false;
+      ALIBI_RETURN_IF_FAULT(RedirectInterrupt(state, memory, vector, next_rip, &redirected));
+      if (redirected) return {};
+    }
+    if (state.Iopl() < 3) return GeneralProtection();
+  }
   return SoftwareTrap(state, memory, vector, next_rip);
 }
 

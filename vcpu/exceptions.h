@@ -47,9 +47,9 @@ inline void DeliverFault(VcpuState& state, LinearMemory& memory, const GuestFaul
 // One attempt without the consequences: on a fault in the delivery itself nothing has changed.
 Outcome TryDeliver(VcpuState& state, LinearMemory& memory, const Event& event, u64 return_rip);
 
-// INT n (also INT3, INTO): virtual-8086 IOPL check, then TryDeliver.
+// INT n: in virtual-8086 mode redirected to the 8086 program (VME) or #GP (IOPL), else delivered.
 Outcome SoftwareInterrupt(VcpuState& state, LinearMemory& memory, u8 vector, u64 next_rip);
-// INT3 and INTO skip the IOPL check of INT n.
+// INT3 and INTO skip what virtual-8086 mode adds to INT n.
 Outcome SoftwareTrap(VcpuState& state, LinearMemory& memory, u8 vector, u64 next_rip);
 
 // Vectors 8, 10-14, 17 push an error code in protected mode (SDM vol. 3, table 6-1).

@@ -37,6 +37,10 @@ class FakeMemory : public LinearMemory {
     return Allowed(address, size, who, true, fault);
   }
 
+  bool LoadPdptes(u64 cr3) override {
+    pdpte_loads.push_back(cr3);
+    return good_pdptes;
+  }
   void PagingModeChanged() override { ++paging_mode_changes; }
   void AddressSpaceLoaded(bool) override { ++address_space_loads; }
   void InvalidatePage(LinearAddr address) override { invalidated.push_back(address.value); }
@@ -70,7 +74,8 @@ class FakeMemory : public LinearMemory {
   std::vector<u8> Snapshot() const { return bytes_; }
 
   int paging_mode_changes = 0, address_space_loads = 0, privilege_changes = 0, writes = 0;
-  std::vector<u64> invalidated;
+  std::vector<u64> invalidated, pdpte_loads;
+  bool good_pdptes = true;
 
  private:
   // All of linear memory wraps around in the array, so that high addresses need no special case.

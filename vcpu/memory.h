@@ -27,6 +27,11 @@ class LinearMemory {
   // Would a write succeed? Sets A/D bits as the write would. For read-modify-write operands.
   virtual bool ProbeWrite(LinearAddr address, unsigned size, Privilege who, GuestFault* fault) = 0;
 
+  // PAE paging outside long mode: the four page-directory pointers at this CR3 become those of the
+  // following walks (until the next call, whatever is stored there: SDM vol. 3, 4.4.1). False, and
+  // nothing changes, if a present one has a reserved bit set. Called before the state changes.
+  virtual bool LoadPdptes(u64 cr3) = 0;
+
   // Told after the state changed. Each re-reads VcpuState.
   virtual void PagingModeChanged() = 0;  // CR0.PG/WP, CR4 paging bits, EFER.NXE/LMA
   virtual void AddressSpaceLoaded(bool keep_global) = 0;  // MOV to CR3

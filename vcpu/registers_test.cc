@@ -101,14 +101,92 @@ TEST_CASE("CR3, CR4, CR8", "[registers]") {
   CHECK(m.memory.address_space_loads == 1);
   CHECK(m.WriteCr(4, s.cr4 | kCr4Pcide) == GeneralProtection());
   CHECK(m.WriteCr(4, s.cr4 | (1u << 13)) == GeneralProtection());  // VMXE
+  // Global pages need no flush where nothing outlives its page-table entry.
   CHECK(m.WriteCr(4, s.cr4 | kCr4Pge).done());
-  CHECK(m.memory.paging_mode_changes == 1);
   CHECK(m.WriteCr(4, s.cr4 | kCr4Tsd).done());
+  CHECK(m.memory.paging_mode_changes == 0);
+  CHECK(m.WriteCr(4, s.cr4 | kCr4Smap).done());
   CHECK(m.memory.paging_mode_changes == 1);
   CHECK(m.WriteCr(8, 16) == GeneralProtection());
   CHECK(m.WriteCr(8, 15).done());
   CHECK(s.cr8 == 15);
   CHECK_FALSE(AboveTaskPriority(s, 0xff));
+}
+
+TEST_CASE("PCIDs", "[registers]") {
+  Registers m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  s.cr3 = 0x1001;
+  CHECK(m.WriteCr(4, s.cr4 | kCr4Pcide) == GeneralProtection());  // CR3[11:0] is not zero
+  s.cr3 = 0x1000;
+  CHECK(m.WriteCr(4, s.cr4 | kCr4Pcide).done());
+  CHECK(m.WriteCr(3, u64{1} << 63 | 0x2fff).done());
+  CHECK(s.cr3 == 0x2fff);  // bit 63 is not stored
+  CHECK(m.WriteCr(3, u64{1} << 62) == GeneralProtection());
+  s.segment[kCs].attributes = kFlatCode32;
+  CHECK(m.WriteCr(0, s.cr0 & ~kCr0Pg) == GeneralProtection());  // from compatibility mode, too
+  s.segment[kCs].attributes = kFlatCode64;
+  const auto invpcid = [&](u64 type, u64 pcid, u64 address = 0x5000) {
+    return InvalidateContext(s, m.memory, type, pcid, LinearAddr(address));
+  };
+  CHECK(invpcid(0, 5).done());
+  CHECK(m.memory.invalidated == std::vector<u64>{0x5000});
+  CHECK(invpcid(0, 5, u64{1} << 47) == GeneralProtection());
+  for (u64 type = 1; type <= 3; ++type) {
+    CHECK(invpcid(type, 0xfff, u64{1} << 47).done());  // the address does not matter
+    CHECK(invpcid(type, 0x1000) == GeneralProtection());
+  }
+  CHECK(invpcid(4, 0) == GeneralProtection());
+  CHECK(invpcid(u64{1} << 32, 0) == GeneralProtection());
+  CHECK(m.WriteCr(4, s.cr4 & ~kCr4Pcide).done());  // with any PCID
+  CHECK(invpcid(0, 1) == GeneralProtection());
+  CHECK(invpcid(1, 1) == GeneralProtection());
+  CHECK(invpcid(1, 0).done());
+  CHECK(invpcid(2, 1).done());
+  CHECK(invpcid(3, 1).done());
+  s.cpl = 3;
+  CHECK(invpcid(2, 0) == GeneralProtection());
+  m.Protected32();
+  s.cr0 |= kCr0Pg;
+  CHECK(m.WriteCr(4, kCr4Pcide) == GeneralProtection());  // only in long mode
+}
+
+TEST_CASE("PAE: what loads the page-directory pointers, and their reserved bits", "[registers]") {
+  Registers m;
+  m.Protected32();
+  VcpuState& s = m.state();
+  s.cr3 = 0x3020;
+  CHECK(m.WriteCr(4, kCr4Pae).done());  // paging is off
+  CHECK(m.WriteCr(3, 0x3000).done());
+  CHECK(m.memory.pdpte_loads.empty());
+  m.memory.good_pdptes = false;
+  CHECK(m.WriteCr(0, s.cr0 | kCr0Pg) == GeneralProtection());
+  CHECK((s.cr0 & kCr0Pg) == 0);
+  m.memory.good_pdptes = true;
+  CHECK(m.WriteCr(0, s.cr0 | kCr0Pg).done());
+  m.memory.pdpte_loads.clear();
+  CHECK(m.WriteCr(0, s.cr0 | kCr0Wp | kCr0Ts).done());
+  CHECK(m.memory.pdpte_loads.empty());
+  CHECK(m.WriteCr(0, s.cr0 | kCr0Cd).done());
+  CHECK(m.memory.pdpte_loads == std::vector<u64>{0x3000});
+  CHECK(m.WriteCr(3, 0x4000).done());
+  CHECK(m.memory.pdpte_loads.back() == 0x4000);
+  for (u64 bit : {kCr4Pge, kCr4Pse, kCr4Smep}) {
+    m.memory.pdpte_loads.clear();
+    CHECK(m.WriteCr(4, s.cr4 ^ bit).done());
+    CHECK(m.memory.pdpte_loads.size() == 1);
+  }
+  m.memory.pdpte_loads.clear();
+  CHECK(m.WriteCr(4, s.cr4 ^ kCr4Tsd).done());
+  CHECK(m.memory.pdpte_loads.empty());
+  m.memory.good_pdptes = false;
+  CHECK(m.WriteCr(3, 0x5000) == GeneralProtection());
+  CHECK(m.WriteCr(4, s.cr4 ^ kCr4Pge) == GeneralProtection());
+  CHECK(s.cr3 == 0x4000);
+  CHECK(m.WriteCr(4, s.cr4 & ~kCr4Pae).done());  // two levels have none
+  m.LongMode();
+  CHECK(m.WriteCr(3, 0x5000).done());
 }
 
 TEST_CASE("LMSW sets PE but does not clear it", "[registers]") {
@@ -126,7 +204,7 @@ TEST_CASE("Debug registers", "[registers]") {
   VcpuState& s = m.state();
   u64 value;
   CHECK(WriteDebugRegister(s, 7, 0xffffdfff).done());
-  CHECK(s.dr[7] == ((0xffffdfff & 0xffff2bff) | kDr7Fixed));
+  CHECK(s.dr[7] == ((0xffffdfff & 0xffff23ff) | kDr7Fixed));
   CHECK(WriteDebugRegister(s, 4, 0).done());  // alias of DR6
   CHECK(s.dr[6] == kDr6Fixed);
   CHECK(WriteDebugRegister(s, 6, u64{1} << 32) == GeneralProtection());
@@ -214,7 +292,9 @@ TEST_CASE("CPUID: what is shown and what is hidden", "[registers]") {
   CHECK((leaf1.ecx & (1u << 31)) != 0);  // hypervisor
   CHECK((leaf1.ecx & (1u << 3)) == 0);   // MONITOR
   CHECK((leaf1.ecx & (1u << 5)) == 0);   // VMX
-  CHECK((leaf1.ecx & (1u << 17)) == 0);  // PCID
+  CHECK((leaf1.ecx & (1u << 17)) != 0);  // PCID
+  CHECK((leaf1.edx & (1u << 1)) != 0);   // VME
+  CHECK((leaf1.edx & (1u << 17)) != 0);  // PSE-36
   CHECK((leaf1.ecx & (1u << 27)) == 0);  // OSXSAVE follows CR4
   CHECK((leaf1.edx & (1u << 12)) != 0);  // MTRR
   CHECK((leaf1.edx & (1u << 9)) != 0);   // APIC
@@ -224,7 +304,9 @@ TEST_CASE("CPUID: what is shown and what is hidden", "[registers]") {
   CHECK((leaf1.ecx & (1u << 27)) != 0);
   CHECK((leaf1.edx & (1u << 9)) == 0);
   const CpuidRegisters leaf7 = intel.Query(s, 7, 0);
-  CHECK((leaf7.ebx & (1u << 20)) == 0);  // SMAP
+  CHECK((leaf7.ebx & (1u << 20)) != 0);  // SMAP
+  CHECK((leaf7.ebx & (1u << 10)) != 0);  // INVPCID
+  CHECK((leaf7.ecx & (1u << 2)) != 0);   // UMIP
   CHECK((leaf7.ebx & (1u << 16)) != 0);  // AVX-512
   CHECK((leaf7.ecx & (1u << 16)) == 0);  // LA57
   CHECK((Intel(7).Query(s, 7, 0).ebx & (1u << 16)) == 0);

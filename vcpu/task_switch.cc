@@ -2,6 +2,8 @@
 
 #include <initializer_list>
 
+#include "vcpu/control_registers.h"
+#include "vcpu/exceptions.h"
 #include "vcpu/stack_frame.h"
 
 namespace alibi::vcpu {
@@ -147,11 +149,12 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
     state.segment[i] = Segment{.selector = static_cast<u16>(tss.segment[i])};
   }
   if (wide && state.Paging() && state.cr3 != tss.cr3) {
+    if (UsesPdptes(state) && !memory.LoadPdptes(tss.cr3)) return GeneralProtection();
     state.cr3 = tss.cr3;
     memory.AddressSpaceLoaded(true);
   }
   state.cr0 |= kCr0Ts;
-  state.dr[7] &= ~u64{0x55};  // local breakpoint enables
+  state.dr[7] &= ~u64{0x155};  // the local breakpoint enables and LE
   ALIBI_RETURN_IF_FAULT(LoadTaskLdt(state, memory, static_cast<u16>(tss.ldt), ext));
   const bool virtual8086 = state.system_flags & kVm;
   state.cpl = static_cast<u8>(virtual8086 ? 3 : tss.segment[kCs] & 3);
@@ -161,7 +164,7 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
       state.segment[i] = {
           .base = u32{selector} << 4, .limit = 0xffff, .selector = selector, .attributes = 0xf3};
     }
-    return {};
+    return state.rip > 0xffff ? GeneralProtection(ext) : Outcome();
   }
   for (SegmentIndex index : {kSs, kCs, kEs, kDs, kFs, kGs}) {
     ALIBI_RETURN_IF_FAULT(LoadTaskSegment(state, memory, index, ext));
@@ -234,6 +237,11 @@ Outcome SwitchTask(VcpuState& state, LinearMemory& memory, const TaskSwitchReque
     ALIBI_RETURN_IF_FAULT(stack.Push(memory, &pointer, frame.data(), frame.size(), frame.word()));
     state.gpr[kRsp] = MergeStackPointer(state.segment[kSs], state.gpr[kRsp], pointer);
   }
+  // The T flag: a trap before the new task's first instruction (SDM vol. 3, 17.3.1.5).
+  if (wide && (tss.trap_and_io_base & 1)) {
+    state.dr[6] |= kDr6Bt;
+    DeliverEvent(state, memory, Event::Trap(kDebug), state.rip);
+  }
   return {};
 }
 
@@ -244,9 +252,9 @@ Outcome ReadInnerStack(const VcpuState& state, LinearMemory& memory, unsigned cp
   u16 selector = 0;
   if (Is32Bit(tss.Type())) {
     u32 field = cpl * 8 + 4;
-    u32 words[2];
+    u32 words[2] = {};
     if (field + 5 > tss.limit) return InvalidTss(tss.selector, ext);
-    if (!memory.Read(Legacy(tss.base, field), words, 8, Privilege::kSupervisor, &fault)) {
+    if (!memory.Read(Legacy(tss.base, field), words, 6, Privilege::kSupervisor, &fault)) {
       return fault;
     }
     *pointer = words[0];

@@ -1,13 +1,12 @@
 // PUSH, POP and their relatives.
 #include "runtime/simulator/execution.h"
+#include "vcpu/interrupt_flag.h"
 #include "vcpu/segments.h"
 
 namespace alibi::runtime {
 namespace {
 
 using vcpu::kRbp, vcpu::kRsp;
-
-constexpr bool IsVirtual8086(const VcpuState& state) { return state.system_flags & vcpu::kVm; }
 
 Outcome Push(Execution& e) {
   const Instr& instr = e.instr;
@@ -96,33 +95,22 @@ Outcome Popa(Execution& e) {
 }
 
 Outcome Pushf(Execution& e) {
-  if (IsVirtual8086(e.state) && e.state.Iopl() < 3) return vcpu::GeneralProtection();
+  const unsigned bits = e.instr.operand_bits;
+  ALIBI_RETURN_IF_FAULT(vcpu::CheckFlagsAccess(e.state, bits));
   u64 pointer = e.StackPointer();
-  const u64 flags = e.state.Rflags() & ~(vcpu::kVm | vcpu::kRf);
-  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, e.instr.operand_bits / 8, flags));
+  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, bits / 8, vcpu::PushedFlagsImage(e.state)));
   e.CommitStackPointer(pointer);
   return {};
 }
 
 Outcome Popf(Execution& e) {
-  VcpuState& state = e.state;
-  if (IsVirtual8086(state) && state.Iopl() < 3) return vcpu::GeneralProtection();
   const unsigned bits = e.instr.operand_bits;
+  ALIBI_RETURN_IF_FAULT(vcpu::CheckFlagsAccess(e.state, bits));
   u64 pointer = e.StackPointer();
   u64 value;
   ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, bits / 8, &value));
-  u64 mask = vcpu::kArithmeticFlags | vcpu::kTf | vcpu::kDf | vcpu::kNt;
-  if (bits != 16) mask |= vcpu::kAc | vcpu::kId;
-  const unsigned cpl = state.ProtectedMode() ? state.cpl : 0;
-  if (cpl <= state.Iopl()) mask |= vcpu::kIf;
-  if (cpl == 0) mask |= vcpu::kIopl;
-  const u64 old_ac = state.system_flags & vcpu::kAc;
-  u64 flags = (state.Rflags() & ~mask) | (value & mask);
-  // At CPL 0 a POPF of 32 or 64 bits clears the virtual-interrupt flags.
-  if (bits != 16 && cpl == 0) flags &= ~(vcpu::kVif | vcpu::kVip);
-  state.SetRflags(flags);
+  ALIBI_RETURN_IF_FAULT(vcpu::PopFlags(e.state, e.memory, bits, value));
   e.CommitStackPointer(pointer);
-  if ((state.system_flags & vcpu::kAc) != old_ac) e.memory.PrivilegeChanged();
   return {};
 }
 

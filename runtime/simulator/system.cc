@@ -3,6 +3,7 @@
 #include "vcpu/control_registers.h"
 #include "vcpu/cpuid.h"
 #include "vcpu/descriptors.h"
+#include "vcpu/interrupt_flag.h"
 #include "vcpu/msr.h"
 #include "vcpu/port_access.h"
 #include "vcpu/segments.h"
@@ -206,24 +207,8 @@ Outcome WriteBase(Execution& e) {
                                 use.bits, e.Reg(use));
 }
 
-// CLI and STI need CPL <= IOPL; virtual-8086 mode is CPL 3 here.
-Outcome CheckInterruptFlag(const Execution& e) {
-  return e.state.ProtectedMode() && e.state.cpl > e.state.Iopl() ? vcpu::GeneralProtection()
-                                                                 : Outcome();
-}
-
-Outcome Cli(Execution& e) {
-  ALIBI_RETURN_IF_FAULT(CheckInterruptFlag(e));
-  e.state.if_flag = 0;
-  return {};
-}
-
-Outcome Sti(Execution& e) {
-  ALIBI_RETURN_IF_FAULT(CheckInterruptFlag(e));
-  if (e.state.if_flag == 0) e.state.interrupt_shadow = 1;
-  e.state.if_flag = 1;
-  return {};
-}
+Outcome Cli(Execution& e) { return vcpu::ClearInterruptFlag(e.state); }
+Outcome Sti(Execution& e) { return vcpu::SetInterruptFlag(e.state); }
 
 Outcome SetAc(Execution& e) {
   if (!(e.context.cpuid.cr4_valid() & vcpu::kCr4Smap) || e.state.cpl != 0) {
@@ -310,6 +295,18 @@ Outcome Invlpg(Execution& e) {
   return vcpu::InvalidatePageInstruction(e.state, e.memory, linear);
 }
 
+Outcome Invpcid(Execution& e) {
+  ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
+  const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
+  LinearAddr linear;
+  ALIBI_RETURN_IF_FAULT(e.Linear(segment, e.Offset(), 16, false, &linear));
+  u64 words[2];
+  vcpu::GuestFault fault;
+  if (!e.memory.Read(linear, words, 16, vcpu::Privilege::kCpl, &fault)) return fault;
+  return vcpu::InvalidateContext(e.state, e.memory, e.Reg(e.instr.gprs[0].reg, WholeBits(e)),
+                                 words[0], LinearAddr(words[1]));
+}
+
 // INVD, WBINVD: the host keeps its caches coherent.
 Outcome FlushCaches(Execution& e) {
   return e.state.cpl != 0 ? vcpu::GeneralProtection() : Outcome();
@@ -365,7 +362,7 @@ constexpr HandlerRow kRows[] = {
     {Op::kInvlpg, Invlpg},
     {Op::kInvd, FlushCaches},
     {Op::kWbinvd, FlushCaches},
-    {Op::kInvpcid, Undefined},
+    {Op::kInvpcid, Invpcid},
     {Op::kMonitor, Undefined},
     {Op::kMwait, Undefined},
     {Op::kUd, Undefined},
