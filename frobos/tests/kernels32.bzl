@@ -1,0 +1,8 @@
+"""The kernels of 32-bit code without paging, the legacy half of the machine; //vmm runs the same."""
+
+KERNELS32 = [
+    "gates",
+    "segmentation",
+    "tasks",
+    "v86",
+]
