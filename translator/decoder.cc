@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -142,16 +143,39 @@ u16 HostXsaveAreaSize() {
   return size;
 }
 
-// Near branches of 64-bit code with an operand-size prefix have 16-bit targets on AMD's CPUs (APM
-// vol. 3, 1.2.2); Intel's ignore the prefix (SDM vol. 2, 2.2.1.2). The guest is shown the host's
-// vendor.
-bool HostHonours66OnBranches() {
-  static const bool honours = [] {
+// What AMD's CPUs and Intel's make of some encodings differs. The guest is shown the host's vendor.
+bool HostIsAmd() {
+  static const bool is_amd = [] {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     constexpr unsigned kAuth = 0x68747541, kHygo = 0x6f677948;  // AuthenticAMD, HygonGenuine
     return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && (ebx == kAuth || ebx == kHygo);
   }();
-  return honours;
+  return is_amd;
+}
+
+// By the library's instruction set.
+Feature FeatureOf(ZydisISASet set) {
+  static const auto features = [] {
+    struct Row {
+      std::string_view prefix;
+      Feature feature;
+    };
+    constexpr Row kFeatureRows[] = {
+#define ALIBI_FEATURE_OF(prefix, name) {prefix, Feature::name},
+#include "translator/features.inc"
+    };
+    std::array<Feature, ZYDIS_ISA_SET_MAX_VALUE + 1> all{};
+    for (unsigned i = 0; i < all.size(); ++i) {
+      const std::string_view name = ZydisISASetGetString(static_cast<ZydisISASet>(i));
+      for (const Row& row : kFeatureRows) {
+        if (name.substr(0, row.prefix.size()) != row.prefix) continue;
+        all[i] = row.feature;
+        break;
+      }
+    }
+    return all;
+  }();
+  return features[set];
 }
 
 const ZydisDecoder& DecoderFor(unsigned code_bits) {
@@ -164,7 +188,7 @@ const ZydisDecoder& DecoderFor(unsigned code_bits) {
     for (ZydisDecoder& decoder : d) {
       ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_MPX, ZYAN_FALSE);
       ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_AMD_BRANCHES,
-                             HostHonours66OnBranches() ? ZYAN_TRUE : ZYAN_FALSE);
+                             HostIsAmd() ? ZYAN_TRUE : ZYAN_FALSE);
     }
     return d;
   }();
@@ -596,20 +620,54 @@ void Classify(const ZydisDecodedInstruction& z, const Operand* operands, Instr* 
   }
 }
 
-// Branches with 16-bit targets in 64-bit code: too rare for an emitted sequence. The library knows
-// them only where the prefix changes the displacement's size.
+// Near branches of 64-bit code with an operand-size prefix have 16-bit targets on AMD's CPUs (APM
+// vol. 3, 1.2.2); Intel's ignore the prefix (SDM vol. 2, 2.2.1.2). Too rare for an emitted
+// sequence. The library knows them only where the prefix changes the displacement's size.
 void NarrowBranch(const ZydisDecodedInstruction& z, Instr* out) {
   if (out->code_bits != 64 || out->treatment != Treatment::kControl || z.raw.prefix_count == 0) {
     return;
   }
   bool has_66 = false;
   for (unsigned i = 0; i < z.raw.prefix_count; ++i) has_66 |= z.raw.prefixes[i].value == 0x66;
-  if (!has_66 || z.raw.rex.W || !HostHonours66OnBranches()) return;
+  if (!has_66 || z.raw.rex.W || !HostIsAmd()) return;
   out->treatment = Treatment::kTerminator;
   out->operand_bits = 16;
   out->branch_target = LowBits(out->branch_target, 16);
   if (out->mem.present) out->mem.size = 2;
   for (unsigned i = 0; i < out->gpr_count; ++i) out->gprs[i].bits = 16;
+}
+
+// Outside 64-bit mode VEX.W and EVEX.W do not make integer operands 64 bits wide: they are ignored
+// there (SDM vol. 2, VMOVD, VPEXTRD, VCVTSI2SD, ANDN, ...). The host's 64-bit mode would heed them.
+void DropIgnoredW(const ZydisDecodedInstruction& z, Instr* out) {
+  if (out->code_bits == 64 || out->layout.vector_prefix == 0xff) return;
+  const unsigned first = out->layout.vector_prefix, at = first + 2;
+  if (out->bytes[first] == 0xc5 || !(out->bytes[at] & 0x80)) return;
+  bool ignored = out->gpr_count != 0;
+  switch (z.mnemonic) {
+    case ZYDIS_MNEMONIC_VPEXTRD:
+    case ZYDIS_MNEMONIC_VPINSRD:
+      // AMD's CPUs take VEX.W to say VPEXTRQ and VPINSRQ, which need 64-bit mode.
+      if (out->encoding == Encoding::kVex && HostIsAmd()) {
+        out->op = Op::kUd;
+        out->treatment = Treatment::kUndefined;
+        return;
+      }
+      ignored = true;
+      break;
+    case ZYDIS_MNEMONIC_VMOVD:
+    case ZYDIS_MNEMONIC_VCVTSI2SD:
+    case ZYDIS_MNEMONIC_VCVTSI2SS:
+    case ZYDIS_MNEMONIC_VCVTSI2SH:
+    case ZYDIS_MNEMONIC_VCVTUSI2SD:
+    case ZYDIS_MNEMONIC_VCVTUSI2SS:
+    case ZYDIS_MNEMONIC_VCVTUSI2SH:
+      ignored = true;
+      break;
+    default:
+      break;
+  }
+  if (ignored) out->bytes[at] &= 0x7f;
 }
 
 // True when the first row of the mnemonic (or its absence) decides, for look-ahead purposes.
@@ -664,6 +722,7 @@ DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned c
   out->operand_bits = z.operand_width;
   out->address_bits = z.address_width;
   out->condition = z.opcode & 0xf;
+  out->feature = FeatureOf(z.meta.isa_set);
   ReadPrefixes(z, out);
   ReadLayout(z, out);
   ReadImmediates(z, out);
@@ -673,6 +732,7 @@ DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned c
     ReadOperands(z, operands.data(), out);
     out->unit = UnitOf(z, operands.data(), out->op);
   }
+  DropIgnoredW(z, out);
   RefineFlags(z, out);
   NarrowBranch(z, out);
   return out->treatment == Treatment::kUndefined ? DecodeStatus::kUndefined : DecodeStatus::kOk;

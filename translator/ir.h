@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/types.h"
+#include "translator/features.h"
 
 namespace alibi::translator {
 
@@ -120,8 +121,9 @@ struct Instr {
   Treatment treatment = Treatment::kIdent;
   Encoding encoding = Encoding::kLegacy;
   Unit unit = Unit::kNone;
-  u8 code_bits = 64;     // 16, 32, 64: mode it was decoded in
-  u8 operand_bits = 64;  // effective operand size
+  Feature feature = Feature::kBase;  // what CPUID must show for it
+  u8 code_bits = 64;                 // 16, 32, 64: mode it was decoded in
+  u8 operand_bits = 64;              // effective operand size
   u8 address_bits = 64;
   u8 condition = 0;  // low nibble of Jcc/SETcc/CMOVcc
   bool lock = false, rep = false, repne = false;

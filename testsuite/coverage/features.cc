@@ -1,0 +1,47 @@
+#include "testsuite/coverage/features.h"
+
+#include <cpuid.h>
+
+#include <memory>
+
+#include "vcpu/cpuid.h"
+#include "vcpu/reset.h"
+#include "vcpu/state.h"
+
+namespace alibi::coverage {
+namespace {
+
+using translator::CpuidRegister;
+using translator::Feature;
+using translator::FeatureBit;
+
+bool HasBit(const FeatureBit& feature, const vcpu::CpuidRegisters& r) {
+  const u32 registers[] = {r.eax, r.ebx, r.ecx, r.edx};
+  return (registers[static_cast<unsigned>(feature.reg)] >> feature.bit) & 1;
+}
+
+}  // namespace
+
+bool HostHas(Feature feature) {
+  if (feature == Feature::kBase) return true;
+  const FeatureBit& bit = FeatureBitOf(feature);
+  vcpu::CpuidRegisters r;
+  if (!__get_cpuid_count(bit.leaf, bit.subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx)) return false;
+  return HasBit(bit, r);
+}
+
+bool GuestIsShown(Feature feature) {
+  if (feature == Feature::kBase) return true;
+  static const vcpu::CpuidPolicy policy = vcpu::CpuidPolicy::ForHost();
+  static const std::unique_ptr<vcpu::VcpuState> state = [] {
+    auto s = std::make_unique<vcpu::VcpuState>();
+    vcpu::ResetToPowerUp(*s, policy);
+    s->efer = vcpu::kEferLme | vcpu::kEferLma;
+    s->segment[vcpu::kCs].attributes |= 0x2000;
+    return s;
+  }();
+  const FeatureBit& bit = FeatureBitOf(feature);
+  return HasBit(bit, policy.Query(*state, bit.leaf, bit.subleaf));
+}
+
+}  // namespace alibi::coverage

@@ -1,0 +1,16 @@
+// What the host has and what the guest is shown, by feature.
+#ifndef ALIBI_TESTSUITE_COVERAGE_FEATURES_H_
+#define ALIBI_TESTSUITE_COVERAGE_FEATURES_H_
+
+#include "translator/features.h"
+
+namespace alibi::coverage {
+
+// The host's own CPUID.
+bool HostHas(translator::Feature feature);
+// CPUID as a guest in 64-bit mode sees it.
+bool GuestIsShown(translator::Feature feature);
+
+}  // namespace alibi::coverage
+
+#endif  // ALIBI_TESTSUITE_COVERAGE_FEATURES_H_

@@ -1,0 +1,41 @@
+// Instruction set extensions, by the CPUID bit that shows them.
+#ifndef ALIBI_TRANSLATOR_FEATURES_H_
+#define ALIBI_TRANSLATOR_FEATURES_H_
+
+#include <iterator>
+
+#include "base/types.h"
+
+namespace alibi::translator {
+
+enum class Feature : u8 {
+  kBase,  // on every x86-64 CPU
+#define ALIBI_FEATURE(name, text, leaf, subleaf, reg, bit) name,
+#include "translator/features.inc"
+  kCount
+};
+
+enum class CpuidRegister : u8 { eax, ebx, ecx, edx };
+
+struct FeatureBit {
+  const char* text;
+  u32 leaf, subleaf;
+  CpuidRegister reg;
+  u8 bit;
+};
+
+inline constexpr FeatureBit kFeatureBits[] = {
+    {"base", 0, 0, CpuidRegister::eax, 0},
+#define ALIBI_FEATURE(name, text, leaf, subleaf, reg, bit) \
+  {text, leaf, subleaf, CpuidRegister::reg, bit},
+#include "translator/features.inc"
+};
+static_assert(std::size(kFeatureBits) == static_cast<unsigned>(Feature::kCount));
+
+constexpr const FeatureBit& FeatureBitOf(Feature feature) {
+  return kFeatureBits[static_cast<unsigned>(feature)];
+}
+
+}  // namespace alibi::translator
+
+#endif  // ALIBI_TRANSLATOR_FEATURES_H_
