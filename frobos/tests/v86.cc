@@ -493,6 +493,8 @@ void TestVme() {
   // The redirection bitmap: 32 bytes in front of the I/O map.
   main_tss.io_map_base = 0x88;
   memset(main_tss.io_map, 0, sizeof(main_tss.io_map));
+  // The INT that ends a probe is not redirected.
+  main_tss.io_map[kProbeExit / 8] = 1 << (kProbeExit % 8);
   LoadMainTss(0x88 + 0x400);
   const u32 vector = LowDword(0, kVector * 4);
   LowDword(0, kVector * 4) = 0x2100'0040;
@@ -512,7 +514,7 @@ void TestVme() {
     CheckEq("... with the flag for interrupts on",
             o.frame.eflags & (iopl == 3 ? kFlagIf : kFlagVif), iopl == 3 ? kFlagIf : kFlagVif);
   }
-  main_tss.io_map[kVector / 8] = 1 << (kVector % 8);
+  main_tss.io_map[kVector / 8] |= 1 << (kVector % 8);
   CheckFault("a vector that is not redirected, IOPL 0", RunV86(CODE16("int 0x40"), {}, 0),
              kGeneralProtection, 0, kIp);
   Outcome o = RunV86(CODE16("sti; pushf; pop ax; cli; pushf; pop bx"), {}, 0);
