@@ -81,6 +81,7 @@ CodeMode EngineImpl::CurrentMode() {
   CodeMode mode;
   mode.code_bits = static_cast<u8>(state_.CodeBits());
   mode.user = state_.cpl == 3;
+  mode.middle = state_.cpl == 1 || state_.cpl == 2;
   if (mode.code_bits != 64) {
     vcpu::UpdateSegmentRooms(state_);
     const vcpu::Segment& code = state_.segment[vcpu::kCs];

@@ -24,6 +24,7 @@ struct Ccf;
 struct CodeMode {
   u8 code_bits = 64;      // 16, 32, 64
   bool user = false;      // CPL 3
+  bool middle = false;    // CPL 1 or 2: pages take it for the kernel, privileged instructions do not
   bool flat = true;       // not 16-bit code, and CS DS ES SS have base 0 and no effective limit
   bool single = false;    // one instruction per TU, exits not chained (single-step, shadows)
   bool simulate = false;  // the TU's first memory site is translated SIMULATE (page crossings)
@@ -35,15 +36,17 @@ struct CodeMode {
 
   constexpr u32 Bits() const {
     return (code_bits | (u32{user} << 8) | (u32{flat} << 9) | (u32{single} << 10) |
-            (u32{simulate} << 11) | (u32{careful} << 12) | (u32{unit_rules} << 16)) ^
+            (u32{simulate} << 11) | (u32{careful} << 12) | (u32{middle} << 13) |
+            (u32{unit_rules} << 16)) ^
            code_base * 0x9e3779b1u;
   }
   // Linear PCs are what code is known by; RIP is the offset in CS.
   constexpr u64 RipOf(u64 pc) const {
     return code_base == 0 ? pc : static_cast<u32>(pc - code_base);
   }
-  // Only flat code uses the views' jump tables, which know PCs and nothing about segments.
-  constexpr bool UsesJumpTable() const { return flat; }
+  // Only flat code uses the views' jump tables, which know PCs and nothing about segments
+  // or privilege levels but for user and kernel.
+  constexpr bool UsesJumpTable() const { return flat && !middle; }
   constexpr bool operator==(const CodeMode&) const = default;
 };
 

@@ -19,7 +19,7 @@ constexpr u32 kSlowFlags = vcpu::kTf | vcpu::kIopl | vcpu::kNt | vcpu::kAc | vcp
 }  // namespace
 
 bool Emitter::Impl::EmitInTc(const Instr& instr) {
-  const bool kernel = !request_->mode.user;
+  const bool kernel = !request_->mode.user && !request_->mode.middle;
   const bool long_mode = request_->mode.code_bits == 64;
   switch (instr.op) {
     case Op::kCld:
