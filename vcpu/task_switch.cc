@@ -155,10 +155,11 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
   }
   state.cr0 |= kCr0Ts;
   state.dr[7] &= ~u64{0x155};  // the local breakpoint enables and LE
+  // Until SS is good, a fault is delivered on the inner stack of the TSS, whatever level the task
+  // is.
+  state.cpl = 3;
   ALIBI_RETURN_IF_FAULT(LoadTaskLdt(state, memory, static_cast<u16>(tss.ldt), ext));
-  const bool virtual8086 = state.system_flags & kVm;
-  state.cpl = static_cast<u8>(virtual8086 ? 3 : tss.segment[kCs] & 3);
-  if (virtual8086) {
+  if (state.system_flags & kVm) {
     for (int i = 0; i < 6; ++i) {
       u16 selector = static_cast<u16>(tss.segment[i]);
       state.segment[i] = {
@@ -166,7 +167,9 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
     }
     return state.rip > 0xffff ? GeneralProtection(ext) : Outcome();
   }
-  for (SegmentIndex index : {kSs, kCs, kEs, kDs, kFs, kGs}) {
+  ALIBI_RETURN_IF_FAULT(LoadTaskSegment(state, memory, kSs, ext));
+  state.cpl = static_cast<u8>(tss.segment[kCs] & 3);
+  for (SegmentIndex index : {kCs, kEs, kDs, kFs, kGs}) {
     ALIBI_RETURN_IF_FAULT(LoadTaskSegment(state, memory, index, ext));
   }
   return state.rip > state.segment[kCs].limit ? GeneralProtection(ext) : Outcome();
