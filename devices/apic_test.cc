@@ -221,6 +221,11 @@ TEST_CASE("local APIC: LINT0 in fixed and NMI mode, LINT1") {
     CHECK(board.nmis == 1);
     board.lapic.SetLint1(true);
     CHECK(board.nmis == 2);
+    CHECK(board.lapic.Lint0IsNmi());
+    board.Out(kLint0, 0x10400);
+    CHECK_FALSE(board.lapic.Lint0IsNmi());
+    board.Out(kLint0, 0x0700);
+    CHECK_FALSE(board.lapic.Lint0IsNmi());
   }
 }
 

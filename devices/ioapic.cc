@@ -1,5 +1,7 @@
 #include "devices/ioapic.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace alibi::devices {
@@ -35,6 +37,12 @@ IoApic::IoApic(std::function<void(const ApicMessage&)> send) : send_(std::move(s
 IrqLine& IoApic::Line(unsigned input) {
   ALIBI_CHECK(input < kInputs, "an I/O APIC has 24 inputs");
   return inputs_[input];
+}
+
+bool IoApic::SendsNmis() const {
+  return std::any_of(entries_.begin(), entries_.end(), [](u64 entry) {
+    return !(entry & kMasked) && static_cast<DeliveryMode>(entry >> 8 & 7) == DeliveryMode::kNmi;
+  });
 }
 
 void IoApic::Send(unsigned input) {

@@ -30,6 +30,9 @@ class IoApic : public Device {
   // The wire to an input. Polarity bits are kept but not applied: lines here say "asserted".
   IrqLine& Line(unsigned input);
 
+  // Some input that is not masked becomes an NMI.
+  bool SendsNmis() const;
+
   // A local APIC ended a level-triggered interrupt.
   void EndOfInterrupt(u8 vector);
 

@@ -196,6 +196,12 @@ bool Lapic::accepts_ext_int() const {
   return !(lvt & kLvtMasked) && static_cast<DeliveryMode>(lvt >> 8 & 7) == DeliveryMode::kExtInt;
 }
 
+bool Lapic::Lint0IsNmi() const {
+  const u32 lvt = lvt_[kLvtLint0];
+  return enabled() && !(lvt & kLvtMasked) &&
+         static_cast<DeliveryMode>(lvt >> 8 & 7) == DeliveryMode::kNmi;
+}
+
 // Publishes the threshold and wakes the VCPU loop if there is something to take.
 void Lapic::Update() {
   const int candidate = Candidate();

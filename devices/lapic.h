@@ -111,6 +111,8 @@ class Lapic : public Device, public InterruptController {
   PhysAddr base() const { return PhysAddr(base_msr_ & ~u64{0xfff}); }
   bool x2apic() const { return (base_msr_ & kBaseX2apic) && enabled(); }
   u32 id() const { return id_; }
+  // LINT0 passes on as NMIs what its pin says: this may wake a CPU that takes no interrupts.
+  bool Lint0IsNmi() const;
 
  private:
   static constexpr u64 kBaseBsp = 1u << 8;

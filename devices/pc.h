@@ -69,6 +69,7 @@ class Pc : private LapicHost {
   InterruptController& interrupts() { return lapic_; }
   // Its MSRs, TPR binding, and reset.
   Lapic& lapic() { return lapic_; }
+  const IoApic& ioapic() const { return ioapic_; }
   Pic8259Pair& pics() { return pics_; }
   Uart16550& serial() { return serial_; }
 

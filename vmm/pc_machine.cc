@@ -239,7 +239,11 @@ bool PcMachine::HeldByPriority(u8 cr8) {
   return waiting != 0 && waiting <= cr8;
 }
 
-void PcMachine::ApicBaseWritten() { pc_->SetApicBase(machine_->state().apic_base); }
+void PcMachine::ApicBaseWritten() {
+  SyncTprToLapic();
+  pc_->SetApicBase(machine_->state().apic_base);
+  machine_->state().cr8 = pc_->lapic().tpr() >> 4;  // switching off resets it
+}
 
 void PcMachine::TscWritten() {
   tsc_->SetOffset(static_cast<u64>(machine_->state().tsc_offset));
@@ -280,8 +284,9 @@ void PcMachine::Turn() {
 }
 
 bool PcMachine::Idle() {
-  // With IF clear only an NMI wakes the CPU, and nothing here sends one to a halted CPU.
-  if (machine_->state().if_flag == 0) return false;
+  // With IF clear only an NMI wakes the CPU.
+  const bool nmis = pc_->lapic().Lint0IsNmi() || pc_->ioapic().SendsNmis();
+  if (machine_->state().if_flag == 0 && !nmis) return false;
   if (!FlushOutput()) {
     End(PcEnd::kOutputFailed);
     return true;

@@ -2,12 +2,16 @@
 
 KERNELS = [
     "access",
+    "apic",
     "debug",
     "exceptions",
     "fpu",
     "instr",
     "interrupts",
     "msr",
+    "nmi",
+    "pic",
+    "pit",
     "segments",
     "smc",
     "units",
