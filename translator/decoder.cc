@@ -46,9 +46,8 @@ bool NoSystemRegister(const Facts& f) {
 }
 bool ToSreg(const Facts& f) { return IsSreg(RegOf(f.operands[0])); }
 bool ToSs(const Facts& f) { return RegOf(f.operands[0]) == ZYDIS_REGISTER_SS; }
-bool ToSregIn64(const Facts& f) {
-  return ToSreg(f) && f.zydis.machine_mode == ZYDIS_MACHINE_MODE_LONG_64;
-}
+bool In64(const Facts& f) { return f.zydis.machine_mode == ZYDIS_MACHINE_MODE_LONG_64; }
+bool ToSregIn64(const Facts& f) { return ToSreg(f) && In64(f); }
 bool FromSreg(const Facts& f) { return IsSreg(RegOf(f.operands[1])); }
 bool FromSregToRegister(const Facts& f) {
   return FromSreg(f) && f.operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER;
@@ -637,37 +636,14 @@ void NarrowBranch(const ZydisDecodedInstruction& z, Instr* out) {
   for (unsigned i = 0; i < out->gpr_count; ++i) out->gprs[i].bits = 16;
 }
 
-// Outside 64-bit mode VEX.W and EVEX.W do not make integer operands 64 bits wide: they are ignored
-// there (SDM vol. 2, VMOVD, VPEXTRD, VCVTSI2SD, ANDN, ...). The host's 64-bit mode would heed them.
-void DropIgnoredW(const ZydisDecodedInstruction& z, Instr* out) {
-  if (out->code_bits == 64 || out->layout.vector_prefix == 0xff) return;
-  const unsigned first = out->layout.vector_prefix, at = first + 2;
-  if (out->bytes[first] == 0xc5 || !(out->bytes[at] & 0x80)) return;
-  bool ignored = out->gpr_count != 0;
-  switch (z.mnemonic) {
-    case ZYDIS_MNEMONIC_VPEXTRD:
-    case ZYDIS_MNEMONIC_VPINSRD:
-      // AMD's CPUs take VEX.W to say VPEXTRQ and VPINSRQ, which need 64-bit mode.
-      if (out->encoding == Encoding::kVex && HostIsAmd()) {
-        out->op = Op::kUd;
-        out->treatment = Treatment::kUndefined;
-        return;
-      }
-      ignored = true;
-      break;
-    case ZYDIS_MNEMONIC_VMOVD:
-    case ZYDIS_MNEMONIC_VCVTSI2SD:
-    case ZYDIS_MNEMONIC_VCVTSI2SS:
-    case ZYDIS_MNEMONIC_VCVTSI2SH:
-    case ZYDIS_MNEMONIC_VCVTUSI2SD:
-    case ZYDIS_MNEMONIC_VCVTUSI2SS:
-    case ZYDIS_MNEMONIC_VCVTUSI2SH:
-      ignored = true;
-      break;
-    default:
-      break;
-  }
-  if (ignored) out->bytes[at] &= 0x7f;
+// VPEXTRD and VPINSRD with VEX.W outside 64-bit mode: Intel's CPUs ignore W; AMD's take it to say
+// VPEXTRQ and VPINSRQ, which need 64-bit mode. (Other ignored Ws are dropped in rewriting.)
+void RefuseWideExtract(const ZydisDecodedInstruction& z, Instr* out) {
+  if (z.mnemonic != ZYDIS_MNEMONIC_VPEXTRD && z.mnemonic != ZYDIS_MNEMONIC_VPINSRD) return;
+  if (out->code_bits == 64 || out->encoding != Encoding::kVex || !HostIsAmd()) return;
+  if (!(out->bytes[out->layout.vector_prefix + 2u] & 0x80)) return;
+  out->op = Op::kUd;
+  out->treatment = Treatment::kUndefined;
 }
 
 // True when the first row of the mnemonic (or its absence) decides, for look-ahead purposes.
@@ -732,7 +708,7 @@ DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned c
     ReadOperands(z, operands.data(), out);
     out->unit = UnitOf(z, operands.data(), out->op);
   }
-  DropIgnoredW(z, out);
+  RefuseWideExtract(z, out);
   RefineFlags(z, out);
   NarrowBranch(z, out);
   return out->treatment == Treatment::kUndefined ? DecodeStatus::kUndefined : DecodeStatus::kOk;

@@ -353,7 +353,10 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"0f c7 2b", 64, kUd, kUndefined},      // XSAVES
            {"0f 0f c1 9e", 64, kUd, kUndefined},   // PFADD
            {"27", 32, kDecimal, kSimulate},
-           {"0f ae 23", 64, kXsave, kIdent},
+           {"0f ae 23", 64, kXsave, kSimulate},
+           {"0f ae 03", 64, kFxsave, kIdent},
+           {"0f ae 03", 32, kFxsave, kSimulate},
+           {"0f ae 0b", 32, kFxrstor, kSimulate},
            {"c5 f9 f7 c1", 64, kMaskMov, kSimulate},
        }) {
     Instr instr = D(row.hex, row.bits);
@@ -476,8 +479,6 @@ TEST_CASE("No IDENT instruction is privileged or touches more than its operands"
       if (Decode(bytes.data(), 15, 0x1000, bits, &instr) != DecodeStatus::kOk) continue;
       seen.insert(instr.mnemonic);
       if (instr.treatment != Treatment::kIdent) continue;
-      // XCR0 limits what these save, and the host's is the one that counts.
-      if (instr.op == Op::kXsave || instr.op == Op::kXrstor) continue;
       ZydisDecodedInstruction z;
       ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
       ZydisDecoderDecodeFull(&decoder, bytes.data(), 15, &z, operands);

@@ -101,6 +101,7 @@ Handler ControlHandler(Op op);  // control.cc
 Handler StringHandler(Op op);   // strings.cc
 Handler SystemHandler(Op op);   // system.cc
 Handler VectorHandler(Op op);   // vector.cc: gathers, scatters, masked moves
+Handler XsaveHandler(Op op);    // xsave.cc
 
 // One row of such a file's table.
 struct HandlerRow {

@@ -10,8 +10,8 @@ namespace {
 constexpr unsigned kOpCount = static_cast<unsigned>(Op::kCount);
 
 Handler Search(Op op) {
-  Handler (*const kFiles[])(Op) = {DataHandler,   StackHandler,  ControlHandler,
-                                   StringHandler, SystemHandler, VectorHandler};
+  Handler (*const kFiles[])(Op) = {DataHandler,   StackHandler,  ControlHandler, StringHandler,
+                                   SystemHandler, VectorHandler, XsaveHandler};
   for (auto file : kFiles) {
     if (Handler handler = file(op)) return handler;
   }

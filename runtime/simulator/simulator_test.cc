@@ -734,7 +734,6 @@ TEST_CASE("Far transfers through their instructions", "[simulator]") {
 
 TEST_CASE("What the simulator does not know is #UD", "[simulator]") {
   CHECK_FALSE(CanSimulate(translator::Op::kNone));
-  CHECK_FALSE(CanSimulate(translator::Op::kFxsave));
 }
 
 }  // namespace

@@ -1,105 +1,15 @@
 // Gathers, scatters and masked moves: vector instructions whose accesses depend on vector or mask
 // registers, so that no single operand can be bounced.
 //
-// The guest's vector state is live in the host's registers. It is taken out by XSAVE, edited in
-// memory, and put back by XRSTOR: this file is compiled for general registers only.
-#include <cstddef>
-
+// The guest's vector state is live in the host's registers: see vector_state.h.
 #include "runtime/simulator/execution.h"
+#include "runtime/simulator/vector_state.h"
 
 namespace alibi::runtime {
 namespace {
 
 using vcpu::GuestFault;
 using vcpu::Privilege;
-
-constexpr u64 kSse = 1u << 1, kAvx = 1u << 2, kOpmask = 1u << 5, kZmmHigh = 1u << 6,
-              kZmm16 = 1u << 7;
-constexpr unsigned kLegacyBytes = 512, kHeaderBytes = 64;
-
-// Where the host's XSAVE puts things (standard format), and what its system has enabled.
-struct XsaveLayout {
-  u64 components = kSse;
-  u32 offset[8] = {};
-
-  static XsaveLayout OfHost() {
-    XsaveLayout layout;
-    u32 low, high, features, other;
-    constexpr u32 kOsxsave = 1u << 27;
-    asm volatile("cpuid" : "=a"(low), "=b"(other), "=c"(features), "=d"(high) : "a"(1), "c"(0));
-    // A host without it is refused later, with a message.
-    if (!(features & kOsxsave)) return layout;
-    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    layout.components = low & (kSse | kAvx | kOpmask | kZmmHigh | kZmm16);
-    for (u32 i = 2; i < 8; ++i) {
-      if (!((layout.components >> i) & 1)) continue;
-      u32 size, extra;
-      asm volatile("cpuid"
-                   : "=a"(size), "=b"(layout.offset[i]), "=c"(extra), "=d"(high)
-                   : "a"(0xd), "c"(i));
-    }
-    return layout;
-  }
-};
-
-// Made before any guest code runs: nothing may be called here once vector state is live.
-const XsaveLayout kLayout = XsaveLayout::OfHost();
-
-// The vector and mask registers in memory, for the lifetime of the object.
-class VectorState {
- public:
-  VectorState() {
-    for (unsigned i = kLegacyBytes; i < kLegacyBytes + kHeaderBytes; ++i) area_[i] = 0;
-    asm volatile("xsave64 %0"
-                 : "+m"(area_)
-                 : "a"(static_cast<u32>(kLayout.components)), "d"(0)
-                 : "memory");
-  }
-  ~VectorState() {
-    // What was in its initial configuration may have been written to.
-    const u64 present = kLayout.components;
-    __builtin_memcpy(area_ + kLegacyBytes, &present, sizeof(present));
-    asm volatile("xrstor64 %0"
-                 :
-                 : "m"(area_), "a"(static_cast<u32>(kLayout.components)), "d"(0)
-                 : "memory");
-  }
-  VectorState(const VectorState&) = delete;
-  VectorState& operator=(const VectorState&) = delete;
-
-  u64 Get(unsigned reg, unsigned at, unsigned size) {
-    u64 value = 0;
-    __builtin_memcpy(&value, Byte(reg, at), size);
-    return value;
-  }
-  void Set(unsigned reg, unsigned at, unsigned size, u64 value) {
-    __builtin_memcpy(Byte(reg, at), &value, size);
-  }
-  // Everything from byte `at` up to the register's full width, as every VEX and EVEX write does.
-  void ClearFrom(unsigned reg, unsigned at) {
-    const unsigned width = (kLayout.components & kZmmHigh) ? 64 : 32;
-    for (; at < width; at += 4) Set(reg, at, 4, 0);
-  }
-  u64 Mask(unsigned k) {
-    u64 value;
-    __builtin_memcpy(&value, area_ + kLayout.offset[5] + k * 8, 8);
-    return value;
-  }
-  void SetMask(unsigned k, u64 value) {
-    __builtin_memcpy(area_ + kLayout.offset[5] + k * 8, &value, 8);
-  }
-
- private:
-  // Byte `at` of XMM/YMM/ZMM `reg`: the register is spread over the components.
-  u8* Byte(unsigned reg, unsigned at) {
-    if (reg >= 16) return area_ + kLayout.offset[7] + (reg - 16) * 64 + at;
-    if (at < 16) return area_ + 160 + reg * 16 + at;
-    if (at < 32) return area_ + kLayout.offset[2] + reg * 16 + at - 16;
-    return area_ + kLayout.offset[6] + reg * 32 + at - 32;
-  }
-
-  alignas(64) u8 area_[vcpu::kXsaveAreaSize];
-};
 
 // The fields of a VEX or EVEX prefix that name registers (SDM vol. 2, 2.3.5 and 2.7.1).
 struct VectorFields {
