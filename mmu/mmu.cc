@@ -163,6 +163,10 @@ void Mmu::SwitchTo(ViewKey key) {
     current_->SetPeer(both_long ? view : nullptr);
     view->SetPeer(both_long ? current_ : nullptr);
   }
+  if (current_ != nullptr && (current_->key().packed ^ key.packed) == ViewKey::kSmapOpen) {
+    current_->SetSmapPeer(view);
+    view->SetSmapPeer(current_);
+  }
   current_ = view;
   ++counters_.view_switches;
 }

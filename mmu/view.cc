@@ -59,6 +59,8 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   slots_ = reinterpret_cast<LookupSlot*>(table + kSlotsOffset);
   peer_ = reinterpret_cast<PrivilegePeer*>(table + kPeerOffset);
   SetPeer(nullptr);
+  smap_peer_ = reinterpret_cast<SmapPeer*>(table + kSmapPeerOffset);
+  SetSmapPeer(nullptr);
   jump_table_ = reinterpret_cast<u64*>(table + kJumpTableOffset);
   default_jump_ = reinterpret_cast<u64>(default_jump_target);
   id_ = id;

@@ -120,6 +120,13 @@ class View {
     return peer_->missing == 0 && peer_->gs_base == view->gs_base();
   }
 
+  // --- The view across STAC/CLAC ---
+  void SetSmapPeer(const View* peer) {
+    const bool open = key_.packed & ViewKey::kSmapOpen;
+    *smap_peer_ = peer == nullptr ? SmapPeer{0, 1, 1} : SmapPeer{peer->gs_base(), open, !open};
+  }
+  bool HasSmapPeer(const View* view) const { return smap_peer_->gs_base == view->gs_base(); }
+
   // --- Look-up slots ---
   // kind 0: loads, 1: stores. Filled here and by the miss stub; both keep the directory.
   void FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement);
@@ -214,6 +221,7 @@ class View {
   u64* chunk_map_ = nullptr;  // 2^24 bits
   u64 guard_ = 0;
   PrivilegePeer* peer_ = nullptr;
+  SmapPeer* smap_peer_ = nullptr;
   SlotDirectory* directory_ = nullptr;  // the miss stub fills slots, too
   u32 execute_count_ = 0;
   u32 chunk_count_ = 0;

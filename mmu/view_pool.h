@@ -48,8 +48,11 @@ class ViewPool {
   // No view may switch to this one by itself any more, nor it to another.
   void ForgetPeer(View* view) {
     view->SetPeer(nullptr);
+    view->SetSmapPeer(nullptr);
     for (unsigned i = 0; i < count_; ++i) {
-      if (views_[i].reserved() && views_[i].HasPeer(view)) views_[i].SetPeer(nullptr);
+      if (!views_[i].reserved()) continue;
+      if (views_[i].HasPeer(view)) views_[i].SetPeer(nullptr);
+      if (views_[i].HasSmapPeer(view)) views_[i].SetSmapPeer(nullptr);
     }
   }
   // The largest view but `except`, or null.

@@ -53,6 +53,25 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       if (index_ + 1 == tu_->count) return false;
       EmitSti();
       return true;
+    case Op::kStac:
+    case Op::kClac: {
+      // In a view of closed SMAP AC is clear, in an open one it is set; anywhere else there is no
+      // peer. Translations do not depend on which it is.
+      const bool open = instr.op == Op::kStac;
+      const i32 peer = kSmapPeerOffset;
+      SiteDesc* slow = NewSite();
+      a().mov(x86::r10, GsAbs(peer + static_cast<i32>(open ? offsetof(SmapPeer, no_stac)
+                                                           : offsetof(SmapPeer, no_clac)),
+                              8));
+      SimulateIfTaken(slow, JumpToColdIfR10NonZero());
+      a().mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
+      a().lea(x86::r10d, x86::ptr(x86::r10, open ? i32{vcpu::kAc} : -i32{vcpu::kAc}));
+      a().mov(State(offsetof(VcpuState, system_flags), 4), x86::r10d);
+      a().mov(x86::r10, GsAbs(peer + static_cast<i32>(offsetof(SmapPeer, gs_base)), 8));
+      a().wrgsbase(x86::r10);
+      slow->resume = hot_.Here();
+      return true;
+    }
     case Op::kPopf:
       if (!long_mode || instr.operand_bits != 64) return false;
       EmitPopf();

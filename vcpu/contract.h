@@ -17,9 +17,8 @@
 //              git and cc1 show them as the least used: 0.8-1.7 % of instructions name them)
 //   rsp        the guest's rsp: never a valid VMM stack; signals use the alternate stack
 //   the rest   guest values, including arithmetic flags and all vector state
-//   %gs        the view; SYSCALL and SYSRET change it without the VMM, which looks (RDGSBASE) when
-//   it
-//              is called next; %fs stays the C library's
+//   %gs        the view; SYSCALL, SYSRET, STAC and CLAC change it without the VMM, which looks
+//              (RDGSBASE) when it is called next; %fs stays the C library's
 //   DF         always clear (the guest's DF is VcpuState::df_flag)
 //
 // Memory access (every kind): the op itself is the last instruction that can fault, and only
@@ -71,7 +70,13 @@ struct PrivilegePeer {
   u64 gs_base;
   u64 missing;
 };
-inline constexpr i32 kSlotDirectoryBytes = 4096;  // with the peer in its upper half
+// The view of the same address space on the other side of STAC and CLAC, for theirs. `no_stac` is
+// zero in a view of closed SMAP whose open counterpart is gs_base, `no_clac` the reverse.
+struct SmapPeer {
+  u64 gs_base;
+  u64 no_stac, no_clac;
+};
+inline constexpr i32 kSlotDirectoryBytes = 4096;  // with the peers in its upper half
 inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(LookupSlot));
 
 // %gs-relative displacements.
@@ -80,6 +85,7 @@ inline constexpr i32 kJumpTableOffset = kVcpuOffset - kJumpTableBytes;
 inline constexpr i32 kSlotsOffset = kJumpTableOffset - kSlotsBytes;  // loads first, then stores
 inline constexpr i32 kSlotDirectoryOffset = kSlotsOffset - kSlotDirectoryBytes;
 inline constexpr i32 kPeerOffset = kSlotDirectoryOffset + 2048;
+inline constexpr i32 kSmapPeerOffset = kPeerOffset + static_cast<i32>(sizeof(PrivilegePeer));
 inline constexpr i32 kViewHeaderBytes = -kSlotDirectoryOffset;
 
 static_assert(sizeof(vcpu::VcpuState) <= kVcpuBlockBytes);

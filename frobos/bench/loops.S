@@ -59,6 +59,10 @@ SIMPLE_LOOP empty
 SIMPLE_LOOP in, "inb $0x80, %al"
 SIMPLE_LOOP cr8wr, "mov %r13, %cr8"
 SIMPLE_LOOP cr3, "mov %r13, %cr3"
+// Each iteration toggles the bit in r14; the load sees the mapping that is left.
+SIMPLE_LOOP cr0wp, "xor %r14, %r13; mov %r13, %cr0; mov (%r15), %rax"
+SIMPLE_LOOP cr4pge, "xor %r14, %r13; mov %r13, %cr4; mov (%r15), %rax"
+SIMPLE_LOOP stacclac, "stac; mov (%r15), %rax; clac"
 SIMPLE_LOOP invlpg, "invlpg (%r13)"
 SIMPLE_LOOP clisti, "cli; sti"
 SIMPLE_LOOP pushfpopf, "pushfq; popfq"

@@ -20,10 +20,11 @@ struct Timing {
 using LoopFunction = Timing(u64 iterations, u64 a, u64 b, u64 c);
 
 extern "C" {
-LoopFunction loop_empty, loop_in, loop_cr8wr, loop_cr3, loop_invlpg, loop_clisti, loop_pushfpopf,
-    loop_rdtsc, loop_ptemod_unchanged, loop_callret, loop_icall, loop_icall_empty, loop_iret,
-    loop_int3, loop_divzero, loop_pgfault, loop_pgfault_map, loop_ptemod_touch, loop_ptestore,
-    loop_ptestore_empty, loop_isprime, loop_syscall, loop_int80, loop_user_empty;
+LoopFunction loop_empty, loop_in, loop_cr8wr, loop_cr3, loop_cr0wp, loop_cr4pge, loop_stacclac,
+    loop_invlpg, loop_clisti, loop_pushfpopf, loop_rdtsc, loop_ptemod_unchanged, loop_callret,
+    loop_icall, loop_icall_empty, loop_iret, loop_int3, loop_divzero, loop_pgfault,
+    loop_pgfault_map, loop_ptemod_touch, loop_ptestore, loop_ptestore_empty, loop_isprime,
+    loop_syscall, loop_int80, loop_user_empty;
 void handle_divzero();
 void handle_pgfault();
 void handle_pgfault_map();
@@ -222,6 +223,60 @@ const char* FlushCheck(LoopFunction* loop, u64 argument) {
   return faults ? nullptr : "a stale translation was used";
 }
 const char* EndCr3() { return FlushCheck(loop_cr3, ReadCr3()); }
+bool StoreFaults(u64 va) {
+  return Catch([va] {
+           volatile u64* word = reinterpret_cast<volatile u64*>(va);
+           *word = *word;
+         })
+      .Is(kPageFault);
+}
+u64 saved_cr;
+Arguments BeginCr0wp() {
+  BeginPtemod();
+  saved_cr = ReadCr0();
+  return {saved_cr, kCr0Wp, kPage};
+}
+const char* EndCr0wp() {
+  WriteCr0(saved_cr);
+  *page_pte = page_value & ~kPteW;
+  Invlpg(kPage);
+  bool protects[3];
+  for (u64 toggles = 0; toggles < 3; ++toggles) {
+    if (toggles != 0) loop_cr0wp(toggles, saved_cr, kCr0Wp, kPage);
+    protects[toggles] = StoreFaults(kPage);
+    WriteCr0(saved_cr);
+  }
+  *page_pte = page_value;
+  Invlpg(kPage);
+  const bool at_first = saved_cr & kCr0Wp;
+  return protects[0] == at_first && protects[1] != at_first && protects[2] == at_first
+             ? nullptr
+             : "CR0.WP does not decide about supervisor stores";
+}
+Arguments BeginCr4pge() {
+  BeginPtemod();
+  saved_cr = ReadCr4();
+  return {saved_cr, kCr4Pge, kPage};
+}
+const char* EndCr4pge() {
+  WriteCr4(saved_cr);
+  loop_cr4pge(1, saved_cr, kCr4Pge, kPage);
+  const bool toggled = ReadCr4() == (saved_cr ^ kCr4Pge);
+  WriteCr4(saved_cr);
+  return toggled ? nullptr : "cr4 does not hold what was written";
+}
+Arguments BeginStacClac() {
+  BeginPtemod();
+  saved_cr = ReadCr4();
+  if (HasSmap()) WriteCr4(saved_cr | kCr4Smap);
+  return {0, 0, kPage};
+}
+const char* EndStacClac() {
+  const bool closed = !(ReadFlags() & kFlagAc);
+  WriteCr4(saved_cr);
+  return closed ? nullptr : "AC is set after clac";
+}
+
 Arguments BeginInvlpg() {
   BeginPtemod();
   return {kPage};
@@ -286,6 +341,9 @@ constexpr Benchmark kBenchmarks[] = {
      RunNotToPresent},
     {"ptemod_touch", loop_ptemod_touch, loop_empty, false, BeginPtemod, EndPtemod, nullptr},
     {"cr3", loop_cr3, loop_empty, false, BeginCr3, EndCr3, nullptr},
+    {"cr0wp", loop_cr0wp, loop_empty, false, BeginCr0wp, EndCr0wp, nullptr},
+    {"cr4pge", loop_cr4pge, loop_empty, false, BeginCr4pge, EndCr4pge, nullptr},
+    {"stacclac", loop_stacclac, loop_empty, false, BeginStacClac, EndStacClac, nullptr},
     {"invlpg", loop_invlpg, loop_empty, false, BeginInvlpg, EndInvlpg, nullptr},
     {"clisti", loop_clisti, loop_empty, false, BeginCliSti, EndCliSti, nullptr},
     {"pushfpopf", loop_pushfpopf, loop_empty, false, Nothing, EndPushf, nullptr},
