@@ -280,10 +280,14 @@ Outcome Fxrstor(Execution& e) {
   }
   __builtin_memcpy(area + kMxcsrAt + 4, mask, 4);
   if (!ValidMxcsr(Load32(area + kMxcsrAt), area)) return vcpu::GeneralProtection();
+  // XRSTOR does to these two components what FXRSTOR does.
+  constexpr u64 kLegacyState = kX87State | kSseState;
+  __builtin_memset(area + kHeaderAt, 0, kXsaveHeaderBytes);
+  Store64(area + kHeaderAt, kLegacyState);
   if (HasRexW(e)) {
-    asm volatile("fxrstor64 %0" : : "m"(area) : "memory");
+    ALIBI_ON_AREA("xrstor64", area, kLegacyState);
   } else {
-    asm volatile("fxrstor %0" : : "m"(area) : "memory");
+    ALIBI_ON_AREA("xrstor", area, kLegacyState);
   }
   return {};
 }
