@@ -51,6 +51,20 @@ Status PortBus::Add(u16 first, u32 count, Device& device, std::string name, u64 
   return Ok{};
 }
 
+bool PortBus::Move(u16 from, u16 to) {
+  const u8 index = index_[from];
+  if (index == kUnassigned || ranges_[index - 1].first != from) return false;
+  Range& range = ranges_[index - 1];
+  if (u32{to} + range.count > index_.size()) return false;
+  for (u32 i = 0; i < range.count; ++i) {
+    if (index_[to + i] != kUnassigned && index_[to + i] != index) return false;
+  }
+  std::fill_n(index_.begin() + from, range.count, kUnassigned);
+  std::fill_n(index_.begin() + to, range.count, index);
+  range.first = to;
+  return true;
+}
+
 const PortBus::Range* PortBus::Find(u32 port) const {
   if (port >= index_.size()) return nullptr;
   const u8 index = index_[port];

@@ -20,6 +20,10 @@ class PortBus {
   // range, or 255 ranges exist.
   Status Add(u16 first, u32 count, Device& device, std::string name, u64 first_offset = 0);
 
+  // A range given to Add() moves; false, and it stays, if the new place is not free. Ranges with a
+  // latch must stay where they are.
+  bool Move(u16 from, u16 to);
+
   // `size` is 1, 2 or 4. Bytes beyond port 0xffff belong to nobody: they do not wrap to port 0.
   u32 Read(u16 port, unsigned size);
   void Write(u16 port, unsigned size, u32 value);

@@ -1,5 +1,5 @@
-// Ports for people: 0x80, where firmware shows how far it got, and 0xe9, the console of Bochs and
-// QEMU.
+// Ports for people: 0x80, where firmware shows how far it got, 0xe9, the console of Bochs and QEMU,
+// and a printer.
 #ifndef ALIBI_DEVICES_DEBUG_PORT_H_
 #define ALIBI_DEVICES_DEBUG_PORT_H_
 
@@ -20,6 +20,29 @@ class PostPort : public Device {
 
  private:
   u8 latch_ = 0;
+};
+
+// A parallel port with a printer that takes every byte at once: data, status, control. A byte is
+// taken when the strobe (control bit 0) goes high.
+class ParallelPort : public Device {
+ public:
+  explicit ParallelPort(std::function<void(u8)> sink) : sink_(std::move(sink)) {}
+  u64 Read(u64 offset, unsigned) override {
+    constexpr u8 kReady = 0xdf;  // not busy, selected, no error
+    return offset == 0 ? data_ : offset == 1 ? kReady : control_ | 0xe0u;
+  }
+  void Write(u64 offset, unsigned, u64 value) override {
+    if (offset == 0) data_ = static_cast<u8>(value);
+    if (offset != 2) return;
+    const bool strobe = (value & 1) && !(control_ & 1);
+    control_ = value & 0x1f;
+    if (strobe && sink_) sink_(data_);
+  }
+
+ private:
+  std::function<void(u8)> sink_;
+  u8 data_ = 0;
+  u8 control_ = 0x0c;
 };
 
 // Writes go to the sink; a read yields 0xe9, by which guests find the port.

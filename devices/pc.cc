@@ -9,9 +9,11 @@ namespace {
 
 constexpr unsigned kTimerIrq = 0;
 constexpr unsigned kCascadeIrq = 2;
+constexpr unsigned kKeyboardIrq = 1;
 constexpr unsigned kSerialIrq = 4;
 constexpr unsigned kRtcIrq = 8;
 constexpr unsigned kTimerIoApicInput = 2;
+constexpr PhysAddr kTestMemory{0xff000000};
 
 }  // namespace
 
@@ -20,7 +22,11 @@ Result<std::unique_ptr<Pc>> Pc::Create(const PcConfig& config, PcHooks hooks, Cl
   std::unique_ptr<Pc> pc(new Pc(config, std::move(hooks), clock, tsc));
   const Status wired = pc->Wire(config);
   if (!wired.ok()) return wired.error();
-  pc->SetUpAsBiosLeavesIt();
+  if (config.set_up) {
+    pc->SetUpAsBiosLeavesIt();
+  } else {
+    pc->lapic_.Reset(/*keep_mode=*/false);
+  }
   return pc;
 }
 
@@ -38,13 +44,35 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
       serial_(clock, timers_, lines_[kSerialIrq], hooks_.serial_output),
       cmos_(clock, timers_, lines_[kRtcIrq], config.unix_seconds, config.low_ram_bytes,
             config.high_ram_bytes),
+      keyboard_(lines_[kKeyboardIrq], gates_),
+      port92_(gates_),
+      reset_control_(gates_),
+      pci_(reset_control_, hooks_.pam,
+           [this](u16 base) {
+             if (base != acpi_base_ && ports_.Move(acpi_base_, base)) acpi_base_ = base;
+           }),
+      acpi_(clock, timers_, lines_[AcpiPm::kSciIrq], hooks_.power_off),
+      test_lines_([this](unsigned line, bool level) {
+        if (line >= lines_.size()) {
+          ioapic_.Line(line).Set(level);
+        } else if (line != kCascadeIrq) {
+          lines_[line].Set(level);
+        }
+      }),
       debug_exit_(hooks_.exit_requested),
-      debug_console_(hooks_.debug_output) {
+      debug_console_(hooks_.debug_output),
+      printer_(hooks_.debug_output) {
   for (unsigned irq = 0; irq < lines_.size(); ++irq) {
     if (irq == kCascadeIrq) continue;
     lines_[irq].Connect(&pics_.Line(irq),
                         &ioapic_.Line(irq == kTimerIrq ? kTimerIoApicInput : irq));
   }
+  gates_.reset = hooks_.reset;
+  fw_cfg_.AddInteger(FwCfg::kRamSize, config.low_ram_bytes + config.high_ram_bytes, 8);
+  fw_cfg_.AddInteger(FwCfg::kNoGraphics, 1, 2);
+  fw_cfg_.AddInteger(FwCfg::kCpuCount, 1, 2);
+  fw_cfg_.AddInteger(FwCfg::kMostCpus, 1, 2);
+  fw_cfg_.AddInteger(FwCfg::kIrq0Override, 1, 4);
   pics_.OnOutput([this](bool level) { lapic_.SetLint0(level); });
   lapic_.ConnectExtInt(&pics_);
 }
@@ -55,6 +83,7 @@ Status Pc::Wire(const PcConfig& config) {
     u32 count;
     Device* device;
     const char* name;
+    u64 first_offset = 0;
   };
   const PortRow ports[] = {
       {0x20, 2, &pics_.master(), "8259A master"},
@@ -64,18 +93,31 @@ Status Pc::Wire(const PcConfig& config) {
       {0x61, 1, &port61_, "system control"},
       {0x70, 2, &cmos_, "RTC"},
       {0x3f8, 8, &serial_, "COM1"},
+      {0x60, 1, &keyboard_, "8042"},
+      {0x64, 1, &keyboard_, "8042", 4},
       {0x80, 1, &post_, "POST"},
+      {0x190, 1, &post190_, "POST"},
+      {0x92, 1, &port92_, "system control A"},
+      {0xb2, 2, &acpi_.smi_command(), "SMI command"},
+      {AcpiPm::kDefaultBase, AcpiPm::kPortCount, &acpi_, "ACPI"},
+      {0x510, 2, &fw_cfg_, "fw_cfg"},
+      {0xcf8, 8, &pci_, "PCI"},
+      {0xe0, 4, &test_ports_, "test ports"},
+      {0x2000, TestIrqLines::kLines, &test_lines_, "test lines"},
       {0xf4, 4, &debug_exit_, "debug exit"},
+      {0x378, 3, &printer_, "printer"},
   };
   for (const PortRow& row : ports) {
-    Status added = ports_.Add(row.first, row.count, *row.device, row.name);
+    Status added = ports_.Add(row.first, row.count, *row.device, row.name, row.first_offset);
     if (!added.ok()) return added;
   }
-  if (config.debug_console) {
-    Status added = ports_.Add(0xe9, 1, debug_console_, "debug console");
+  for (const u16 port : config.debug_ports) {
+    Status added = ports_.Add(port, 1, debug_console_, "debug console");
     if (!added.ok()) return added;
   }
-  Status added = mmio_.Add(Lapic::kBase, Lapic::kSize, lapic_, "local APIC");
+  Status added = mmio_.Add(kTestMemory, 0x10000, test_memory_, "test memory");
+  if (!added.ok()) return added;
+  added = mmio_.Add(Lapic::kBase, Lapic::kSize, lapic_, "local APIC");
   if (!added.ok()) return added;
   return mmio_.Add(IoApic::kBase, IoApic::kSize, ioapic_, "I/O APIC");
 }
@@ -99,6 +141,8 @@ void Pc::SetUpAsBiosLeavesIt() {
       {0xa1, 0x02},
       {0xa1, 0x01},
       {0xa1, 0x8e},
+      // ACPI's line and the PCI lines' are level-triggered.
+      {0x4d1, 0x0e},
       // 8254: channel 0 as an 18.2 Hz rate generator.
       {0x43, 0x34},
       {0x40, 0x00},

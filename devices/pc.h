@@ -4,9 +4,15 @@
 //           0x40-0x43             8254                0x4d0-0x4d1  ELCR
 //           0x61                  speaker, gate 2     0xf4-0xf7    debug exit
 //           0x70-0x71             RTC, CMOS           0x80         POST latch
-//           0xe9                  debug console (optional)
-//   memory  0xfec00000 I/O APIC, 0xfee00000 local APIC
-//   lines   0 8254, 2 cascade, 4 COM1, 8 RTC; each goes to the 8259s and to the I/O APIC's input of
+//           0x60, 0x64            keyboard controller 0x92         A20, reset
+//           0xb2-0xb3             SMI command         0x600-0x63f  ACPI power management
+//           0x510-0x511           fw_cfg              0xcf8-0xcff  PCI, reset control at 0xcf9
+//           0xe9, 0x402, ...      debug consoles      0x190        POST latch
+//           0x378-0x37a           printer
+//           0xe0-0xe3, 0x2000-0x2017  test device
+//   memory  0xfec00000 I/O APIC, 0xfee00000 local APIC, 0xff000000 test device
+//   lines   0 8254, 1 keyboard, 2 cascade, 4 COM1, 8 RTC, 9 ACPI; each goes to the 8259s and to the
+//   I/O APIC's input of
 //           the same number, but the 8254 to input 2, as everywhere. The 8259s' output goes to
 //           LINT0.
 #ifndef ALIBI_DEVICES_PC_H_
@@ -16,20 +22,26 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
+#include "devices/acpi_pm.h"
 #include "devices/bus.h"
 #include "devices/clock.h"
 #include "devices/cmos.h"
 #include "devices/debug_exit.h"
 #include "devices/debug_port.h"
+#include "devices/fw_cfg.h"
 #include "devices/interrupt_controller.h"
 #include "devices/ioapic.h"
 #include "devices/irq.h"
+#include "devices/keyboard8042.h"
 #include "devices/lapic.h"
+#include "devices/pci.h"
 #include "devices/pic8259.h"
 #include "devices/pit8254.h"
+#include "devices/test_device.h"
 #include "devices/timer_queue.h"
 #include "devices/uart16550.h"
 
@@ -39,7 +51,10 @@ struct PcConfig {
   u64 low_ram_bytes = 0;   // from 0; reported in CMOS
   u64 high_ram_bytes = 0;  // from 4 GB
   i64 unix_seconds = 0;    // UTC when the clock shows 0
-  bool debug_console = true;
+  // What is written to these ports is text for debug_output.
+  std::vector<u16> debug_ports = {0xe9, 0x402};
+  // As firmware leaves the devices, for guests that are started without any.
+  bool set_up = true;
 };
 
 // What leaves the board. Empty functions are allowed. All are called from inside device accesses
@@ -50,7 +65,10 @@ struct PcHooks {
   std::function<void(u32 status)> exit_requested;
   std::function<void()> interrupt_raised;  // InterruptPending() may have become true
   std::function<void()> nmi;
-  std::function<void()> init;  // an INIT sent to the only CPU: reset it
+  std::function<void()> init;       // an INIT sent to the only CPU: reset it
+  std::function<void()> reset;      // the keyboard controller, port 0x92 or 0xcf9
+  std::function<void()> power_off;  // ACPI soft off
+  std::function<void(const PciHost::Pam&)> pam;
 };
 
 class Pc : private LapicHost {
@@ -72,6 +90,8 @@ class Pc : private LapicHost {
   const IoApic& ioapic() const { return ioapic_; }
   Pic8259Pair& pics() { return pics_; }
   Uart16550& serial() { return serial_; }
+  PciHost& pci() { return pci_; }
+  FwCfg& fw_cfg() { return fw_cfg_; }
 
   // IA32_APIC_BASE was written, legally: the local APIC's mode and place follow.
   void SetApicBase(u64 value);
@@ -124,9 +144,22 @@ class Pc : private LapicHost {
   SystemControlPort port61_;
   Uart16550 serial_;
   Cmos cmos_;
+  SystemGates gates_;
+  Keyboard8042 keyboard_;
+  SystemPortA port92_;
+  ResetControl reset_control_;
+  PciHost pci_;
+  AcpiPm acpi_;
+  u16 acpi_base_ = AcpiPm::kDefaultBase;
+  FwCfg fw_cfg_;
+  TestIrqLines test_lines_;
+  TestMemory<4> test_ports_;
+  TestMemory<0x10000> test_memory_;
   DebugExit debug_exit_;
   PostPort post_;
+  PostPort post190_;
   DebugConsole debug_console_;
+  ParallelPort printer_;
 };
 
 }  // namespace alibi::devices

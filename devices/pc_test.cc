@@ -53,7 +53,7 @@ TEST_CASE("PC: as the BIOS leaves it") {
   CHECK(machine.In(0x21) == 0xb8);
   CHECK(machine.In(0xa1) == 0x8e);
   CHECK(machine.In(0x3fd) == 0x60);
-  CHECK(machine.In(0x64) == 0xff);
+  CHECK(machine.In(0x64) == 0x14);
   CHECK(machine.pc->ports().Latch(0x80) != nullptr);
   CHECK(machine.pc->ports().Latch(0x20) == nullptr);
   CHECK(machine.pc->mmio().Claims(PhysAddr(0xfee00000), 0x1000));

@@ -49,6 +49,9 @@ class TraceListener {
   static constexpr u64 kEveryPage = ~u64{0};
   virtual void ExecutedPageChanged([[maybe_unused]] u64 gs_base, [[maybe_unused]] u64 linear_page) {
   }
+  // A slot came or went: code may have changed anywhere, past its traces. Nothing translated before
+  // may be entered again.
+  virtual void MemoryMapChanged() {}
 };
 
 // Physical addresses outside the slots, and stores to ROM. size is 1, 2, 4 or 8. The same warning

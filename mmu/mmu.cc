@@ -214,7 +214,10 @@ void Mmu::FlushAllViews() {
   uses_.Reset();
 }
 
-void Mmu::SlotsChanged() { FlushAllViews(); }
+void Mmu::SlotsChanged() {
+  FlushAllViews();
+  if (listener_ != nullptr) listener_->MemoryMapChanged();
+}
 
 // --- The VMM's own accesses ---
 

@@ -165,6 +165,10 @@ Exit EngineImpl::Run() {
   } leave{this};
   for (;;) {
     UndoKicks();
+    if (memory_map_changed_) {
+      memory_map_changed_ = false;
+      FlushTc();
+    }
     if (state_.shutdown) return Exit::kShutdown;
     if (__atomic_exchange_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST) != 0)
       return Exit::kStopped;

@@ -36,6 +36,11 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // --- mmu::TraceListener ---
   void CodeWritten(PhysAddr address, u64 size) override;
   void ExecutedPageChanged(u64, u64) override {}
+  // The run loop forgets everything: at once if the guest runs, before it runs otherwise.
+  void MemoryMapChanged() override {
+    memory_map_changed_ = true;
+    RequestAttention();
+  }
 
   // --- fast_path.cc: the callouts ---
 #define ALIBI_CALLOUT(name, contract) u64 On##name(void* descriptor, u64 argument);
@@ -169,7 +174,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool pending_indirect_ = false;     // it came through the jump table
   bool simulate_next_ = false;        // the next dispatch wants the SIMULATE translation
   bool in_single_ = false;
-  bool again_ = false;      // the single step has done nothing yet
+  bool again_ = false;  // the single step has done nothing yet
+  bool memory_map_changed_ = false;
   bool watching_ = false;   // breakpoints are enabled
   bool ss_shadow_ = false;  // the last step loaded SS: no debug exception before the next
   u64 held_debug_hits_ = 0;

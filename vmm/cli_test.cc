@@ -158,6 +158,14 @@ TEST_CASE("Bad command lines and images") {
       {{"run", high}, 65, "RAM"},
       {{"run", hello, "--stats-json", "/nonexistent/stats.json"}, 73, "/nonexistent/stats.json"},
       {{"cpu", "extra"}, 64, "extra"},
+      {{"cpu", "--model", "486"}, 64, "base64"},
+      {{"run", hello, "--cpu", "486"}, 64, "base64"},
+      {{"run"}, 64, "--bios"},
+      {{"run", hello, "--bios", hello}, 64, "not both"},
+      {{"run", "--bios", empty}, 65, "multiple of 4096"},
+      {{"run", "--bios", text}, 65, "multiple of 4096"},
+      {{"run", "--bios", "/nonexistent/rom"}, 66, "/nonexistent/rom"},
+      {{"run", hello, "--debug-port", "70000"}, 64, "--debug-port"},
   };
   for (const Case& c : cases) {
     std::string command;
@@ -227,6 +235,55 @@ TEST_CASE("A guest ends the process") {
       CHECK(outcome.err.find(c.mentions) != std::string::npos);
     }
   }
+}
+
+// A ROM of `size` bytes whose reset vector jumps to `code`, at its last page but for 16 bytes.
+std::string Rom(u64 size, const std::vector<u8>& code) {
+  std::string rom(size, '\xf4');
+  std::copy(code.begin(), code.end(), rom.end() - 0x1000);
+  const u8 jump[] = {0xea, 0x00, 0xf0, 0x00, 0xf0};  // jmp f000:f000
+  std::copy(std::begin(jump), std::end(jump), rom.end() - 16);
+  return rom;
+}
+
+TEST_CASE("A ROM starts at the reset vector") {
+  // mov al, 'A'; out 0xe9, al; out 0x80, al; mov al, 3; out 0xf4, al
+  const std::vector<u8> code = {0xb0, 'A', 0xe6, 0xe9, 0xe6, 0x80, 0xb0, 0x03, 0xe6, 0xf4, 0xf4};
+  for (const u64 size : {u64{4096}, u64{12288}, u64{65536}, u64{262144}, u64{16} << 20}) {
+    INFO(size);
+    const Outcome outcome =
+        Call({"run", "--bios", WriteFile("rom", Rom(size, code)), "--memory", "2M", "--trace=io"});
+    INFO(outcome.err);
+    CHECK(outcome.status == 7);
+    CHECK(outcome.out == "A");
+    CHECK(outcome.err.find("[io] out 0x80 size 1 value 0x41") != std::string::npos);
+  }
+  const Outcome halted = Call({"run", "--bios", WriteFile("rom", Rom(4096, {0xfa, 0xf4}))});
+  CHECK(halted.status == 81);
+  CHECK(OneLine(halted.err));
+  // mov al, 6; mov dx, 0xcf9; out dx, al
+  const std::vector<u8> reset = {0xb0, 0x06, 0xba, 0xf9, 0x0c, 0xee, 0xf4};
+  CHECK(Call({"run", "--bios", WriteFile("rom", Rom(4096, reset))}).status == 80);
+  // mov ax, 0x2000; mov dx, 0x604; out dx, ax
+  const std::vector<u8> off = {0xb8, 0x00, 0x20, 0xba, 0x04, 0x06, 0xef, 0xf4};
+  const Outcome soft_off = Call({"run", "--bios", WriteFile("rom", Rom(4096, off))});
+  CHECK(soft_off.status == 0);
+  CHECK(soft_off.err.empty());
+  // Debug ports of the caller's choice: mov al, 'A'; out 0x99, al; then as above.
+  const std::vector<u8> other = {0xb0, 'B', 0xe6, 0x99, 0xb0, 0x03, 0xe6, 0xf4, 0xf4};
+  CHECK(Call({"run", "--bios", WriteFile("rom", Rom(4096, other)), "--debug-port", "0x99"}).out ==
+        "B");
+}
+
+TEST_CASE("CPU models") {
+  const Outcome base = Call({"cpu", "--model", "base64"});
+  CHECK(base.status == 0);
+  CHECK(base.out.find("Alibi base64 virtual CPU") != std::string::npos);
+  for (const char* word : {"sse4_2", "EFER", "MTRR_FIX64K_00000", "read-only"}) {
+    INFO(word);
+    CHECK(base.out.find(word) != std::string::npos);
+  }
+  CHECK(Call({"run", "--cpu", "base64", HelloImage()}).out == "hello\n");
 }
 
 TEST_CASE("Hello, with every policy, statistics and traces") {

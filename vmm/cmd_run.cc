@@ -5,10 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "devices/clock.h"
 #include "vmm/cli.h"
+#include "vmm/cpu_model.h"
 #include "vmm/host_check.h"
 #include "vmm/loader/file.h"
 #include "vmm/pc_machine.h"
@@ -25,6 +28,9 @@ constexpr u64 kMostTc = u64{1} << 30;  // exits are 32-bit displacements
 
 struct RunOptions {
   std::string image;
+  std::string bios;
+  std::vector<std::string> debug_ports;
+  std::string cpu = "host";
   std::string ram = "128M";
   std::string tc_size = "64M";
   std::string policy = "hysteresis";
@@ -57,6 +63,11 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
                   fmt::format("the guest shut down (triple fault) near rip {:#x}; --trace=irq,io "
                               "shows what it did before",
                               machine.machine().state().rip));
+    case PcEnd::kReset:
+      return Fail(kTripleFault, fmt::format("the guest reset the machine at rip {:#x}",
+                                            machine.machine().state().rip));
+    case PcEnd::kPowerOff:
+      return kSuccess;
     case PcEnd::kHaltedForever:
       return Fail(kHaltedForever, fmt::format("the guest halted with interrupts off at rip {:#x}; "
                                               "nothing can wake it",
@@ -72,11 +83,22 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
 int CmdRun(int argc, char** argv) {
   RunOptions options;
   CLI::App app(
-      "Runs a multiboot 1 kernel. Its serial port COM1 is the terminal; Ctrl-C ends it,\n"
+      "Runs a multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port COM1 is the "
+      "terminal; Ctrl-C ends it,\n"
       "Ctrl-A X quits, Ctrl-A C sends a Ctrl-C, Ctrl-A Ctrl-A a Ctrl-A.");
-  app.add_option("IMAGE", options.image, "the kernel: ELF32 or ELF64 with a multiboot 1 header")
-      ->required();
-  app.add_option("--ram", options.ram, "guest memory: bytes, or with K, M, G behind (128M)");
+  app.add_option("IMAGE", options.image, "the kernel: ELF32 or ELF64 with a multiboot 1 header");
+  app.add_option("--bios", options.bios,
+                 "a ROM to start instead: a multiple of 4K, up to 16M; at the top of 4 GB and,\n"
+                 "its last 128K, below 1 MB")
+      ->type_name("ROM");
+  app.add_option("--debug-port", options.debug_ports,
+                 "one more port that takes text, beside 0xe9 and 0x402")
+      ->type_name("PORT")
+      ->allow_extra_args(false);
+  app.add_option("--cpu", options.cpu,
+                 "the CPU that the guest sees: " + CpuModelList() + " (host)");
+  app.add_option("--ram,--memory", options.ram,
+                 "guest memory: bytes, or with K, M, G behind (128M)");
   app.add_option("--policy", options.policy,
                  "adaptation policy: " + PolicyList() + " (hysteresis)");
   app.add_option("--append", options.append, "the kernel's command line");
@@ -90,6 +112,12 @@ int CmdRun(int argc, char** argv) {
                  "room for translations: bytes, or with K, M, G (64M)");
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "run", argc, argv)) return *status;
+
+  if (options.image.empty() == options.bios.empty()) {
+    return Fail(kUsage, options.image.empty()
+                            ? "give a kernel's IMAGE, or --bios ROM; --help shows more"
+                            : "give either a kernel's IMAGE or --bios ROM, not both");
+  }
 
   // --- Everything that can be wrong before there is a machine ---
   auto ram = ParseSize(options.ram);
@@ -123,12 +151,33 @@ int CmdRun(int argc, char** argv) {
   if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
     return Fail(kUnsupportedHost, host.error().message);
   }
-  auto image = loader::ReadWholeFile(options.image);
+  vcpu::CpuidPolicy cpu;
+  if (Status chosen = ChooseCpu(options.cpu, &cpu); !chosen.ok()) {
+    return Fail(kUsage, "--cpu: " + chosen.error().message);
+  }
+  PcMachineConfig config;
+  for (const std::string& text : options.debug_ports) {
+    char* end = nullptr;
+    const unsigned long port = std::strtoul(text.c_str(), &end, 0);
+    if (text.empty() || *end != '\0' || port > 0xffff) {
+      return Fail(kUsage,
+                  fmt::format("--debug-port: '{}' is not a port; write 0x190 or 400", text));
+    }
+    config.debug_ports.push_back(static_cast<u16>(port));
+  }
+  const bool bios = !options.bios.empty();
+  auto image = loader::ReadWholeFile(bios ? options.bios : options.image);
   if (!image.ok()) return Fail(kNoInput, image.error().message);
+  if (bios) {
+    if (Status size = BiosRom::CheckSize(image->size(), options.bios); !size.ok()) {
+      return Fail(kBadImage, size.error().message);
+    }
+    config.bios = *image;
+  }
 
   // --- The machine ---
   EscapeFilter escape;
-  PcMachineConfig config;
+  config.machine.cpuid = &cpu;
   config.machine.policy = options.policy;
   config.machine.tc_bytes = *tc;
   config.ram_bytes = *ram;
@@ -149,7 +198,8 @@ int CmdRun(int argc, char** argv) {
     pc.machine().set_tracer(&tracer);
     if (tracer.observes_translations()) pc.machine().engine().set_translation_observer(&tracer);
   }
-  if (Status loaded = pc.LoadMultiboot(*image, options.image, options.append); !loaded.ok()) {
+  if (Status loaded = bios ? Status(Ok{}) : pc.LoadMultiboot(*image, options.image, options.append);
+      !loaded.ok()) {
     return Fail(kBadImage, loaded.error().message);
   }
   std::FILE* stats_file = nullptr;

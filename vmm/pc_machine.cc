@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "vcpu/msr.h"
 #include "vcpu/reset.h"
 #include "vmm/loader/multiboot.h"
 
@@ -56,11 +58,13 @@ Status PcMachine::Init(const PcMachineConfig& config) {
 
   MachineConfig machine_config = config.machine;
   // The arena's page descriptors and its memory file are as large as what could be added.
-  machine_config.arena_bytes = (config.ram_bytes + kPageMask) & ~kPageMask;
+  const u64 rom_bytes =
+      config.bios.empty() ? 0 : config.bios.size() + BiosRom::kShadowEnd - BiosRom::kShadowBase;
+  machine_config.arena_bytes = (config.ram_bytes + rom_bytes + kPageMask) & ~kPageMask;
   auto machine = Machine::Create(machine_config, *this);
   if (!machine.ok()) return machine.error();
   machine_ = std::move(*machine);
-  Status status = machine_->memory().AddSlot(PhysAddr(0), low_ram_bytes_);
+  Status status = MapLowMemory(config.bios);
   if (!status.ok()) return status;
   if (high_ram_bytes_ != 0) {
     status = machine_->memory().AddSlot(PhysAddr(kHighRamBase), high_ram_bytes_);
@@ -72,6 +76,9 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   devices::PcConfig board;
   board.low_ram_bytes = low_ram_bytes_;
   board.high_ram_bytes = high_ram_bytes_;
+  board.debug_ports.insert(board.debug_ports.end(), config.debug_ports.begin(),
+                           config.debug_ports.end());
+  board.set_up = config.bios.empty();
   board.unix_seconds = static_cast<i64>(time(nullptr));
   devices::PcHooks hooks;
   hooks.serial_output = [this](u8 byte) { Output(byte); };
@@ -87,6 +94,13 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   hooks.nmi = [this] { machine_->RaiseNmi(); };
   // The only CPU sent itself an INIT: as a PC, it starts anew from its reset vector.
   hooks.init = [this] { End(PcEnd::kTripleFault); };
+  hooks.reset = [this] { End(PcEnd::kReset); };
+  hooks.power_off = [this] { End(PcEnd::kPowerOff); };
+  hooks.pam = [this](const devices::PciHost::Pam&) {
+    // Code that runs in the range may go on only when its memory is in place.
+    pam_changed_ = true;
+    machine_->RequestTurn();
+  };
   auto pc = devices::Pc::Create(board, std::move(hooks), clock_, *tsc_);
   if (!pc.ok()) return pc.error();
   pc_ = std::move(*pc);
@@ -110,6 +124,21 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   return Ok{};
 }
 
+Status PcMachine::MapLowMemory(const std::vector<u8>& bios) {
+  mmu::GuestMemory& memory = machine_->memory();
+  if (bios.empty()) return memory.AddSlot(PhysAddr(0), low_ram_bytes_);
+  Status status = memory.AddSlot(PhysAddr(0), std::min(low_ram_bytes_, BiosRom::kShadowBase));
+  if (!status.ok()) return status;
+  if (low_ram_bytes_ > BiosRom::kShadowEnd) {
+    status = memory.AddSlot(PhysAddr(BiosRom::kShadowEnd), low_ram_bytes_ - BiosRom::kShadowEnd);
+    if (!status.ok()) return status;
+  }
+  auto rom = BiosRom::Map(bios, memory);
+  if (!rom.ok()) return rom.error();
+  bios_ = std::move(*rom);
+  return Ok{};
+}
+
 PcMachine::~PcMachine() {
   events_.reset();
   FlushOutput();
@@ -125,6 +154,7 @@ Status PcMachine::LoadMultiboot(std::span<const u8> image, const std::string& na
   auto entry = loader::LoadMultiboot(image, name, options, memory);
   if (!entry.ok()) return entry.error();
   vcpu::ResetToMultiboot(machine_->state(), machine_->cpuid(), entry->eip, entry->eax, entry->ebx);
+  vcpu::SetMtrrsAsBiosLeavesThem(machine_->state());
   machine_->StateChanged();
   return Ok{};
 }
@@ -276,6 +306,10 @@ void PcMachine::Turn() {
   if (!input.empty()) {
     if (input_filter_) input = input_filter_(std::move(input));
     pc_->SerialInput(input);
+  }
+  if (std::exchange(pam_changed_, false) && bios_ != nullptr) {
+    const Status applied = bios_->Apply(pc_->pci().pam());
+    ALIBI_CHECK(applied.ok(), "shadow RAM finds its place in the arena");
   }
   const u64 now = clock_.NowNs();
   SyncTprToLapic();

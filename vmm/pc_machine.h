@@ -1,7 +1,8 @@
 // A PC: the machine with the PC board, RAM, a console, and a way to end.
 //
-//   0 .. low RAM        up to 3 GB
+//   0 .. low RAM        up to 3 GB; with a BIOS ROM, 0xc0000 .. 1 MB is as vmm/bios_rom.h says
 //   0xfec00000, 0xfee00000   I/O APIC, local APIC
+//   .. 4 GB             the BIOS ROM, if there is one
 //   4 GB ..             the rest of the RAM
 #ifndef ALIBI_VMM_PC_MACHINE_H_
 #define ALIBI_VMM_PC_MACHINE_H_
@@ -11,11 +12,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
 #include "devices/clock.h"
 #include "devices/pc.h"
+#include "vmm/bios_rom.h"
 #include "vmm/board.h"
 #include "vmm/host_events.h"
 #include "vmm/machine.h"
@@ -25,8 +28,11 @@ namespace alibi::vmm {
 struct PcMachineConfig {
   MachineConfig machine;
   u64 ram_bytes = u64{128} << 20;
-  int input_fd = -1;   // the serial port's input; -1: none
-  int output_fd = -1;  // the serial port's output; -1: dropped
+  // A firmware ROM: the VCPU starts at its reset vector. Empty: LoadMultiboot() must follow.
+  std::vector<u8> bios;
+  std::vector<u16> debug_ports;  // more ports that take text, beside 0xe9 and 0x402
+  int input_fd = -1;             // the serial port's input; -1: none
+  int output_fd = -1;            // the serial port's output; -1: dropped
   // Filters input before the guest sees it, on the VCPU's thread (escape keys).
   std::function<std::string(std::string)> input_filter;
 };
@@ -36,6 +42,8 @@ enum class PcEnd : u8 {
   kDebugExit,  // exit_status() is the guest's
   kRequested,  // RequestStop()
   kTripleFault,
+  kReset,          // through the keyboard controller or a reset port
+  kPowerOff,       // ACPI soft off
   kHaltedForever,  // halted, and no interrupt can come
   kOutputFailed,   // the console cannot be written
 };
@@ -68,6 +76,7 @@ class PcMachine final : private Board {
  private:
   PcMachine() = default;
   Status Init(const PcMachineConfig& config);
+  Status MapLowMemory(const std::vector<u8>& bios);
   void End(PcEnd end);
   void Output(u8 byte);
 
@@ -94,6 +103,8 @@ class PcMachine final : private Board {
   std::optional<devices::HostTsc> tsc_;
   std::unique_ptr<devices::Pc> pc_;
   std::unique_ptr<Machine> machine_;
+  std::unique_ptr<BiosRom> bios_;
+  bool pam_changed_ = false;
   std::function<std::string(std::string)> input_filter_;
   devices::TimerQueue::TimerId flush_timer_ = 0;
   std::string output_;

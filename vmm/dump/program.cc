@@ -166,6 +166,10 @@ std::string RunLimited(PcMachine& machine, double seconds) {
       return fmt::format("still running after {} s", seconds);
     case PcEnd::kTripleFault:
       return fmt::format("the guest shut down (triple fault) near {:#x}", rip);
+    case PcEnd::kReset:
+      return "the guest reset the machine";
+    case PcEnd::kPowerOff:
+      return "the guest switched the machine off";
     case PcEnd::kHaltedForever:
       return rip == kHaltAddress + 1 ? "the code returned"
                                      : fmt::format("the guest halted at {:#x}", rip);

@@ -1,0 +1,85 @@
+// The PC's keyboard controller (Intel 8042 as the IBM AT programs it), ports 0x60 and 0x64, with an
+// AT keyboard on it on which nobody types: it answers commands. There is no mouse.
+//
+// What systems want of it without a display: the self tests, the A20 gate and the CPU's reset line.
+#ifndef ALIBI_DEVICES_KEYBOARD8042_H_
+#define ALIBI_DEVICES_KEYBOARD8042_H_
+
+#include <array>
+#include <functional>
+
+#include "base/types.h"
+#include "devices/device.h"
+#include "devices/irq.h"
+
+namespace alibi::devices {
+
+// Two gates of the chip set that several ports reach. A20 masks nothing here: memory above 1 MB is
+// always there, but what was written can be read back.
+struct SystemGates {
+  bool a20 = true;
+  std::function<void()> reset;  // pulses the CPU's RESET
+};
+
+// Offset 0 is port 0x60; offset 4 is 0x64. Ports between belong to others.
+class Keyboard8042 : public Device {
+ public:
+  Keyboard8042(IrqLine& irq1, SystemGates& gates) : irq1_(irq1), gates_(gates) {}
+
+  u64 Read(u64 offset, unsigned size) override;
+  void Write(u64 offset, unsigned size, u64 value) override;
+
+ private:
+  void Command(u8 command);
+  void WriteData(u8 value);
+  void ToKeyboard(u8 value);
+  void Answer(u8 value);
+  void UpdateIrq();
+  u8 OutputPort() const;
+
+  IrqLine& irq1_;
+  SystemGates& gates_;
+  u8 command_byte_ = 0x45;  // IRQ 1 on, system flag, scan codes translated
+  u8 pending_command_ = 0;  // one that waits for its data byte
+  u8 keyboard_command_ = 0;
+  bool last_was_command_ = false;
+  // What the guest has not read yet.
+  std::array<u8, 16> answers_{};
+  unsigned answer_count_ = 0;
+  u8 last_answer_ = 0;
+};
+
+// Port 0x92: the A20 gate and the reset line once more ("fast" versions).
+class SystemPortA : public Device {
+ public:
+  explicit SystemPortA(SystemGates& gates) : gates_(gates) {}
+  u64 Read(u64, unsigned) override { return gates_.a20 ? 2 : 0; }
+  void Write(u64, unsigned, u64 value) override {
+    gates_.a20 = value & 2;
+    const bool reset = value & 1;
+    if (reset && gates_.reset) gates_.reset();
+  }
+
+ private:
+  SystemGates& gates_;
+};
+
+// Port 0xcf9: the chip set's reset control. A reset is bit 2 going high.
+class ResetControl : public Device {
+ public:
+  explicit ResetControl(SystemGates& gates) : gates_(gates) {}
+  u64 Read(u64, unsigned) override { return value_; }
+  void Write(u64, unsigned, u64 value) override {
+    const bool pulse = (value & 4) && !(value_ & 4);
+    value_ = static_cast<u8>(value & 0x0a);
+    if (pulse && gates_.reset) gates_.reset();
+  }
+
+ private:
+  SystemGates& gates_;
+  u8 value_ = 0;
+};
+
+}  // namespace alibi::devices
+
+#endif  // ALIBI_DEVICES_KEYBOARD8042_H_
