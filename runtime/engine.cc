@@ -255,6 +255,7 @@ void EngineImpl::Step() {
 }
 
 u64 EngineImpl::PrepareEntry() {
+  SettleLegacyState();
   CodeMode mode = CurrentMode();
   mode.single = in_single_;
   mode.simulate = simulate_next_;

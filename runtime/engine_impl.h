@@ -82,6 +82,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
   bool NoticeMode(const translator::CodeMode& mode);
   bool MayChangeMode(const translator::Instr& instr) const;
+  void SettleLegacyState();
   bool ModeHasChanged(const translator::CodeMode& before);
   u64 LinearPc() const {
     return state_.In64BitCode() ? state_.rip
@@ -113,6 +114,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool ReadOperand(u64 linear, u8* out, unsigned size, vcpu::GuestFault* fault);
   bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
   u64 SiteAddress(const SiteDesc& site) const;
+  // 32-bit code: the host's sum of base and displacement is no 32-bit address.
+  bool SiteWraps(const SiteDesc& site) const;
   bool SiteWrites(const SiteDesc& site) const;
   bool MisalignedOperand(const SiteDesc& site, u64 linear) const;
   // Where the operand at `linear` is bounced: as aligned as there (64 bytes are the most that an

@@ -83,7 +83,6 @@ CodeMode EngineImpl::CurrentMode() {
   mode.user = state_.cpl == 3;
   mode.middle = state_.cpl == 1 || state_.cpl == 2;
   if (mode.code_bits != 64) {
-    vcpu::UpdateSegmentRooms(state_);
     const vcpu::Segment& code = state_.segment[vcpu::kCs];
     mode.code_base = static_cast<u32>(code.base);
     mode.code_limit = code.limit;
@@ -176,7 +175,16 @@ u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
   return DispatchThroughTable();
 }
 
+// What translations of code that is not 64-bit rely on: rooms, and registers without upper halves
+// (which are undefined after a mode change, SDM vol. 1, 3.4.1.1).
+void EngineImpl::SettleLegacyState() {
+  if (state_.In64BitCode()) return;
+  vcpu::UpdateSegmentRooms(state_);
+  for (unsigned reg = 0; reg < 8; ++reg) state_.gpr[reg] = static_cast<u32>(state_.gpr[reg]);
+}
+
 u64 EngineImpl::Dispatch(u64 pc) {
+  SettleLegacyState();
   CodeMode mode = CurrentMode();
   state_.rip = mode.RipOf(pc);
   SyncGs();
@@ -207,6 +215,7 @@ u64 EngineImpl::Dispatch(u64 pc) {
 
 // Behind an instruction of code that is not 64-bit, which any segment register load may change.
 bool EngineImpl::ModeHasChanged(const CodeMode& before) {
+  SettleLegacyState();
   CodeMode now = CurrentMode();
   now.single = before.single;
   now.simulate = before.simulate;
@@ -353,6 +362,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   ++counters_.slot_misses;
   const Instr& instr = *site->instr;
+  if (instr.code_bits != 64 && linear >> 32 != 0) return SimulateNext(instr.pc);  // it wrapped
   if (site->misses % translator::kMissWindow == 0 && site->slot != 0) {
     const u64 now = __rdtsc();
     const bool thrashing =
@@ -411,6 +421,8 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
     SyncGs();
     if (resolution == mmu::Resolution::kFilled) {
       if (has_slot) mmu_.FillSlot(store, slot, address);
+      // Other entries may have changed as well, such as the one whose displacement waits in r10.
+      if (site->in_group) return Retry(instr.pc);
       state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
       return site->resume;
     }
@@ -634,6 +646,20 @@ u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
       break;
   }
   return OperandAddress(instr, state_);
+}
+
+bool EngineImpl::SiteWraps(const SiteDesc& site) const {
+  if (site.instr->code_bits == 64) return false;
+  const translator::MemOperand& mem = site.instr->mem;
+  switch (site.shape) {
+    case translator::AccessShape::kPush:
+      return state_.gpr[vcpu::kRsp] < site.size;
+    case translator::AccessShape::kOperand:
+      return mem.base != translator::kNoReg && mem.index == translator::kNoReg &&
+             (state_.gpr[mem.base] + static_cast<u64>(mem.disp)) >> 32 != 0;
+    default:
+      return false;
+  }
 }
 
 // Such an operand is #GP(0) whatever is mapped there, also where it would be #SS for another

@@ -179,6 +179,11 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (signal == SIGILL) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
   if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;
 
+  // A bounce operand does not lie at its address.
+  if (SiteWraps(site) && ccf->plans[site.instr_index].kind != translator::SiteKind::kSimulate) {
+    simulate_next_ = true;
+    return dispatch();
+  }
   if (CallsNowhere(site)) return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
 
   const u64 address = SiteAddress(site);
@@ -226,6 +231,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   switch (resolution) {
     case mmu::Resolution::kFilled:
       ++counters_.host_faults_hidden;
+      if (site.in_group) return dispatch();
       if (point->follower) {
         gregs[REG_R10] =
             static_cast<greg_t>(mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(address))));

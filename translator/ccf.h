@@ -22,11 +22,11 @@ struct Ccf;
 
 // The small set of mode bits that a translation depends on, besides PC and physical page.
 struct CodeMode {
-  u8 code_bits = 64;      // 16, 32, 64
-  bool user = false;      // CPL 3
-  bool middle = false;    // CPL 1 or 2: pages take it for the kernel, privileged instructions do not
-  bool flat = true;       // not 16-bit code, and CS DS ES SS have base 0 and no effective limit
-  bool single = false;    // one instruction per TU, exits not chained (single-step, shadows)
+  u8 code_bits = 64;    // 16, 32, 64
+  bool user = false;    // CPL 3
+  bool middle = false;  // CPL 1 or 2: pages take it for the kernel, privileged instructions do not
+  bool flat = true;     // not 16-bit code, and CS DS ES SS have base 0 and no effective limit
+  bool single = false;  // one instruction per TU, exits not chained (single-step, shadows)
   bool simulate = false;  // the TU's first memory site is translated SIMULATE (page crossings)
   bool careful = false;   // no access without a callout: alignment checks, data breakpoints
   u8 unit_rules = 0;      // UnitRule bits
@@ -99,7 +99,8 @@ struct SiteDesc {
   u16 size = 0;          // bytes of this one access
   AccessShape shape = AccessShape::kOperand;
   u8 instr_index = 0;
-  bool shared = false;  // later accesses use its displacement, too
+  bool shared = false;    // later accesses use its displacement, too
+  bool in_group = false;  // r10 holds a group's displacement, which must not grow stale
   Ccf* ccf = nullptr;
   const Instr* instr = nullptr;
   void* record = nullptr;     // the adaptation record, once looked up (the runtime's)

@@ -89,7 +89,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   const u32 entry_offset = hot_.Offset();
   ccf->entry = hot_.Here();
 
-  PlanGroups();
+  PlanAccesses(*tu_, request.mode, request.plans, &groups_);
   for (index_ = 0; index_ < tu_->count; ++index_) EmitInstr(index_);
   if (!tu_->ends_with_control) {
     // Room for the jump that forwards or invalidates this CCF, should its exit be elided.
@@ -440,13 +440,15 @@ void Emitter::Impl::FlushCold() {
     if (miss.ea.base_disp) {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
     }
+    const x86::Mem group = State(offsetof(VcpuState, spill) + 5 * 8);
     if (miss.hot_resume != 0) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
+    if (miss.keep_r10) cold_.assembler.mov(group, x86::r10);
     cold_.JmpWithDescriptor(miss.site, stubs_.miss);
-    if (miss.hot_resume != 0) {
-      miss.site->resume = cold_.Here();
-      cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
-      cold_.JmpTo(miss.hot_resume);
-    }
+    if (miss.hot_resume == 0) continue;
+    miss.site->resume = cold_.Here();
+    cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
+    if (miss.keep_r10) cold_.assembler.mov(x86::r10, group);
+    cold_.JmpTo(miss.hot_resume);
   }
   for (const ColdCall& call : cold_calls_) {
     hot_.PatchRel32(call.fixup, cold_.Here());

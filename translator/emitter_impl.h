@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "translator/access_groups.h"
 #include "translator/emitter.h"
 #include "translator/rewrite.h"
 #include "vcpu/contract.h"
@@ -18,9 +19,6 @@
 namespace alibi::translator {
 
 namespace x86 = asmjit::x86;
-
-// A stolen register: its guest value lives in the VCPU block.
-constexpr bool IsStolen(u8 reg) { return reg == vcpu::kR10 || reg == vcpu::kR11; }
 
 // One linear buffer of code that will run at `host`.
 class CodeStream {
@@ -76,19 +74,6 @@ class Emitter::Impl {
     i32 disp = 0;
   };
 
-  // Accesses off one unmodified base register that share one look-up (its displacement stays in
-  // r10 from the leader to the last follower).
-  struct Group {
-    i32 low = 0, high = 0;  // byte range relative to the base register's value at the leader
-    bool active = false;
-    bool leader = false;  // of the instruction being emitted
-  };
-  struct GroupPlan {
-    bool leader = false;
-    bool follower = false;
-    i32 low = 0, high = 0;  // leaders: range relative to the leader's base value
-  };
-
   // --- emitter.cc ---
   void EmitInstr(unsigned i);
   void EmitPlain(const Instr& instr);
@@ -111,14 +96,15 @@ class Emitter::Impl {
   bool CanBeCode(u64 pc) const { return request_->mode.code_bits != 64 || vcpu::IsCanonical(pc); }
 
   // --- emitter_memory.cc ---
-  void PlanGroups();
   void EmitMemory(const Instr& instr);
   void EmitMemoryBounce(const Instr& instr);
   bool EmitSimulatedStore(const Instr& instr);
   Ea PrepareEa(const MemOperand& mem, const Instr& instr);
   void EmitSegment(u8 segment, unsigned size, bool write);
   Ea StackEa(i32 delta);
-  void EaToR11(const Ea& ea);
+  static x86::Mem Address(const MemOperand& mem);
+  void EaToR11(const Ea& ea);      // may have wrapped, in 32-bit code
+  void LinearToR11(const Ea& ea);  // the address the guest means
   // After it, r10 is the displacement, or (ea.host_in_r11) r11 the host address.
   SiteDesc* EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
   void EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
@@ -190,7 +176,8 @@ class Emitter::Impl {
     Ea ea;
     u8 instr_index;
     FlagsSave save = FlagsSave::kNone;  // in force on the way to the miss
-    u64 hot_resume = 0;  // not zero: r11 is the offset in the page, and becomes the host address
+    u64 hot_resume = 0;     // not zero: r11 is the offset in the page, and becomes the host address
+    bool keep_r10 = false;  // it is a group's
   };
   struct ColdExit {
     ExitDesc* exit;
@@ -226,7 +213,7 @@ class Emitter::Impl {
   u32 data_used_ = 0;
   u32 next_slot_ = 0;
   u64 instr_start_ = 0;  // host PC
-  std::array<GroupPlan, kMaxTuInstructions> groups_{};
+  AccessPlans groups_{};
   std::vector<ColdLookup> cold_lookups_;
   std::vector<ColdExit> cold_exits_;
   std::vector<ColdCall> cold_calls_;

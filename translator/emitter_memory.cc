@@ -8,154 +8,22 @@ namespace alibi::translator {
 
 using vcpu::VcpuState;
 
-namespace {
-
-// A group may cover this many bytes: more shares more, but crosses pages more often.
-constexpr i32 kMaxGroupSpan = 256;
-
-constexpr bool FitsI32(i64 value) { return value == static_cast<i32>(value); }
-
-bool UsesHighByte(const Instr& instr) {
-  for (unsigned k = 0; k < instr.gpr_count; ++k) {
-    if (instr.gprs[k].high_byte) return true;
+// Of operands that name no stolen register: 32-bit code has none.
+x86::Mem Emitter::Impl::Address(const MemOperand& mem) {
+  const unsigned shift = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(mem.scale)));
+  const i32 disp = static_cast<i32>(mem.disp);
+  if (mem.base == kNoReg) {
+    const u64 absolute = static_cast<u64>(i64{disp});
+    return mem.index == kNoReg ? x86::ptr_abs(absolute)
+                               : x86::ptr(absolute, Gp64(mem.index), shift);
   }
-  return false;
-}
-
-// Both stolen registers as operands: the op then needs r10 for one of them.
-bool UsesBothStolen(const Instr& instr) {
-  unsigned seen = 0;
-  for (unsigned k = 0; k < instr.gpr_count; ++k) {
-    if (IsStolen(instr.gprs[k].reg)) seen |= 1u << (instr.gprs[k].reg - vcpu::kR10);
-  }
-  return seen == 3;
-}
-
-bool UsesStolenOperand(const Instr& instr) {
-  for (unsigned k = 0; k < instr.gpr_count; ++k) {
-    if (IsStolen(instr.gprs[k].reg)) return true;
-  }
-  return false;
-}
-
-// Can the operand be addressed as [base + disp] off a live host register, in 64 bits?
-bool IsBaseDisp(const MemOperand& mem) {
-  return mem.address_bits == 64 && mem.base != kNoReg && !IsStolen(mem.base) &&
-         mem.index == kNoReg && !mem.rip_relative && mem.segment != vcpu::kFs &&
-         mem.segment != vcpu::kGs && FitsI32(mem.disp);
-}
-
-bool WritesGpr(const Instr& instr, u8 reg) {
-  for (unsigned k = 0; k < instr.gpr_count; ++k) {
-    if (instr.gprs[k].reg == reg && instr.gprs[k].written) return true;
-  }
-  return (instr.implicit_gprs_written >> reg) & 1;
-}
-
-// ADD/SUB reg, imm (64-bit): the register moves by a known amount.
-bool ConstantAdjust(const Instr& instr, u8 reg, i64* delta) {
-  if (instr.operand_bits != 64 || instr.gpr_count != 1 || instr.gprs[0].reg != reg ||
-      instr.mem.present || instr.layout.modrm == 0xff || instr.layout.imm == 0xff) {
-    return false;
-  }
-  const u8 opcode = instr.bytes[instr.layout.opcode];
-  if (opcode != 0x83 && opcode != 0x81) return false;
-  const u8 extension = (instr.bytes[instr.layout.modrm] >> 3) & 7;
-  if (extension != 0 && extension != 5) return false;
-  const i64 imm = static_cast<i64>(instr.immediate);
-  *delta = extension == 0 ? imm : -imm;
-  return true;
-}
-
-}  // namespace
-
-// Finds runs of accesses off one base register with nothing in between that needs r10 or may
-// change a mapping. The leader looks the whole range up once.
-void Emitter::Impl::PlanGroups() {
-  groups_.fill(GroupPlan{});
-  int leader = -1;
-  u8 base = kNoReg;
-  i64 moved = 0;  // base register now, relative to its value at the leader
-  i32 members = 0;
-  auto close = [&] {
-    if (leader >= 0 && members < 2) groups_[leader] = GroupPlan{};
-    leader = -1;
-    members = 0;
-  };
-  for (unsigned i = 0; i < tu_->count; ++i) {
-    const Instr& instr = tu_->instrs[i];
-    const SitePlan& plan = request_->plans[i];
-    const bool plain = plan.kind == SiteKind::kDirect && !plan.alone && request_->mode.flat &&
-                       instr.code_bits == 64;
-    u8 access_base = kNoReg;
-    i64 offset = 0;
-    i64 size = 0;
-    i64 rsp_delta = 0;
-    if (plain && instr.treatment == Treatment::kIdent && instr.mem.present && instr.mem.size > 0 &&
-        instr.mem.size <= 64 && IsBaseDisp(instr.mem) && !UsesHighByte(instr) &&
-        !UsesBothStolen(instr)) {
-      access_base = instr.mem.base;
-      offset = instr.mem.disp;
-      size = instr.mem.size;
-    } else if (plain && !instr.mem.present && instr.operand_bits == 64 &&
-               (instr.op == Op::kPush || instr.op == Op::kPop || instr.op == Op::kCall ||
-                instr.op == Op::kRet)) {
-      access_base = vcpu::kRsp;
-      size = 8;
-      const bool push = instr.op == Op::kPush || instr.op == Op::kCall;
-      offset = push ? -8 : 0;
-      rsp_delta = push ? -8 : 8;
-      // POP rsp reads its own base.
-      if (instr.op == Op::kPop && instr.gprs[0].reg == vcpu::kRsp) access_base = kNoReg;
-    }
-    if (access_base == kNoReg) {
-      // A CHECKED division has its check in r10.
-      const bool harmless =
-          instr.treatment == Treatment::kIdent && plan.kind == SiteKind::kDirect &&
-          (!instr.mem.present || instr.mem.size == 0) && !UsesStolenOperand(instr) &&
-          !(instr.mem.present && !IsBaseDisp(instr.mem));
-      i64 delta = 0;
-      if (leader >= 0 && harmless && ConstantAdjust(instr, base, &delta)) {
-        moved += delta;
-      } else if (!harmless || (leader >= 0 && WritesGpr(instr, base))) {
-        close();
-      }
-      continue;
-    }
-    if (leader >= 0 && access_base == base) {
-      const i64 low = std::min<i64>(groups_[leader].low, moved + offset);
-      const i64 high = std::max<i64>(groups_[leader].high, moved + offset + size);
-      if (high - low <= kMaxGroupSpan) {
-        groups_[leader].low = static_cast<i32>(low);
-        groups_[leader].high = static_cast<i32>(high);
-        groups_[i].follower = true;
-        ++members;
-      } else {
-        close();
-      }
-    } else {
-      close();
-    }
-    if (leader < 0) {
-      leader = static_cast<int>(i);
-      base = access_base;
-      moved = 0;
-      members = 1;
-      groups_[i].leader = true;
-      groups_[i].low = static_cast<i32>(offset);
-      groups_[i].high = static_cast<i32>(offset + size);
-    }
-    moved += base == vcpu::kRsp ? rsp_delta : 0;
-    // A load into the base register ends the group after this access.
-    if (access_base == base && rsp_delta == 0 && WritesGpr(instr, base)) close();
-    if (instr.op == Op::kPop && instr.gprs[0].reg == base) close();
-  }
-  close();
+  if (mem.index == kNoReg) return x86::ptr(Gp64(mem.base), disp);
+  return x86::ptr(Gp64(mem.base), Gp64(mem.index), shift, disp);
 }
 
 // Leaves the EA in r11 unless [base + disp] will do. Uses r10 for a second stolen register.
 Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& instr) {
-  if (IsBaseDisp(mem)) {
+  if (&mem == &instr.mem && IsBaseDisp(instr, request_->mode)) {
     return {.base_disp = true, .base = mem.base, .disp = static_cast<i32>(mem.disp)};
   }
   const bool wide = mem.address_bits == 64;
@@ -228,13 +96,16 @@ void Emitter::Impl::EmitSegment(u8 segment, unsigned size, bool write) {
 }
 
 Emitter::Impl::Ea Emitter::Impl::StackEa(i32 delta) {
-  if (request_->mode.code_bits == 64) return {.base_disp = true, .base = vcpu::kRsp, .disp = delta};
-  a().lea(x86::r11d, x86::ptr(x86::rsp, delta));
-  return {};
+  return {.base_disp = true, .base = vcpu::kRsp, .disp = delta};
 }
 
 void Emitter::Impl::EaToR11(const Ea& ea) {
   if (ea.base_disp) a().lea(x86::r11, x86::ptr(Gp64(ea.base), ea.disp));
+}
+
+void Emitter::Impl::LinearToR11(const Ea& ea) {
+  EaToR11(ea);
+  if (ea.base_disp && request_->mode.code_bits != 64) a().mov(x86::r11d, x86::r11d);
 }
 
 x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
@@ -250,10 +121,11 @@ x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
 
 SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape) {
   const SitePlan& plan = ccf_->plans[index_];
-  const GroupPlan& group = groups_[index_];
+  const AccessPlan& group = groups_[index_];
   SiteDesc* site = NewSite();
   site->size = static_cast<u16>(size);
   site->shape = shape;
+  site->in_group = group.folded;
   if (group.follower) return site;
 
   Ea range = ea;
@@ -263,11 +135,7 @@ SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessSha
     site->shared = true;
     range.disp = group.low;
     span = static_cast<unsigned>(group.high - group.low);
-    for (unsigned k = index_ + 1; k < tu_->count && groups_[k].follower; ++k) {
-      stores |= tu_->instrs[k].mem.present
-                    ? tu_->instrs[k].mem.written
-                    : (tu_->instrs[k].op == Op::kPush || tu_->instrs[k].op == Op::kCall);
-    }
+    stores = group.stores;
   }
   site->span_minus_1 = span - 1;
   site->window = stores;
@@ -305,6 +173,7 @@ SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessSha
     ea.host_in_r11 = true;
     hot_.AddR11Gs(neg_page);
     ColdLookup miss{site, hot_.JaCold(x86::r11, most), range, static_cast<u8>(index_)};
+    miss.keep_r10 = group.folded;
     hot_.AddR11Gs(slot + static_cast<i32>(offsetof(LookupSlot, host_page)));
     miss.hot_resume = hot_.Here();
     cold_lookups_.push_back(miss);
@@ -333,6 +202,10 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
   const MemOperand& mem = instr.mem;
   if (mem.size == 0) {
     if (instr.op != Op::kLea) return;  // NOP, PREFETCH: hints without an access
+    if (instr.code_bits == 32 && mem.address_bits == 32 && instr.gprs[0].bits == 32) {
+      a().lea(Gp64(instr.gprs[0].reg).r32(), Address(mem));
+      return;
+    }
     if (SameInHostCode(instr) && !UsesStolenOperand(instr) && !mem.rip_relative &&
         mem.base != kNoReg && !IsStolen(mem.base) &&
         !(mem.index != kNoReg && IsStolen(mem.index))) {
@@ -366,6 +239,10 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
     return;
   }
   Ea ea = PrepareEa(mem, instr);
+  if (groups_[index_].folded && ea.base_disp) {
+    EaToR11(ea);
+    ea = {};
+  }
   if (segmented) EmitSegment(mem.segment, mem.size, mem.written);
   const bool follower = groups_[index_].follower;
   SiteDesc* site = EmitLookup(ea, mem.size, mem.written, AccessShape::kOperand);
@@ -466,7 +343,7 @@ void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* si
 
 void Emitter::Impl::EmitMemoryBounce(const Instr& instr) {
   const Ea ea = PrepareEa(instr.mem, instr);
-  EaToR11(ea);
+  LinearToR11(ea);
   SiteDesc* begin = NewSite();
   begin->size = instr.mem.size;
   begin->window = instr.mem.written;
@@ -489,7 +366,7 @@ bool Emitter::Impl::EmitSimulatedStore(const Instr& instr) {
     return false;
   }
   const Ea ea = PrepareEa(instr.mem, instr);
-  EaToR11(ea);
+  LinearToR11(ea);
   const x86::Mem value = State(offsetof(VcpuState, spill) + 6 * 8);
   if (instr.gpr_count == 1) {
     LoadGpr(x86::r10, instr.gprs[0].reg);
@@ -577,10 +454,14 @@ void Emitter::Impl::EmitPop(const Instr& instr) {
   const u8 reg = instr.gprs[0].reg;
   Ea ea = StackEa(0);
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kPop);
-  if (size == 8 && !IsStolen(reg)) {
+  if (size == request_->mode.code_bits / 8u && !IsStolen(reg)) {
     MarkFaultPoint(site, groups_[index_].follower);
-    a().mov(Gp64(reg), HostOperand(ea, 8));
-    if (reg != vcpu::kRsp) AdjustRsp(8);
+    if (size == 8) {
+      a().mov(Gp64(reg), HostOperand(ea, 8));
+    } else {
+      a().mov(Gp64(reg).r32(), HostOperand(ea, 4));
+    }
+    if (reg != vcpu::kRsp) AdjustRsp(static_cast<i32>(size));
     return;
   }
   LoadR11(ea, size, site);
@@ -599,10 +480,6 @@ void Emitter::Impl::EmitPop(const Instr& instr) {
 void Emitter::Impl::EmitLeave(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
   Ea ea{.base_disp = true, .base = vcpu::kRbp};
-  if (size == 4) {
-    a().mov(x86::r11d, x86::ebp);
-    ea = Ea{};
-  }
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kFrame);
   LoadR11(ea, size, site);
   if (size == 8) {

@@ -215,6 +215,35 @@ TEST_CASE("Everything that the fuzzer ever found", "[oracle]") {
 }
 
 // The check of the divisor needs r10, which held the look-up that the accesses share.
+const Case kCompatCases[] = {
+    {"LDMXCSR of a bad value through an address that wraps: the bounced operation faults",
+     {{0x0f, 0xae, 0x96, 0x10, 0x01, 0x00, 0x20}},  // ldmxcsr [esi + 0x20000110]
+     [](CpuState& s) {
+       s.gpr[kRsi] = 0xffffffff;
+       // The data page's bytes there are no MXCSR.
+     }},
+    {"Loads and stores through addresses that wrap",
+     {{0x8b, 0x86, 0x10, 0x01, 0x00, 0x20}, {0x89, 0x86, 0x18, 0x01, 0x00, 0x20}},
+     [](CpuState& s) { s.gpr[kRsi] = 0xfffffff8; }},
+    {"A group whose base register wraps on its way",
+     {{0x8b, 0x46, 0x70}, {0x83, 0xee, 0x40}, {0x8b, 0x8e, 0x40, 0x01, 0x00, 0x20}},
+     [](CpuState& s) { s.gpr[kRsi] = 0x20; }},
+    {"PUSH at the bottom of the address space", {{0x50}}, [](CpuState& s) { s.gpr[kRsp] = 2; }},
+};
+
+TEST_CASE("What the fuzzer found in 32-bit code", "[oracle]") {
+  Harness harness;
+  for (const Case& c : kCompatCases) {
+    INFO(c.name);
+    GeneratedCase made = Make(c);
+    made.test.compat = true;
+    made.traits.user_only = true;
+    for (u64& reg : made.test.initial.gpr) reg = static_cast<u32>(reg);
+    const auto find = harness.CheckAll(made);
+    CHECK((find ? harness.Story(*find) : "").empty());
+  }
+}
+
 TEST_CASE("A division that became CHECKED between accesses off one register", "[oracle]") {
   const Code code = {{0x48, 0x8b, 0x46, 0x00},   // mov rax, [rsi]
                      {0x48, 0x89, 0x46, 0x08},   // mov [rsi+8], rax

@@ -1,0 +1,230 @@
+#include "translator/access_groups.h"
+
+#include <algorithm>
+
+namespace alibi::translator {
+namespace {
+
+// A group may cover this many bytes: more shares more, but crosses pages more often.
+constexpr i64 kMaxSpan = 256;
+
+// Negative displacements down to here are taken for offsets in a structure or a stack frame; below,
+// for the address of a table in the upper half of 32-bit linear memory.
+constexpr i64 kLowestOffset32 = -(1 << 20);
+
+constexpr bool FitsI32(i64 value) { return value == static_cast<i32>(value); }
+
+// Both stolen registers as operands: the op then needs r10 for one of them.
+bool UsesBothStolen(const Instr& instr) {
+  unsigned seen = 0;
+  for (unsigned k = 0; k < instr.gpr_count; ++k) {
+    if (IsStolen(instr.gprs[k].reg)) seen |= 1u << (instr.gprs[k].reg - vcpu::kR10);
+  }
+  return seen == 3;
+}
+
+bool WritesGpr(const Instr& instr, u8 reg) {
+  for (unsigned k = 0; k < instr.gpr_count; ++k) {
+    if (instr.gprs[k].reg == reg && instr.gprs[k].written) return true;
+  }
+  return (instr.implicit_gprs_written >> reg) & 1;
+}
+
+// ADD/SUB reg, imm (of the address size): the register moves by a known amount.
+bool ConstantAdjust(const Instr& instr, u8 reg, i64* delta) {
+  if (instr.operand_bits != instr.code_bits || instr.gpr_count != 1 || instr.gprs[0].reg != reg ||
+      instr.mem.present || instr.layout.modrm == 0xff || instr.layout.imm == 0xff) {
+    return false;
+  }
+  const u8 opcode = instr.bytes[instr.layout.opcode];
+  if (opcode != 0x83 && opcode != 0x81) return false;
+  const u8 extension = (instr.bytes[instr.layout.modrm] >> 3) & 7;
+  if (extension != 0 && extension != 5) return false;
+  const i64 imm =
+      instr.code_bits == 32 ? static_cast<i32>(instr.immediate) : static_cast<i64>(instr.immediate);
+  *delta = extension == 0 ? imm : -imm;
+  return true;
+}
+
+class Planner {
+ public:
+  Planner(const TranslationUnit& tu, const CodeMode& mode,
+          const std::array<SitePlan, kMaxTuInstructions>& sites, AccessPlans* plans)
+      : tu_(tu), mode_(mode), sites_(sites), plans_(*plans) {}
+
+  void Run() {
+    for (unsigned i = 0; i < tu_.count; ++i) Plan(i);
+    Close();
+  }
+
+ private:
+  struct Access {
+    u8 base = kNoReg;
+    i64 offset = 0, size = 0;
+    i64 base_moves = 0;  // PUSH, POP
+    bool store = false;
+  };
+
+  // An access off a base register that may be a leader or follower; base kNoReg: none.
+  Access AccessOf(unsigned i) const {
+    const Instr& instr = tu_.instrs[i];
+    Access access;
+    if (sites_[i].kind != SiteKind::kDirect || sites_[i].alone || !mode_.flat) return access;
+    if (instr.treatment == Treatment::kIdent && instr.mem.present) {
+      if (instr.mem.size == 0 || instr.mem.size > 64 || !IsBaseDisp(instr, mode_) ||
+          UsesHighByte(instr) || UsesBothStolen(instr)) {
+        return access;
+      }
+      return {instr.mem.base, instr.mem.disp, instr.mem.size, 0, instr.mem.written};
+    }
+    const bool push = instr.op == Op::kPush || instr.op == Op::kCall;
+    const bool pop = instr.op == Op::kPop || instr.op == Op::kRet;
+    if (!(push || pop) || instr.mem.present || instr.operand_bits != mode_.code_bits) return access;
+    // POP rsp reads its own base.
+    if (instr.op == Op::kPop && instr.gprs[0].reg == vcpu::kRsp) return access;
+    const i64 size = mode_.code_bits / 8;
+    return {vcpu::kRsp, push ? -size : 0, size, push ? -size : size, push};
+  }
+
+  // Nothing of it needs r10. An access off a base register is better off with its displacement in
+  // r10, which keeps the look-up out of the address's dependency chain.
+  bool Foldable(unsigned i) const {
+    const Instr& instr = tu_.instrs[i];
+    const MemOperand& mem = instr.mem;
+    if (instr.treatment != Treatment::kIdent || !mem.present || mem.size == 0 || mem.size > 64 ||
+        mem.vsib || !mode_.flat || sites_[i].kind != SiteKind::kDirect) {
+      return false;
+    }
+    return !IsBaseDisp(instr, mode_) && sites_[i].lookup == LookupKind::kSlot &&
+           tu_.flags_live_before[i] == 0 && !UsesStolenOperand(instr) && !UsesHighByte(instr) &&
+           mem.segment < vcpu::kFs && (mem.base == kNoReg || !IsStolen(mem.base)) &&
+           (mem.index == kNoReg || !IsStolen(mem.index));
+  }
+
+  // Nothing of it needs r10, or may change a mapping.
+  bool Harmless(unsigned i) const {
+    const Instr& instr = tu_.instrs[i];
+    const MemOperand& mem = instr.mem;
+    const bool plain_lea = mem.size == 0 && mem.base != kNoReg && !IsStolen(mem.base) &&
+                           (mem.index == kNoReg || !IsStolen(mem.index)) &&
+                           mem.address_bits == mode_.code_bits && instr.operand_bits != 16;
+    return instr.treatment == Treatment::kIdent && sites_[i].kind == SiteKind::kDirect &&
+           (!mem.present || plain_lea) && !UsesStolenOperand(instr);
+  }
+
+  // Is the open group worth keeping over instruction i, which would be folded?
+  bool UsedBehind(unsigned i) const {
+    for (unsigned k = i + 1; k < tu_.count; ++k) {
+      if (AccessOf(k).base == base_) return true;
+      if (!Harmless(k) && !Foldable(k)) return false;
+      i64 delta;
+      if (WritesGpr(tu_.instrs[k], base_) && !ConstantAdjust(tu_.instrs[k], base_, &delta)) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  void Plan(unsigned i) {
+    const Access access = AccessOf(i);
+    const bool joined = leader_ >= 0 && access.base == base_ && Join(i, access);
+    if (leader_ >= 0 && !joined) {
+      if (Foldable(i) && UsedBehind(i)) {
+        plans_[i].folded = true;
+      } else if (access.base != kNoReg || !Harmless(i)) {
+        Close();
+      }
+    }
+    if (access.base != kNoReg && leader_ < 0) Open(i, access);
+    Move(i, access);
+  }
+
+  void Open(unsigned i, const Access& access) {
+    leader_ = static_cast<int>(i);
+    base_ = access.base;
+    moved_ = 0;
+    members_ = 1;
+    AccessPlan& plan = plans_[i];
+    plan.leader = true;
+    plan.low = static_cast<i32>(access.offset);
+    plan.high = static_cast<i32>(access.offset + access.size);
+    plan.stores = access.store;
+  }
+
+  bool Join(unsigned i, const Access& access) {
+    AccessPlan& leader = plans_[leader_];
+    i64 low = std::min<i64>(leader.low, moved_ + access.offset);
+    i64 high = std::max<i64>(leader.high, moved_ + access.offset + access.size);
+    if (mode_.code_bits == 32 && moved_ != 0) {  // the register must not have wrapped on its way
+      low = std::min(low, moved_);
+      high = std::max(high, moved_ + 1);
+    }
+    if (high - low > kMaxSpan) return false;
+    leader.low = static_cast<i32>(low);
+    leader.high = static_cast<i32>(high);
+    leader.stores |= access.store;
+    plans_[i].follower = true;
+    ++members_;
+    return true;
+  }
+
+  // What instruction i does to the open group's base register.
+  void Move(unsigned i, const Access& access) {
+    if (leader_ < 0) return;
+    i64 delta = 0;
+    if (access.base_moves != 0 && base_ == vcpu::kRsp) {
+      moved_ += access.base_moves;
+    } else if (ConstantAdjust(tu_.instrs[i], base_, &delta)) {
+      moved_ += delta;
+    } else if (WritesGpr(tu_.instrs[i], base_)) {
+      Close();
+    }
+  }
+
+  void Close() {
+    if (leader_ >= 0 && members_ < 2) plans_[leader_].leader = false;
+    leader_ = -1;
+  }
+
+  const TranslationUnit& tu_;
+  const CodeMode& mode_;
+  const std::array<SitePlan, kMaxTuInstructions>& sites_;
+  AccessPlans& plans_;
+  int leader_ = -1;
+  u8 base_ = kNoReg;
+  i64 moved_ = 0;  // the base register now, relative to its value at the leader
+  unsigned members_ = 0;
+};
+
+}  // namespace
+
+bool UsesHighByte(const Instr& instr) {
+  for (unsigned k = 0; k < instr.gpr_count; ++k) {
+    if (instr.gprs[k].high_byte) return true;
+  }
+  return false;
+}
+
+bool UsesStolenOperand(const Instr& instr) {
+  for (unsigned k = 0; k < instr.gpr_count; ++k) {
+    if (IsStolen(instr.gprs[k].reg)) return true;
+  }
+  return false;
+}
+
+bool IsBaseDisp(const Instr& instr, const CodeMode& mode) {
+  const MemOperand& mem = instr.mem;
+  if (mem.base == kNoReg || IsStolen(mem.base) || mem.index != kNoReg || mem.rip_relative ||
+      mem.segment >= vcpu::kFs || !FitsI32(mem.disp) || mem.address_bits != mode.code_bits) {
+    return false;
+  }
+  return mode.code_bits == 64 || (!ChecksSegment(instr, mode) && mem.disp >= kLowestOffset32);
+}
+
+void PlanAccesses(const TranslationUnit& tu, const CodeMode& mode,
+                  const std::array<SitePlan, kMaxTuInstructions>& sites, AccessPlans* plans) {
+  plans->fill(AccessPlan{});
+  Planner(tu, mode, sites, plans).Run();
+}
+
+}  // namespace alibi::translator
