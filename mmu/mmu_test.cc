@@ -509,6 +509,84 @@ TEST_CASE("views: mode bits and roots select, and come back unchanged", "[mmu]")
   CHECK(m.fault.error_code == vcpu::kPfPresent);
 }
 
+// What emitted code finds in front of a view's table.
+const PrivilegePeer& PeerOf(u64 gs_base) {
+  return *reinterpret_cast<const PrivilegePeer*>(gs_base + kPeerOffset);
+}
+const SmapPeer& SmapPeerOf(u64 gs_base) {
+  return *reinterpret_cast<const SmapPeer*>(gs_base + kSmapPeerOffset);
+}
+
+TEST_CASE("SMAP: what SYSCALL, SYSRET, STAC and CLAC may do by themselves", "[mmu]") {
+  M m;
+  m.Map(kLinear, 0x300000, kUsed);
+  m.EnterLongMode();
+  m.state->cr4 |= vcpu::kCr4Smap;
+  m.mmu->PagingModeChanged();
+  const auto set_ac = [&](bool ac) {
+    m.state->system_flags = ac ? vcpu::kAc : 0;
+    m.mmu->PrivilegeChanged();
+    return m.mmu->gs_base();
+  };
+  const u64 closed = m.mmu->gs_base();
+  CHECK(SmapPeerOf(closed).no_stac != 0);
+  CHECK(SmapPeerOf(closed).no_clac != 0);
+  const u64 open = set_ac(true);
+  REQUIRE(open != closed);
+  CHECK(SmapPeerOf(closed).no_stac == 0);
+  CHECK(SmapPeerOf(closed).no_clac != 0);
+  CHECK(SmapPeerOf(closed).gs_base == open);
+  CHECK(SmapPeerOf(open).no_stac != 0);
+  CHECK(SmapPeerOf(open).no_clac == 0);
+  CHECK(SmapPeerOf(open).gs_base == closed);
+  REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
+  CHECK(set_ac(false) == closed);
+  CHECK(m.InGuard(m.HostOf(kLinear)));  // whatever the open view has
+
+  SECTION("a user view is a peer of closed views only") {
+    m.SetCpl(3);
+    const u64 user = m.mmu->gs_base();
+    CHECK(PeerOf(user).missing == 0);
+    CHECK(PeerOf(user).gs_base == closed);
+    CHECK(PeerOf(closed).gs_base == user);
+    CHECK(SmapPeerOf(user).no_stac != 0);
+    CHECK(SmapPeerOf(user).no_clac != 0);
+    m.SetCpl(0);
+    set_ac(true);
+    m.SetCpl(3);  // with AC, as after an IRET
+    CHECK(m.mmu->gs_base() == user);
+    CHECK(PeerOf(user).missing != 0);
+    CHECK(PeerOf(open).missing != 0);
+  }
+  SECTION("without SMAP there is one view, and AC means nothing") {
+    m.state->cr4 &= ~vcpu::kCr4Smap;
+    m.mmu->PagingModeChanged();
+    const u64 plain = m.mmu->gs_base();
+    CHECK(set_ac(true) == plain);
+    CHECK(SmapPeerOf(plain).no_stac != 0);
+    CHECK(SmapPeerOf(plain).no_clac != 0);
+    CHECK(m.Resolve(kLinear, true) == Resolution::kFilled);
+  }
+  SECTION("a recycled view is nobody's peer") {
+    for (u64 i = 1; i <= ViewPool::kMaxViews; ++i) {
+      m.state->cr3 = 0x100000 + i * kPageSize;
+      m.mmu->AddressSpaceLoaded(false);
+    }
+    for (unsigned i = 0; i < m.mmu->views().count(); ++i) {
+      CHECK(SmapPeerOf(m.mmu->views()[i].gs_base()).no_stac != 0);
+      CHECK(SmapPeerOf(m.mmu->views()[i].gs_base()).no_clac != 0);
+    }
+  }
+  SECTION("the VMM changes control registers while user code runs: the peer is forgotten") {
+    m.SetCpl(3);
+    const u64 user = m.mmu->gs_base();
+    m.state->cr0 &= ~vcpu::kCr0Wp;
+    m.mmu->PagingModeChanged();
+    CHECK(m.mmu->gs_base() == user);
+    CHECK(PeerOf(user).missing != 0);
+  }
+}
+
 TEST_CASE("more address spaces than views: the oldest is recycled, and nothing leaks", "[mmu]") {
   M m(4);
   for (u64 i = 0; i < 10; ++i) {

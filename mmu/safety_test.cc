@@ -85,6 +85,34 @@ TEST_CASE("every address class through every kind of entry ends where it may", "
   }
 }
 
+TEST_CASE("closed SMAP reaches no user page, whatever open views and user views hold", "[safety]") {
+  Mapped m;
+  m.state->cr4 |= vcpu::kCr4Smap;
+  m.mmu->PagingModeChanged();
+  std::mt19937_64 random(5);
+  constexpr u64 kRoots[] = {M::kRoot, M::kRoot | 0x123, M::kRoot | 0xfff};  // PCIDs of one root
+  for (unsigned step = 0; step < 5000; ++step) {
+    m.state->cpl = random() % 2 ? 3 : 0;
+    m.state->system_flags = random() % 2 ? vcpu::kAc : 0;
+    m.state->cr3 = kRoots[random() % 3];
+    m.mmu->AddressSpaceLoaded(false);
+    const u64 page = m.pages[random() % m.pages.size()];
+    const bool write = random() % 2;
+    const bool closed = m.state->cpl == 0 && m.state->system_flags == 0;
+    const Resolution resolution = m.Resolve(page, write);
+    if (closed) REQUIRE(resolution == Resolution::kGuestFault);
+    if (step % 64 != 0) continue;
+    m.state->cpl = 0;
+    m.state->system_flags = 0;
+    m.mmu->PrivilegeChanged();
+    for (u64 at : m.pages) REQUIRE(m.InGuard(m.HostOf(at)));
+    u64 value;
+    for (u64 at : m.pages) {
+      REQUIRE_FALSE(m.mmu->Read(LinearAddr(at), &value, 8, vcpu::Privilege::kSupervisor, &m.fault));
+    }
+  }
+}
+
 TEST_CASE("hostile addresses in the VMM's own accesses: a fault or a verdict, never a crash",
           "[safety]") {
   Mapped m;
