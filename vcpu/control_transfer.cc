@@ -195,7 +195,7 @@ Outcome CallInnerLong(VcpuState& state, LinearMemory& memory, Gate& gate, u64 ne
   ALIBI_RETURN_IF_FAULT(CheckTarget(state, gate.code, gate.offset));
   Words frame{
       {next_rip, state.segment[kCs].selector, state.gpr[kRsp], state.segment[kSs].selector}};
-  ALIBI_RETURN_IF_FAULT(PushLong(memory, &pointer, frame, 4, 8, StackPrivilege(cpl)));
+  ALIBI_RETURN_IF_FAULT(PushLong(memory, &pointer, frame, 4, 8, StackPrivilege(cpl, state.cpl)));
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, gate.code_address, &gate.code));
   state.gpr[kRsp] = pointer;
   state.segment[kSs] = Segment{.selector = static_cast<u16>(cpl)};
@@ -229,8 +229,9 @@ Outcome CallInnerLegacy(VcpuState& state, LinearMemory& memory, Gate& gate, u64 
   frame.Add(state.gpr[kRsp]);
   frame.Add(state.segment[kSs].selector);
   u32 offset = static_cast<u32>(pointer);
-  ALIBI_RETURN_IF_FAULT((LegacyStack{stack, StackPrivilege(cpl), SelectorCode(stack.selector)}.Push(
-      memory, &offset, frame.data(), frame.size(), gate.width)));
+  ALIBI_RETURN_IF_FAULT(
+      (LegacyStack{stack, StackPrivilege(cpl, state.cpl), SelectorCode(stack.selector)}.Push(
+          memory, &offset, frame.data(), frame.size(), gate.width)));
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, stack_address, &stack_descriptor));
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, gate.code_address, &gate.code));
   state.gpr[kRsp] = MergeStackPointer(stack, pointer, offset);

@@ -139,8 +139,10 @@ inline void EnterCode(VcpuState& state, LinearMemory& memory, const Segment& cod
 }
 
 // Which privilege the accesses to a stack of level `cpl` have: event frames and far transfers
-// write to it before (or read from it after) the CPL is in the state.
-constexpr Privilege StackPrivilege(unsigned cpl) {
+// write to it before (or read from it after) the CPL is in the state. Without a change of CPL they
+// are explicit accesses, which EFLAGS.AC opens under SMAP (SDM vol. 3, 4.6.1).
+constexpr Privilege StackPrivilege(unsigned cpl, unsigned current_cpl) {
+  if (cpl == current_cpl) return Privilege::kCpl;
   return cpl == 3 ? Privilege::kUser : Privilege::kSupervisor;
 }
 

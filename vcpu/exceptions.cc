@@ -107,7 +107,8 @@ Outcome DeliverLong(VcpuState& state, LinearMemory& memory, const Event& event, 
   const u64 frame[6] = {event.error_code,          return_rip,      state.segment[kCs].selector,
                         PushedFlags(state, event), state.gpr[kRsp], state.segment[kSs].selector};
   const u64* lowest = event.has_error_code ? frame : frame + 1;
-  if (!memory.Write(LinearAddr(stack - bytes), lowest, bytes, StackPrivilege(new_cpl), &fault)) {
+  if (!memory.Write(LinearAddr(stack - bytes), lowest, bytes, StackPrivilege(new_cpl, state.cpl),
+                    &fault)) {
     return fault;
   }
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, code_address, &code));
@@ -185,12 +186,12 @@ Outcome DeliverProtected(VcpuState& state, LinearMemory& memory, const Event& ev
   u32 new_pointer = static_cast<u32>(pointer);
   if (target > code.Limit()) {
     // The stack's room is checked before the target.
-    LegacyStack probe{stack, StackPrivilege(new_cpl), stack_code};
+    LegacyStack probe{stack, StackPrivilege(new_cpl, state.cpl), stack_code};
     u32 low = (new_pointer - frame.size()) & StackMask(stack);
     if (probe.Contiguous(low, frame.size(), frame.word()) == 0) return StackFault(stack_code);
     return GeneralProtection(ext);
   }
-  ALIBI_RETURN_IF_FAULT((LegacyStack{stack, StackPrivilege(new_cpl), stack_code}.Push(
+  ALIBI_RETURN_IF_FAULT((LegacyStack{stack, StackPrivilege(new_cpl, state.cpl), stack_code}.Push(
       memory, &new_pointer, frame.data(), frame.size(), frame.word())));
   if (inner) ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, stack_address, &stack_descriptor));
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, code_address, &code));

@@ -9,8 +9,8 @@
 namespace alibi::vcpu {
 
 // Who makes the access: kCpl follows the current CPL (explicit accesses); kSupervisor is an
-// implicit supervisor access (descriptor tables, TSS, exception frames at CPL 0: SDM vol.
-// 3, 4.6.1).
+// implicit supervisor access (descriptor tables, TSS, frames on the stack of an inner CPL: SDM
+// vol. 3, 4.6.1).
 enum class Privilege : u8 { kCpl, kSupervisor, kUser };
 
 class LinearMemory {

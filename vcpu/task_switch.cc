@@ -236,7 +236,7 @@ Outcome SwitchTask(VcpuState& state, LinearMemory& memory, const TaskSwitchReque
     FrameWords frame(wide ? 4 : 2);
     frame.Add(request.error_code);
     u32 pointer = static_cast<u32>(state.gpr[kRsp]);
-    LegacyStack stack{state.segment[kSs], StackPrivilege(state.cpl), request.ext};
+    LegacyStack stack{state.segment[kSs], Privilege::kCpl, request.ext};
     ALIBI_RETURN_IF_FAULT(stack.Push(memory, &pointer, frame.data(), frame.size(), frame.word()));
     state.gpr[kRsp] = MergeStackPointer(state.segment[kSs], state.gpr[kRsp], pointer);
   }
