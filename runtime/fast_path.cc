@@ -514,8 +514,19 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
   const u64 active = ActiveElements(instr.mem, mask_register);
   for (unsigned i = 0; i < instr.mem.size / size; ++i) {
     if (!((active >> i) & 1)) continue;
-    const u64 at = linear + i * size;
+    u64 at = linear + i * size;
     bool done = false;
+    if (instr.code_bits != 64) {
+      const u64 base = state_.segment[instr.mem.segment].base;
+      LinearAddr element;
+      const vcpu::Outcome outcome = LinearOperand(
+          instr, simulator_, static_cast<u32>(linear - base) + u64{i} * size, size, &element);
+      if (outcome.faulted()) {
+        *fault = outcome.fault();
+        return false;
+      }
+      at = element.value;
+    }
     if (!Canonical(at) || !Canonical(at + size - 1)) {
       *fault = NonCanonicalFault(instr);
     } else if (!CarefulAccess(instr, at, size)) {
@@ -539,9 +550,13 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   ++counters_.bounce_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   if (translator::ChecksSegment(instr, site->ccf->mode)) {
-    LinearAddr address_in_segment;
-    const vcpu::Outcome outcome = LinearOperand(instr, simulator_, linear, &address_in_segment);
-    if (outcome.faulted()) return DeliverAndDispatch(outcome.fault());
+    LinearAddr address_in_segment(
+        static_cast<u32>(state_.segment[instr.mem.segment].base + linear));
+    if (instr.mem.masked_element == 0) {  // else element by element
+      const vcpu::Outcome outcome =
+          LinearOperand(instr, simulator_, linear, site->size, &address_in_segment);
+      if (outcome.faulted()) return DeliverAndDispatch(outcome.fault());
+    }
     linear = address_in_segment.value;
   }
   if (MisalignedOperand(*site, linear)) {

@@ -56,7 +56,7 @@ Kind running_kind = Kind::kThreshold;
 void OnAbort(int) {
   if (running != nullptr) {
     fmt::print("=== internal error in {}, kind {}\n{}", running->name, KindName(running_kind),
-               ListGuest(running->Bytes(), running->initial.rip, running->CodeBits()));
+               ListGuest(*running));
     std::fflush(stdout);
   }
   std::signal(SIGABRT, SIG_DFL);
@@ -135,8 +135,8 @@ int Main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "Stop after this time");
   app.add_option("--only", options.only, "Run just this sequence of the run");
   app.add_option("--kind", options.kind, "A translation kind, `all`, or `rotate`");
-  app.add_option("--mode", options.mode, "Code of 32 or 64 bits (default: both)")
-      ->check(CLI::IsMember({32, 64}));
+  app.add_option("--mode", options.mode, "Code of 16, 32 or 64 bits (default: all)")
+      ->check(CLI::IsMember({16, 32, 64}));
   app.add_option("--finds", options.finds, "Stop after so many differences");
   app.add_option("--stops", options.stops, "Also stop the machine every so many microseconds");
   app.add_flag("--verify", options.verify, "Verify the emitted bytes of every translation");

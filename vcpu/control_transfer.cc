@@ -21,10 +21,17 @@ struct Words {
   u64 word[5] = {};
 };
 
+// All words of a frame are aligned or none is.
+bool MisalignedFrame(const VcpuState& state, u64 pointer, unsigned width) {
+  const u64 base = state.In64BitCode() ? 0 : state.segment[kSs].base;
+  return state.ChecksAlignment() && ((base + pointer) & (width - 1)) != 0;
+}
+
 Outcome PeekWords(const VcpuState& state, LinearMemory& memory, u64 pointer, unsigned first,
                   unsigned count, unsigned width, Words* words) {
   alignas(8) u8 bytes[40];
   const u32 size = count * width;
+  if (MisalignedFrame(state, pointer, width)) return Outcome::WithCode(kAlignmentCheck, 0);
   if (state.In64BitCode()) {
     if (!IsCanonical(pointer) || !IsCanonical(pointer + size - 1)) return StackFault();
     GuestFault fault;
@@ -69,6 +76,7 @@ Outcome PushReturn(VcpuState& state, LinearMemory& memory, u64 next_rip, unsigne
                    u64* pointer) {
   u16 cs = state.segment[kCs].selector;
   *pointer = state.gpr[kRsp];
+  if (MisalignedFrame(state, *pointer, width)) return Outcome::WithCode(kAlignmentCheck, 0);
   if (state.In64BitCode()) {
     return PushLong(memory, pointer, {{next_rip, cs}}, 2, width, Privilege::kCpl);
   }

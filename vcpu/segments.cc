@@ -213,7 +213,8 @@ Outcome LoadAccessRights(const VcpuState& state, LinearMemory& memory, u16 selec
   Descriptor descriptor;
   u32 types = state.LongModeActive() ? kLarLong : kLarLegacy;
   ALIBI_RETURN_IF_FAULT(FindVisible(state, memory, selector, types, &descriptor, &query->ok));
-  query->value = static_cast<u32>(descriptor.raw >> 32) & 0x00f0ff00;
+  // Bits 19:16 are undefined to Intel; AMD's CPUs show the limit's there.
+  query->value = static_cast<u32>(descriptor.raw >> 32) & 0x00ffff00;
   return {};
 }
 

@@ -148,7 +148,7 @@ TEST_CASE("LAR, LSL, VERR, VERW", "[segments]") {
     return q.ok;
   };
   CHECK(lar(kCode3));
-  CHECK(q.value == 0x00a0fb00);
+  CHECK(q.value == 0x00affb00);
   CHECK_FALSE(lar(0));
   CHECK_FALSE(lar(kCode0));
   CHECK(lar(kConforming));

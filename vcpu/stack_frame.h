@@ -34,32 +34,47 @@ struct LegacyStack {
   // Writes data (lowest address first) below `pointer`; *pointer becomes the new stack pointer.
   Outcome Push(LinearMemory& memory, u32* pointer, const void* data, u32 bytes,
                unsigned word) const {
-    u32 offset = (*pointer - bytes) & StackMask(segment);
-    u32 head = Contiguous(offset, bytes, word);
-    if (head == 0) return StackFault(code);
+    const u32 offset = (*pointer - bytes) & StackMask(segment);
     GuestFault fault;
-    const u8* source = static_cast<const u8*>(data);
-    if (head != bytes && !memory.ProbeWrite(Linear(0), bytes - head, privilege, &fault)) {
-      return fault;
-    }
-    if (!memory.Write(Linear(offset), source, head, privilege, &fault)) return fault;
-    if (head != bytes && !memory.Write(Linear(0), source + head, bytes - head, privilege, &fault)) {
-      return fault;
+    if (Contiguous(offset, bytes, word) != bytes ||
+        !memory.Write(Linear(offset), data, bytes, privilege, &fault)) {
+      ALIBI_RETURN_IF_FAULT(PushWords(memory, offset, static_cast<const u8*>(data), bytes, word));
     }
     *pointer = offset;
     return {};
   }
 
   Outcome Peek(LinearMemory& memory, u32 pointer, void* data, u32 bytes, unsigned word) const {
-    u32 offset = pointer & StackMask(segment);
-    u32 head = Contiguous(offset, bytes, word);
-    if (head == 0) return StackFault(code);
+    const u32 offset = pointer & StackMask(segment);
     GuestFault fault;
-    u8* destination = static_cast<u8*>(data);
-    if (!memory.Read(Linear(offset), destination, head, privilege, &fault)) return fault;
-    if (head != bytes &&
-        !memory.Read(Linear(0), destination + head, bytes - head, privilege, &fault)) {
-      return fault;
+    if (Contiguous(offset, bytes, word) == bytes &&
+        memory.Read(Linear(offset), data, bytes, privilege, &fault)) {
+      return {};
+    }
+    for (u32 at = 0; at < bytes; at += word) {
+      const u32 place = (offset + at) & StackMask(segment);
+      if (!InSegmentLimit(segment, place, word)) return StackFault(code);
+      if (!memory.Read(Linear(place), static_cast<u8*>(data) + at, word, privilege, &fault)) {
+        return fault;
+      }
+    }
+    return {};
+  }
+
+ private:
+  // A frame that wraps or faults: which of its words faults first is the order of the pushes.
+  Outcome PushWords(LinearMemory& memory, u32 offset, const u8* data, u32 bytes,
+                    unsigned word) const {
+    GuestFault fault;
+    for (u32 at = bytes; at != 0;) {
+      at -= word;
+      const u32 place = (offset + at) & StackMask(segment);
+      if (!InSegmentLimit(segment, place, word)) return StackFault(code);
+      if (!memory.ProbeWrite(Linear(place), word, privilege, &fault)) return fault;
+    }
+    for (u32 at = 0; at < bytes; at += word) {
+      const u32 place = (offset + at) & StackMask(segment);
+      if (!memory.Write(Linear(place), data + at, word, privilege, &fault)) return fault;
     }
     return {};
   }

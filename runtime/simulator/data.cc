@@ -111,29 +111,38 @@ void SetResultFlags(Execution& e, u8 value) {
   e.SetFlag(kPf, !__builtin_parity(value));
 }
 
+// The flags that the manuals leave undefined are here and below as Zen 5 has them: those of the
+// addition or subtraction that does the work. The oracle compares them.
+constexpr bool Overflows(unsigned a, unsigned b, unsigned result, int direction, unsigned sign) {
+  return (direction > 0 ? (a ^ result) & (b ^ result) : (a ^ b) & (a ^ result)) & sign;
+}
+
 void AsciiAdjust(Execution& e, int direction) {
   const bool adjust = (e.state.gpr[kRax] & 0xf) > 9 || (e.state.arithmetic_flags & kAf);
-  u16 ax = static_cast<u16>(e.state.gpr[kRax]);
-  if (adjust) ax = static_cast<u16>(ax + direction * 0x106);
+  const u16 old = static_cast<u16>(e.state.gpr[kRax]);
+  const u16 step = adjust ? 0x106 : 0;
+  const u16 ax = static_cast<u16>(old + direction * step);
   e.SetReg(kRax, 16, ax & 0xff0f);
-  SetResultFlags(e, static_cast<u8>(ax & 0xf));
-  e.SetFlag(kAf | kCf, false);
-  if (adjust) e.SetFlag(kAf | kCf, true);
+  e.SetFlag(kZf, ax == 0);
+  e.SetFlag(kSf, ax & 0x8000);
+  e.SetFlag(kPf, !__builtin_parity(ax & 0xff));
+  e.SetFlag(vcpu::kOf, Overflows(old, step, ax, direction, 0x8000));
+  e.SetFlag(kAf | kCf, adjust);
 }
 
 void DecimalAdjust(Execution& e, int direction) {
   const u8 old = static_cast<u8>(e.state.gpr[kRax]);
   const bool low = (old & 0xf) > 9 || (e.state.arithmetic_flags & kAf);
   const bool high = old > 0x99 || (e.state.arithmetic_flags & kCf);
-  u8 al = old;
-  if (low) al = static_cast<u8>(al + direction * 6);
-  if (high) al = static_cast<u8>(al + direction * 0x60);
+  const u8 step = static_cast<u8>((low ? 6 : 0) + (high ? 0x60 : 0));
+  const u8 al = static_cast<u8>(old + direction * step);
   // DAS also reports the borrow of its first step.
   const bool carry = high || (direction < 0 && low && old < 6);
   e.SetReg(kRax, 8, al);
   SetResultFlags(e, al);
   e.SetFlag(kAf, low);
   e.SetFlag(kCf, carry);
+  e.SetFlag(vcpu::kOf, Overflows(old, step, al, direction, 0x80));
 }
 
 Outcome Decimal(Execution& e) {
@@ -157,14 +166,20 @@ Outcome Decimal(Execution& e) {
     case kAam:
       if (base == 0) return Outcome::Simple(vcpu::kDivideError);
       e.SetReg(kRax, 16, (u64{static_cast<u8>(al / base)} << 8) | (al % base));
-      break;
-    default:
-      e.SetReg(kRax, 16, static_cast<u8>(al + ah * base));
-      break;
+      e.SetFlag(kAf | kCf | vcpu::kOf, false);
+      SetResultFlags(e, static_cast<u8>(al % base));
+      return {};
+    default: {
+      const u8 product = static_cast<u8>(ah * base);
+      const u8 sum = static_cast<u8>(al + product);
+      e.SetReg(kRax, 16, sum);
+      SetResultFlags(e, sum);
+      e.SetFlag(kCf, sum < al);
+      e.SetFlag(kAf, (al ^ product ^ sum) & 0x10);
+      e.SetFlag(vcpu::kOf, Overflows(al, product, sum, 1, 0x80));
+      return {};
+    }
   }
-  e.SetFlag(kAf | kCf | vcpu::kOf, false);
-  SetResultFlags(e, static_cast<u8>(e.state.gpr[kRax]));
-  return {};
 }
 
 Outcome Salc(Execution& e) {

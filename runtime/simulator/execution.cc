@@ -55,6 +55,14 @@ Outcome Execution::Linear(SegmentIndex index, u64 offset, unsigned size, bool wr
   return index == vcpu::kSs ? vcpu::StackFault() : vcpu::GeneralProtection();
 }
 
+Outcome Execution::LinearElement(SegmentIndex index, u64 offset, unsigned size, bool write,
+                                 LinearAddr* linear) {
+  if (!state.In64BitCode() && offset >> 32 != 0) {
+    return index == vcpu::kSs ? vcpu::StackFault() : vcpu::GeneralProtection();
+  }
+  return Linear(index, offset, size, write, linear);
+}
+
 u64 Execution::Offset() const {
   const translator::MemOperand& mem = instr.mem;
   u64 offset = static_cast<u64>(mem.disp);

@@ -46,6 +46,9 @@ struct Execution {
   // --- Memory ---
   // Segmentation: limit, type and canonical checks; size is at least 1.
   Outcome Linear(SegmentIndex segment, u64 offset, unsigned size, bool write, LinearAddr* linear);
+  // The same for a part of a vector operand: behind the first part offsets do not wrap.
+  Outcome LinearElement(SegmentIndex segment, u64 offset, unsigned size, bool write,
+                        LinearAddr* linear);
   // The offset of instr.mem inside its segment.
   u64 Offset() const;
   Outcome OperandAddress(unsigned size, bool write, LinearAddr* linear);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "runtime/simulator/execution.h"
+#include "vcpu/descriptors.h"
 
 namespace alibi::runtime {
 namespace {
@@ -26,15 +27,28 @@ std::array<Handler, kOpCount> MakeTable() {
 
 const std::array<Handler, kOpCount> kHandlers = MakeTable();
 
+// CLFLUSH, CLFLUSHOPT, CLWB: they may also name execute-only code (SDM vol. 2).
+bool FlushesLine(const Instr& instr) {
+  const unsigned at = instr.layout.opcode;
+  return instr.encoding == translator::Encoding::kLegacy && instr.mem.size == 1 && at > 0 &&
+         instr.bytes[at] == 0xae && instr.bytes[at - 1] == 0x0f;
+}
+
 }  // namespace
 
 bool CanSimulate(Op op) { return kHandlers[static_cast<unsigned>(op)] != nullptr; }
 
-Outcome LinearOperand(const Instr& instr, SimulatorContext& context, u64 offset,
+Outcome LinearOperand(const Instr& instr, SimulatorContext& context, u64 offset, unsigned size,
                       LinearAddr* linear) {
   Execution execution(instr, context);
-  return execution.Linear(static_cast<SegmentIndex>(instr.mem.segment), offset, instr.mem.size,
-                          instr.mem.written, linear);
+  const vcpu::Segment& named = context.state.segment[instr.mem.segment];
+  if ((named.Type() & 8) && FlushesLine(instr) && !context.state.In64BitCode() &&
+      vcpu::InSegmentLimit(named, static_cast<u32>(offset), size)) {
+    *linear = LinearAddr(static_cast<u32>(named.base + offset));
+    return {};
+  }
+  return execution.LinearElement(static_cast<SegmentIndex>(instr.mem.segment), offset, size,
+                                 instr.mem.written, linear);
 }
 
 Outcome Simulate(const Instr& instr, SimulatorContext& context) {

@@ -28,10 +28,10 @@ struct SimulatorContext {
 // answers #UD to it.
 bool CanSimulate(translator::Op op);
 
-// Segmentation of the memory operand at `offset`: limit, type and canonical checks, and its linear
-// address. For operands that are bounced.
+// Segmentation of `size` bytes of the memory operand, at `offset`: limit, type and canonical
+// checks, and their linear address. For operands that are bounced, whole or by elements.
 vcpu::Outcome LinearOperand(const translator::Instr& instr, SimulatorContext& context, u64 offset,
-                            LinearAddr* linear);
+                            unsigned size, LinearAddr* linear);
 
 // Executes `instr`, which state.rip points at. Done: state.rip is the next instruction - or still
 // this one when a REP has more to do than one call may take (so that interrupts get in); the state

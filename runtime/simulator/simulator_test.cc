@@ -618,7 +618,7 @@ TEST_CASE("Selector instructions", "[simulator]") {
   r[kRcx] = kCode0;
   m.Step({0x0f, 0x02, 0xc1});  // LAR EAX, CX
   CHECK((s.arithmetic_flags & kZf) != 0);
-  CHECK(r[kRax] == 0x00a09b00);
+  CHECK(r[kRax] == 0x00af9b00);
   m.Step({0x0f, 0x03, 0xc1});  // LSL
   CHECK(r[kRax] == 0xffffffff);
   m.Step({0x0f, 0x00, 0xe9});  // VERW CX

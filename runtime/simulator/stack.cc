@@ -120,7 +120,8 @@ Outcome Enter(Execution& e) {
   const unsigned level = e.instr.immediate2 & 31;
   u64 pointer = e.StackPointer();
   ALIBI_RETURN_IF_FAULT(e.Push(&pointer, size, e.state.gpr[kRbp]));
-  const u64 frame = pointer;
+  // The register takes all of the stack pointer, also where the stack uses 16 bits of it.
+  const u64 frame = (e.state.gpr[kRsp] & ~LowBits(~u64{0}, stack_bits)) | pointer;
   u64 outer = LowBits(e.state.gpr[kRbp], stack_bits);
   for (unsigned i = 1; i < level; ++i) {
     outer = LowBits(outer - size, stack_bits);

@@ -126,17 +126,18 @@ Outcome MaskedMove(Execution& e) {
   u64 values[8] = {};
   VectorState v;
   auto active = [&](unsigned i) { return v.Get(f.vvvv, i * element + element - 1, 1) & 0x80; };
-  auto offset = [&](unsigned i) {
-    return LowBits(e.Offset() + i * element, e.instr.mem.address_bits);
-  };
+  // The operand's address wraps, those of its elements do not.
+  auto offset = [&](unsigned i) { return e.Offset() + i * element; };
   for (unsigned i = 0; i < count; ++i) {
     if (!active(i)) continue;
     if (store) {
       LinearAddr linear;
       GuestFault fault;
-      ALIBI_RETURN_IF_FAULT(e.Linear(segment, offset(i), element, true, &linear));
+      ALIBI_RETURN_IF_FAULT(e.LinearElement(segment, offset(i), element, true, &linear));
       if (!e.memory.ProbeWrite(linear, element, Privilege::kCpl, &fault)) return fault;
     } else {
+      LinearAddr linear;
+      ALIBI_RETURN_IF_FAULT(e.LinearElement(segment, offset(i), element, false, &linear));
       ALIBI_RETURN_IF_FAULT(e.Read(segment, offset(i), element, &values[i]));
     }
   }

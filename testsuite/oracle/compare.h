@@ -16,7 +16,7 @@ std::vector<std::string> Differences(const TestCase& test, Kind kind, const Outc
                                      const Outcome& guest);
 
 // The arithmetic flags that the code may still read at `pc`.
-u64 LiveFlagsAt(const CodeImage& code, u64 pc, unsigned code_bits);
+u64 LiveFlagsAt(const CodeImage& code, u64 pc, u16 cs);
 
 // The masked differences and why they are allowed, for reports.
 std::string MaskTable();

@@ -42,7 +42,7 @@ bool ParseFlag(const std::string& word, InstructionForm* form) {
       {"M", &InstructionForm::memory_only}, {"R", &InstructionForm::register_only},
       {"lock", &InstructionForm::lock},     {"maybe", &InstructionForm::maybe},
       {"user", &InstructionForm::user},     {"align", &InstructionForm::align},
-      {"rare", &InstructionForm::rare}};
+      {"rare", &InstructionForm::rare},     {"narrow", &InstructionForm::narrow}};
   for (const Flag& flag : kFlags) {
     if (word == flag.name) {
       form->*flag.member = true;

@@ -32,7 +32,7 @@ struct InstructionForm {
   std::vector<u8> tail;  // fixed bytes behind the immediate
   Immediate immediate = Immediate::kNone;
   Bank reg = Bank::kGpr, rm = Bank::kGpr;
-  bool lock = false, maybe = false, user = false, align = false, rare = false;
+  bool lock = false, maybe = false, user = false, align = false, rare = false, narrow = false;
 };
 
 const std::vector<InstructionForm>& InstructionForms();

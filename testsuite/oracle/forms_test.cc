@@ -46,11 +46,15 @@ TEST_CASE("Every instruction form", "[oracle]") {
   unsigned count = 0;
   for (const InstructionForm& form : InstructionForms()) {
     for (unsigned variant = 0; variant < kVariants; ++variant) {
-      batch.Add(Generator(SeedOf(0xf0, count++)).MakeOne(form));
+      const unsigned bits = variant % 2 == 0 ? 64 : variant % 4 == 1 ? 32 : 16;
+      if (auto made = Generator(SeedOf(0xf0, count)).MakeOne(form, bits)) {
+        batch.Add(std::move(*made));
+        ++count;
+      }
     }
   }
   batch.Flush();
-  CHECK(count > 15'000);
+  CHECK(count > 13'000);
   CHECK(batch.ended() > count / 2);  // the rest faults
 }
 

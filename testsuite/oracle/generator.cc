@@ -61,11 +61,12 @@ u64 RandomWord(Random* random) {
 
 Generator::Generator(u64 seed) : random_(seed), seed_(seed) {}
 
-void Generator::Begin(bool compat) {
+void Generator::Begin(unsigned code_bits) {
   made_ = {};
-  compat_ = compat;
-  made_.test.compat = compat;
-  made_.traits.user_only = compat;
+  bits_ = code_bits;
+  eight_ = code_bits != 64;
+  segmented_ = code_bits == 16 || (code_bits == 32 && random_.Percent(60));
+  made_.traits.user_only = eight_;
   jumps_.clear();
   made_.test.seed = seed_;
   tame_ = random_.Percent(60);
@@ -108,9 +109,11 @@ void Generator::MakeState() {
     made_.traits.user_only = true;
   }
   for (unsigned i = 0; i < 16; ++i) {
-    if (compat_) state.gpr[i] = i < 8 ? static_cast<u32>(state.gpr[i]) : 0;
-    known_[i] = state.gpr[i];
+    if (eight_) state.gpr[i] = i < 8 ? static_cast<u32>(state.gpr[i]) : 0;
   }
+  selector_ = state.selector;
+  if (eight_) MakeNarrowState();
+  for (unsigned i = 0; i < 16; ++i) known_[i] = state.gpr[i];
   MakeVector();
 }
 
@@ -156,13 +159,14 @@ GeneratedCase Generator::Finish() { return std::move(made_); }
 void Generator::Emit(Bytes bytes) {
   Forget(bytes);
   pc_ += bytes.size();
+  made_.test.code_bits.push_back(static_cast<u8>(bits_));
   made_.test.code.push_back(std::move(bytes));
 }
 
 void Generator::Forget(const Bytes& bytes) {
   translator::Instr instr;
-  if (translator::Decode(bytes.data(), static_cast<unsigned>(bytes.size()), pc_, CodeBits(),
-                         &instr) != translator::DecodeStatus::kOk) {
+  if (translator::Decode(bytes.data(), static_cast<unsigned>(bytes.size()), pc_, bits_, &instr) !=
+      translator::DecodeStatus::kOk) {
     return;
   }
   u32 written = instr.implicit_gprs_written & ~(1u << vcpu::kRsp);
@@ -176,7 +180,7 @@ void Generator::Forget(const Bytes& bytes) {
 
 u8 Generator::PickGpr(bool destination) {
   // The stolen registers are what translation must get right.
-  if (!compat_ && random_.Percent(25)) return static_cast<u8>(vcpu::kR10 + random_.Below(2));
+  if (!eight_ && random_.Percent(25)) return static_cast<u8>(vcpu::kR10 + random_.Below(2));
   for (;;) {
     const u8 reg = AnyGpr();
     if (destination && reg == vcpu::kRsp && !random_.Percent(5)) continue;
@@ -242,37 +246,9 @@ u64 Generator::PickTarget(unsigned size, bool align) {
   }
 }
 
-// 32-bit addresses reach everywhere.
-Generator::Address Generator::MakeAddress32(unsigned size, bool align) {
-  const u32 target = static_cast<u32>(PickTarget(size, align));
-  Address a;
-  if (random_.Percent(3)) {
-    static constexpr u8 kFlat[] = {0x26, 0x2e, 0x36, 0x3e};
-    a.prefixes.push_back(random_.Pick(kFlat));
-  }
-  a.disp_size = 4;
-  a.disp = target;
-  if (random_.Percent(15)) {
-    a.modrm = 5;  // absolute
-    return a;
-  }
-  const u8 base = AnyGpr(), index = AnyGpr();
-  const unsigned scale = static_cast<unsigned>(random_.Below(4));
-  const bool has_index = index != vcpu::kRsp && random_.Percent(40);
-  a.disp -= known_[base].value_or(0);
-  if (has_index) a.disp -= known_[index].value_or(0) << scale;
-  a.disp = static_cast<u64>(static_cast<i64>(static_cast<i32>(a.disp)));
-  if (FitsI8(a.disp)) a.disp_size = 1;
-  a.modrm = a.disp_size == 1 ? 0x40 : 0x80;
-  a.has_sib = has_index || base == vcpu::kRsp;
-  a.modrm |= a.has_sib ? 4 : base;
-  a.sib = static_cast<u8>(scale << 6 | (has_index ? index : 4u) << 3 | base);
-  return a;
-}
-
 // Of the forms that the mode has.
 bool Generator::Encodable(const InstructionForm& form) const {
-  if (!compat_) return true;
+  if (!Narrow()) return !form.narrow;
   // ARPL and nothing have taken their places.
   static constexpr const char* kOnly64[] = {"MOVSXD",   "SWAPGS",   "RDFSBASE",
                                             "RDGSBASE", "WRFSBASE", "WRGSBASE"};
@@ -291,18 +267,11 @@ const InstructionForm& Generator::PickForm() {
 }
 
 Generator::Address Generator::MakeAddress(unsigned size, bool align, bool evex) {
-  if (compat_) {
-    Address a = MakeAddress32(size, align);
-    // EVEX scales 8-bit displacements.
-    if (evex && a.disp_size == 1) {
-      a.disp_size = 4;
-      a.modrm ^= 0xc0;
-    }
-    return a;
-  }
+  // EVEX scales 8-bit displacements.
+  if (Narrow()) return MakeNarrowAddress(size, align, evex);
   u64 target = PickTarget(size, align);
   Address a;
-  if (random_.Percent(6)) {
+  if (!eight_ && random_.Percent(6)) {
     const bool gs = random_.Percent(50);
     a.prefixes.push_back(gs ? 0x65 : 0x64);
     target -= gs ? made_.test.initial.gs_base : made_.test.initial.fs_base;
@@ -317,10 +286,10 @@ Generator::Address Generator::MakeAddress(unsigned size, bool align, bool evex) 
     const bool has_base = !random_.Percent(10);
     const bool has_index = random_.Percent(has_base ? 35 : 60);
     if (!has_base && !has_index) break;
-    const u8 base = random_.Percent(20) ? static_cast<u8>(vcpu::kR10 + random_.Below(2))
-                                        : static_cast<u8>(random_.Below(16));
-    const u8 index = random_.Percent(30) ? static_cast<u8>(vcpu::kR10 + random_.Below(2))
-                                         : static_cast<u8>(random_.Below(16));
+    const u8 base =
+        !eight_ && random_.Percent(20) ? static_cast<u8>(vcpu::kR10 + random_.Below(2)) : AnyGpr();
+    const u8 index =
+        !eight_ && random_.Percent(30) ? static_cast<u8>(vcpu::kR10 + random_.Below(2)) : AnyGpr();
     const unsigned scale = static_cast<unsigned>(random_.Below(4));
     if (has_index && index == vcpu::kRsp) continue;
     const bool wild = !tame_ && random_.Percent(3);
@@ -384,13 +353,15 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
       bits = 8;
       break;
     case Size::kAny:
-      bits = random_.Percent(20) ? 16 : compat_ || random_.Percent(45) ? 32 : 64;
+      bits = random_.Percent(bits_ == 16 ? 70 : 20) ? 16
+             : Narrow() || random_.Percent(45)      ? 32
+                                                    : 64;
       break;
     case Size::kDoubleOrQuad:
-      bits = compat_ || random_.Percent(45) ? 32 : 64;
+      bits = Narrow() || random_.Percent(45) ? 32 : 64;
       break;
     case Size::kStack:
-      bits = random_.Percent(12) ? 16 : compat_ ? 32 : 64;
+      bits = random_.Percent(bits_ == 16 ? 80 : 12) ? 16 : Narrow() ? 32 : 64;
       break;
     case Size::kNone:
       break;
@@ -402,7 +373,7 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
       case Bank::kGpr:
         return PickGpr(destination);
       case Bank::kXmm:
-        return static_cast<u8>(random_.Below(compat_ ? 8 : form.space == Space::kEvex ? 32 : 16));
+        return static_cast<u8>(random_.Below(eight_ ? 8 : form.space == Space::kEvex ? 32 : 16));
       case Bank::kMmx:
       case Bank::kMask:
         return static_cast<u8>(random_.Below(8));
@@ -435,11 +406,13 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
   const u8 pp = form.prefix == 0x66 ? 1 : form.prefix == 0xf3 ? 2 : form.prefix == 0xf2 ? 3 : 0;
   if (form.space == Space::kLegacy) {
     if (form.lock && memory && random_.Percent(20)) out.push_back(kLockPrefix);
-    if (bits == 16) out.push_back(kOperandSizePrefix);
+    // Of the 32/64-bit forms some ignore the prefix, and to some it is another instruction.
+    const bool word = form.size == Size::kAny || form.size == Size::kStack;
+    if (word && (bits_ == 16 ? bits == 32 : bits == 16)) out.push_back(kOperandSizePrefix);
     if (form.prefix != 0) out.push_back(form.prefix);
     const u8 rex = static_cast<u8>(wide << 3 | ((reg >> 3) & 1 && form.extension < 0) << 2 |
                                    extend_x << 1 | extend_b);
-    if (!compat_ && (rex != 0 || (bits == 8 && random_.Percent(25)) || random_.Percent(2))) {
+    if (!Narrow() && (rex != 0 || (bits == 8 && random_.Percent(25)) || random_.Percent(2))) {
       out.push_back(0x40 | rex);
     }
     out.insert(out.end(), form.opcode.begin(), form.opcode.end());
@@ -517,6 +490,7 @@ Generator::Bytes Generator::Encode(const InstructionForm& form) {
 void Generator::EmitForm(const InstructionForm& form) {
   // Of MASKMOVDQU the CPU's model decides whether bytes that are left out may fault.
   if (form.name == "MASKMOVDQU") {
+    if (segmented_) return;
     EmitMovImmediate(vcpu::kRdi, kDataBase + random_.Below(2 * kPageSize - 16));
   }
   Bytes bytes = Encode(form);
@@ -525,8 +499,9 @@ void Generator::EmitForm(const InstructionForm& form) {
   Emit(std::move(bytes));
 }
 
-GeneratedCase Generator::MakeOne(const InstructionForm& form) {
-  Begin(false);
+std::optional<GeneratedCase> Generator::MakeOne(const InstructionForm& form, unsigned code_bits) {
+  Begin(code_bits);
+  if (!Encodable(form)) return std::nullopt;
   EmitForm(form);
   made_.test.name = form.name;
   return Finish();

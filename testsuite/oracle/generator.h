@@ -28,10 +28,10 @@ class Generator {
  public:
   explicit Generator(u64 seed);
 
-  // A sequence of everything. `code_bits`: 64, 32, or 0 for any.
+  // A sequence of everything. `code_bits` of its beginning: 64, 32, 16, or 0 for any.
   GeneratedCase Make(unsigned code_bits = 0);
-  // One instruction of the form, `variant` times varied, alone.
-  GeneratedCase MakeOne(const InstructionForm& form);
+  // One instruction of the form, varied, alone. Null: this code does not have it.
+  std::optional<GeneratedCase> MakeOne(const InstructionForm& form, unsigned code_bits);
 
  private:
   using Bytes = std::vector<u8>;
@@ -48,8 +48,9 @@ class Generator {
     bool rip_relative = false;  // disp is the target; to be made relative at the end
   };
 
-  void Begin(bool compat);
+  void Begin(unsigned code_bits);
   void MakeState();
+  void MakeNarrowState();
   void MakeVector();
   GeneratedCase Finish();
 
@@ -61,11 +62,16 @@ class Generator {
   u8 PickGpr(bool destination);
   u64 PickTarget(unsigned size, bool align);
   // Registers of the code's mode.
-  u8 AnyGpr() { return static_cast<u8>(random_.Below(compat_ ? 8 : 16)); }
-  unsigned CodeBits() const { return compat_ ? 32 : 64; }
+  u8 AnyGpr() { return static_cast<u8>(random_.Below(eight_ ? 8 : 16)); }
+  bool Narrow() const { return bits_ != 64; }
+  // Operand size prefix, if an operand of `size` bits (16 or 32) needs one.
+  Bytes Sized(unsigned size, Bytes bytes) const;
   bool Encodable(const InstructionForm& form) const;
   const InstructionForm& PickForm();
-  Address MakeAddress32(unsigned size, bool align);
+  u32 PickOffset(unsigned segment, unsigned size, bool align, bool wide);
+  Address MakeNarrowAddress(unsigned size, bool align, bool no_disp8);
+  void MakeAddress16(Address* address, unsigned size, bool align, bool no_disp8, int segment);
+  void MakeAddress32(Address* address, unsigned size, bool align, bool no_disp8, int segment);
   Address MakeAddress(unsigned size, bool align, bool evex);
   Bytes Encode(const InstructionForm& form);
   void EmitForm(const InstructionForm& form);
@@ -88,6 +94,19 @@ class Generator {
   void BlockXsave();
   void BlockSelfModify(unsigned depth);
   void EmitRandomBytes();
+  // --- generator_segments.cc ---
+  u16 PickSelector(unsigned segment);
+  u16 PickWildSelector();
+  u64 SegmentSetStack();
+  void EmitSized(unsigned size, Bytes bytes) { Emit(Sized(size, std::move(bytes))); }
+  void EmitPush(unsigned size, u32 value);
+  void EmitStore(unsigned segment, u32 offset, unsigned size, u32 value);
+  void EmitAbsolute(unsigned size, Bytes opcode, u8 reg, unsigned segment, u32 offset);
+  void BlockSegmentLoad();
+  void BlockInspect();
+  void BlockFar(unsigned depth);
+  void BlockFarCall(unsigned depth, u16 selector, unsigned size);
+  void Block64(unsigned depth);
   // Emits `jump` with a rel8/rel32 to be bound, returns what Bind needs.
   std::size_t EmitJump(Bytes opcode, bool wide);
   void Bind(std::size_t jump);
@@ -96,13 +115,16 @@ class Generator {
   u64 seed_;
   GeneratedCase made_;
   u64 pc_ = 0;
-  bool compat_ = false;  // 32-bit code
-  bool tame_ = false;    // few operands that fault
+  unsigned bits_ = 64;             // of the code that is being written
+  bool eight_ = false;             // eight registers only
+  bool segmented_ = false;         // segments that are not flat
+  bool tame_ = false;              // few operands that fault
+  std::array<u16, 6> selector_{};  // as far as known
   // Values of registers, as far as they are known (rsp approximately).
   std::array<std::optional<u64>, 16> known_;
   struct Jump {
     std::size_t instr;
-    bool wide;
+    unsigned size;
     u64 end;
   };
   std::vector<Jump> jumps_;

@@ -26,11 +26,6 @@ bool Comparable(const translator::Instr& instr) {
       (name.substr(0, 5) == "VPINS" || name.substr(0, 5) == "VPEXT")) {
     return false;
   }
-  // Null selectors: 32-bit code cannot use them.
-  if (instr.code_bits != 64 && instr.segment_override >= vcpu::kFs &&
-      instr.segment_override != 0xff) {
-    return false;
-  }
   if (name.substr(0, 5) == "XSAVE" || name.substr(0, 6) == "XRSTOR") return false;
   for (const std::string_view excluded : kNotComparable) {
     if (name == excluded) return false;
@@ -48,9 +43,21 @@ bool Comparable(const translator::Instr& instr) {
     case Treatment::kInTc:
       return instr.op == Op::kCld || instr.op == Op::kStd;
     case Treatment::kTerminator:
-      return instr.op == Op::kInto;
+      if (instr.code_bits == 64) return false;
+      return instr.op == Op::kInto || instr.op == Op::kMovSreg || instr.op == Op::kPopSreg ||
+             instr.op == Op::kLds || instr.op == Op::kJmpFar || instr.op == Op::kCallFar ||
+             instr.op == Op::kRetFar;
     case Treatment::kSimulate:
       switch (instr.op) {
+        case Op::kMovSreg:
+        case Op::kPushSreg:
+        case Op::kLar:
+        case Op::kVerr:
+        case Op::kVerw:
+        case Op::kArpl:
+        case Op::kDecimal:
+        case Op::kLeave:
+          return instr.code_bits != 64;
         case Op::kPusha:
         case Op::kPopa:
         case Op::kSalc:
@@ -80,8 +87,12 @@ bool Comparable(const translator::Instr& instr) {
 
 void Generator::EmitMovImmediate(u8 reg, u64 value) {
   Bytes bytes;
-  if (compat_) value = static_cast<u32>(value);
-  if (compat_ || (value >> 32 == 0 && random_.Percent(70))) {
+  if (eight_) value = static_cast<u32>(value);
+  if (bits_ == 16) {
+    bytes.push_back(0x66);
+    bytes.push_back(static_cast<u8>(0xb8 | reg));
+    for (unsigned i = 0; i < 4; ++i) bytes.push_back(static_cast<u8>(value >> (8 * i)));
+  } else if (Narrow() || (value >> 32 == 0 && random_.Percent(70))) {
     if (reg >= 8) bytes.push_back(0x41);
     bytes.push_back(static_cast<u8>(0xb8 | (reg & 7)));
     for (unsigned i = 0; i < 4; ++i) bytes.push_back(static_cast<u8>(value >> (8 * i)));
@@ -102,9 +113,10 @@ void Generator::EmitLeaRip(u8 reg, u64 target) {
 }
 
 std::size_t Generator::EmitJump(Bytes opcode, bool wide) {
-  for (unsigned i = 0; i < (wide ? 4u : 1u); ++i) opcode.push_back(0);
+  const unsigned size = !wide ? 1 : bits_ == 16 ? 2 : 4;
+  for (unsigned i = 0; i < size; ++i) opcode.push_back(0);
   Emit(std::move(opcode));
-  jumps_.push_back({made_.test.code.size() - 1, wide, Here()});
+  jumps_.push_back({made_.test.code.size() - 1, size, Here()});
   return jumps_.size() - 1;
 }
 
@@ -112,9 +124,8 @@ void Generator::Bind(std::size_t jump) {
   const Jump& j = jumps_[jump];
   const u64 distance = Here() - j.end;
   Bytes& bytes = made_.test.code[j.instr];
-  const std::size_t at = bytes.size() - (j.wide ? 4 : 1);
-  for (unsigned i = 0; i < (j.wide ? 4u : 1u); ++i) {
-    bytes[at + i] = static_cast<u8>(distance >> (8 * i));
+  for (unsigned i = 0; i < j.size; ++i) {
+    bytes[bytes.size() - j.size + i] = static_cast<u8>(distance >> (8 * i));
   }
 }
 
@@ -163,20 +174,24 @@ void Generator::BlockLoop(unsigned depth) {
   } else {
     Emit({0x83, 0xe9, 0x01});  // sub ecx, 1
   }
-  const u32 back = static_cast<u32>(head - (Here() + 6));
-  Emit({0x0f, 0x85, static_cast<u8>(back), static_cast<u8>(back >> 8), static_cast<u8>(back >> 16),
-        static_cast<u8>(back >> 24)});
+  const unsigned size = bits_ == 16 ? 2 : 4;
+  const u32 back = static_cast<u32>(head - (Here() + 2 + size));
+  Bytes jump = {0x0f, 0x85};
+  for (unsigned i = 0; i < size; ++i) jump.push_back(static_cast<u8>(back >> (8 * i)));
+  Emit(std::move(jump));
 }
 
 void Generator::BlockCall(unsigned depth) {
   // call F; jmp end; F: ...; ret; end:
   const u64 style = random_.Below(4);
-  if (style == 0 && !compat_) {
+  if (style == 0 && !eight_) {
     const u8 reg = PickGpr(true);
     EmitLeaRip(reg, Here() + 7 + (reg >= 8 ? 3 : 2) + 5);
     Bytes call = {0xff, static_cast<u8>(0xd0 | (reg & 7))};
     if (reg >= 8) call.insert(call.begin(), 0x41);
     Emit(call);
+  } else if (bits_ == 16) {
+    Emit({0xe8, 3, 0});
   } else {
     Emit({0xe8, 5, 0, 0, 0});
   }
@@ -223,20 +238,33 @@ void Generator::BlockIndirect(unsigned depth) {
 }
 
 void Generator::BlockString() {
-  auto pointer = [&] {
-    u64 target = PickTarget(static_cast<unsigned>(1 + random_.Below(64)), false);
-    return target;
+  Bytes bytes;
+  unsigned source = vcpu::kDs;
+  bool wide_address = bits_ != 16;
+  if (random_.Percent(segmented_ ? 25 : eight_ ? 1 : 10)) {
+    bytes.push_back(0x67);
+    wide_address = bits_ != 32;
+  }
+  if (segmented_ && random_.Percent(25)) {
+    static constexpr u8 kOverrides[] = {0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65};
+    source = static_cast<unsigned>(random_.Below(6));
+    bytes.push_back(kOverrides[source]);
+  }
+  auto pointer = [&](unsigned segment) -> u64 {
+    const unsigned size = static_cast<unsigned>(1 + random_.Below(64));
+    if (!Narrow()) return PickTarget(size, false);
+    u64 offset = PickOffset(segment, size, false, wide_address);
+    if (!wide_address && random_.Percent(50)) offset |= random_.Next() << 16;
+    return offset;
   };
-  if (random_.Percent(85)) EmitMovImmediate(vcpu::kRsi, pointer());
-  if (random_.Percent(85)) EmitMovImmediate(vcpu::kRdi, pointer());
+  if (random_.Percent(85)) EmitMovImmediate(vcpu::kRsi, pointer(source));
+  if (random_.Percent(85)) EmitMovImmediate(vcpu::kRdi, pointer(vcpu::kEs));
   if (random_.Percent(85))
     EmitMovImmediate(vcpu::kRcx, random_.Below(random_.Percent(20) ? 700 : 20));
   if (random_.Percent(30)) Emit({static_cast<u8>(0xfc + random_.Below(2))});
   static constexpr u8 kOps[] = {0xa4, 0xaa, 0xac, 0xa6, 0xae};
   u8 op = random_.Pick(kOps);
-  Bytes bytes;
-  if (!compat_ && random_.Percent(10)) bytes.push_back(0x67);
-  if (!compat_ && random_.Percent(8)) bytes.push_back(0x64);
+  if (!eight_ && random_.Percent(8)) bytes.push_back(0x64);
   if (random_.Percent(70)) bytes.push_back(static_cast<u8>(0xf2 + random_.Below(2)));
   switch (random_.Below(4)) {
     case 0:
@@ -249,7 +277,7 @@ void Generator::BlockString() {
       ++op;
       break;
     default:
-      if (!compat_) bytes.push_back(0x48);
+      if (!Narrow()) bytes.push_back(0x48);
       ++op;
       break;
   }
@@ -259,7 +287,7 @@ void Generator::BlockString() {
 
 void Generator::BlockDivide() {
   // Dividends and divisors that often fit, and sometimes just not.
-  const bool wide = !compat_ && random_.Percent(50);
+  const bool wide = !Narrow() && random_.Percent(50);
   const bool is_signed = random_.Percent(50);
   if (random_.Percent(70)) {
     if (is_signed) {
@@ -276,7 +304,7 @@ void Generator::BlockDivide() {
     EmitMovImmediate(reg, random_.Percent(20) ? 0 : random_.Percent(30) ? ~u64{0} : random_.Next());
   }
   Bytes divide = {0xf7, static_cast<u8>((is_signed ? 0xf8 : 0xf0) | (reg & 7))};
-  if (!compat_) divide.insert(divide.begin(), static_cast<u8>(0x40 | wide << 3 | (reg >> 3)));
+  if (!Narrow()) divide.insert(divide.begin(), static_cast<u8>(0x40 | wide << 3 | (reg >> 3)));
   Emit(std::move(divide));
 }
 
@@ -423,8 +451,10 @@ void Generator::BlockSelfModify(unsigned depth) {
     Emit({0x05, 1, 0, 0, 0});  // add eax, imm32
     if (random_.Percent(50)) EmitForm(PickForm());
     const u32 back = static_cast<u32>(patched + random_.Below(2) - (Here() + 7));
-    // mov byte [rip + back], imm8: ADC and OR, SUB, XOR for ADD, or another immediate.
-    static constexpr u8 kOpcodes[] = {0x0d, 0x15, 0x2d, 0x35, 0x3d};
+    // mov byte [rip + back], imm8: OR, AND, SUB, XOR, CMP for ADD, or another immediate. Not one
+    // that reads flags: those that the old code overwrote are dead when the store looks up its
+    // page.
+    static constexpr u8 kOpcodes[] = {0x0d, 0x25, 0x2d, 0x35, 0x3d};
     Emit({0xc6, 0x05, static_cast<u8>(back), static_cast<u8>(back >> 8),
           static_cast<u8>(back >> 16), static_cast<u8>(back >> 24), random_.Pick(kOpcodes)});
     if (known_[vcpu::kRcx] || depth > 0) EmitMovImmediate(vcpu::kRcx, 1);
@@ -466,7 +496,7 @@ void Generator::EmitRandomBytes() {
     while (random_.Percent(20)) bytes.push_back(random_.Pick(kPrefixes));
     switch (random_.Below(6)) {
       case 0:
-        if (!compat_) bytes.push_back(static_cast<u8>(0x40 | random_.Below(16)));
+        if (!Narrow()) bytes.push_back(static_cast<u8>(0x40 | random_.Below(16)));
         break;
       case 1:
         bytes.push_back(0xc5);
@@ -486,10 +516,15 @@ void Generator::EmitRandomBytes() {
     if (random_.Percent(40)) bytes.push_back(0x0f);
     while (bytes.size() < 15) bytes.push_back(static_cast<u8>(random_.Next()));
     translator::Instr instr;
-    if (translator::Decode(bytes.data(), 15, Here(), CodeBits(), &instr) !=
+    if (translator::Decode(bytes.data(), 15, Here(), bits_, &instr) !=
             translator::DecodeStatus::kOk ||
         !Comparable(instr)) {
       continue;
+    }
+    // The stack pointer's upper half changes when a handler returns to a 16-bit stack.
+    if (instr.op == translator::Op::kPopSreg || instr.op == translator::Op::kMovSreg ||
+        instr.op == translator::Op::kLds) {
+      made_.traits.shows_flags = true;
     }
     bytes.resize(instr.length);
     Emit(std::move(bytes));
@@ -500,7 +535,20 @@ void Generator::EmitRandomBytes() {
 void Generator::EmitAny(unsigned depth) {
   if (pc_ - made_.test.initial.rip > kMaxCodeBytes) return;
   const u64 choice = random_.Below(100);
-  if (compat_ && choice < 12) {
+  if (segmented_ && Narrow() && choice < 24) {
+    switch (random_.Below(5)) {
+      case 0:
+      case 1:
+        return BlockSegmentLoad();
+      case 2:
+        return BlockInspect();
+      case 3:
+        return depth < 2 ? BlockFar(depth) : BlockSegmentLoad();
+      default:
+        break;
+    }
+  }
+  if (eight_ && choice < 40 && random_.Percent(segmented_ ? 50 : 30)) {
     switch (random_.Below(6)) {
       case 0:
         return BlockIf(depth);
@@ -516,7 +564,7 @@ void Generator::EmitAny(unsigned depth) {
         return BlockFlags();
     }
   }
-  if (!compat_ && depth < 3 && choice < 22) {
+  if (!eight_ && depth < 3 && choice < 22) {
     switch (random_.Below(13)) {
       case 0:
       case 1:
@@ -544,7 +592,7 @@ void Generator::EmitAny(unsigned depth) {
         return random_.Percent(75) ? BlockGather() : BlockXsave();
     }
   }
-  if (choice < 32) return EmitRandomBytes();
+  if (choice < 32 && eight_ == Narrow()) return EmitRandomBytes();
   const InstructionForm* form;
   do {
     form = &PickForm();
@@ -553,8 +601,8 @@ void Generator::EmitAny(unsigned depth) {
 }
 
 GeneratedCase Generator::Make(unsigned code_bits) {
-  const bool compat = random_.Percent(15);
-  Begin(code_bits == 0 ? compat : code_bits == 32);
+  const u64 dice = random_.Below(100);
+  Begin(code_bits != 0 ? code_bits : dice < 70 ? 64 : dice < 86 ? 32 : 16);
   const u64 count = 1 + random_.Below(10);
   const bool raw = random_.Percent(10);
   for (u64 i = 0; i < count; ++i) {

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "adapt/policy.h"
 #include "base/check.h"
 #include "mmu/mmu.h"
 #include "testsuite/oracle/random.h"
+#include "testsuite/oracle/segments.h"
 #include "translator/ccf.h"
 #include "vcpu/contract.h"
 #include "vcpu/control_registers.h"
@@ -34,15 +36,14 @@ constexpr KindRow kKindRows[] = {
 // Guest-physical layout.
 constexpr u64 kRamBytes = 8 << 20;
 constexpr u64 kGdt = 0x10000, kIdt = 0x11000, kTss = 0x12000, kHandlers = 0x13000;
-constexpr u64 kIstTop = 0x16000;
+constexpr u64 kIstTop = 0x16000, kLdt = 0x16000;
 constexpr u64 kTables = 0x100000;
 constexpr u64 kPages = 0x200000;
 // System structures are seen in the upper half, where the native side has the host's kernel.
 constexpr u64 kSystemBase = 0xffff800000000000;
 constexpr unsigned kHandlerBytes = 16;
 // Selectors as Linux has them, so that reading one gives the same on both sides.
-constexpr u16 kKernelCs = 0x10, kKernelSs = 0x18, kUserCs32 = 0x23, kUserSs = 0x2b, kUserCs = 0x33,
-              kTssSelector = 0x40;
+constexpr u16 kKernelCs = 0x10, kKernelSs = 0x18, kTssSelector = 0x40, kLdtSelector = 0x50;
 
 constexpr bool PushesErrorCode(unsigned vector) {
   return vector == 8 || (vector >= 10 && vector <= 14) || vector == 17;
@@ -190,7 +191,6 @@ class GuestMachine::Impl {
       at += kPageSize;
     }
     LoadState(test.initial);
-    if (test.compat) EnterCompatibilityMode();
     if (options.cold) mmu_->FlushAllViews();
     engine_->StateChanged();
 
@@ -242,18 +242,13 @@ class GuestMachine::Impl {
           kPteUser | kPteNoExecute |
               (kDataPages[i].kind == PageKind::kReadWrite ? kPteWritable : 0));
     }
-    for (u64 page = kGdt; page < kIstTop; page += kPageSize) {
+    for (u64 page = kGdt; page <= kLdt; page += kPageSize) {
       Map(kSystemBase + page, page, kPteWritable);
     }
-    auto descriptor = [](u16 attributes) {
-      return u64{attributes} << 40 | u64{0xffff} | u64{0xf} << 48;
-    };
-    using vcpu::WithDpl;
-    Put64(kGdt + kKernelCs, descriptor(vcpu::kFlatCode64));
-    Put64(kGdt + kKernelSs, descriptor(vcpu::kFlatData));
-    Put64(kGdt + (kUserSs & ~7), descriptor(WithDpl(vcpu::kFlatData, 3)));
-    Put64(kGdt + (kUserCs & ~7), descriptor(WithDpl(vcpu::kFlatCode64, 3)));
-    Put64(kGdt + (kUserCs32 & ~7), descriptor(WithDpl(vcpu::kFlatCode32, 3)));
+    u64 at = kGdt;
+    for (const u64 raw : GlobalDescriptors()) Put64(std::exchange(at, at + 8), raw);
+    at = kLdt;
+    for (const u64 raw : LocalDescriptors()) Put64(std::exchange(at, at + 8), raw);
     Put64(kTss + 0x24, kSystemBase + kIstTop);  // IST1
     Put64(kTss + 0x60, u64{0x68} << 48);        // no I/O permission map
     for (unsigned vector = 0; vector < 256; ++vector) {
@@ -304,49 +299,37 @@ class GuestMachine::Impl {
     s.cr2 = 0;
     s.cr3 = kTables;
     s.cr4 = vcpu::kCr4Pae | vcpu::kCr4Pge | vcpu::kCr4Osfxsr | vcpu::kCr4Osxmmexcpt |
-            vcpu::kCr4Fsgsbase | vcpu::kCr4Osxsave;
+            vcpu::kCr4Fsgsbase | vcpu::kCr4Osxsave | vcpu::kCr4Umip;
     s.efer = vcpu::kEferSce | vcpu::kEferLme | vcpu::kEferLma | vcpu::kEferNxe;
     s.xcr0 = XsaveLayout::Host().mask;
     s.dr[6] = vcpu::kDr6Fixed;
     s.dr[7] = vcpu::kDr7Fixed;
     s.cpl = user ? 3 : 0;
-    const u16 dpl = static_cast<u16>(s.cpl);
-    s.segment[vcpu::kCs] = {.base = 0,
-                            .limit = 0xffffffff,
-                            .selector = user ? kUserCs : kKernelCs,
-                            .attributes = vcpu::WithDpl(vcpu::kFlatCode64, dpl)};
-    s.segment[vcpu::kSs] = {.base = 0,
-                            .limit = 0xffffffff,
-                            .selector = user ? kUserSs : kKernelSs,
-                            .attributes = vcpu::WithDpl(vcpu::kFlatData, dpl)};
-    for (const vcpu::SegmentIndex i : {vcpu::kDs, vcpu::kEs}) {
-      s.segment[i] = {.base = 0,
-                      .limit = 0xffffffff,
-                      .selector = kUserSs,
-                      .attributes = vcpu::WithDpl(vcpu::kFlatData, 3)};
+    for (unsigned i = 0; i < initial.selector.size(); ++i) {
+      s.segment[i] = SegmentOf(initial.selector[i]);
     }
-    for (const vcpu::SegmentIndex i : {vcpu::kFs, vcpu::kGs}) {
-      s.segment[i] = {.base = 0, .limit = 0, .selector = 0, .attributes = 0};
+    if (!user) {
+      s.segment[vcpu::kCs] =
+          vcpu::Descriptor{GlobalDescriptors()[kKernelCs / 8]}.ToSegment(kKernelCs);
+      s.segment[vcpu::kSs] =
+          vcpu::Descriptor{GlobalDescriptors()[kKernelSs / 8]}.ToSegment(kKernelSs);
     }
-    s.segment[vcpu::kFs].base = initial.fs_base;
-    s.segment[vcpu::kGs].base = initial.gs_base;
+    if (initial.selector[vcpu::kFs] < 4) s.segment[vcpu::kFs].base = initial.fs_base;
+    if (initial.selector[vcpu::kGs] < 4) s.segment[vcpu::kGs].base = initial.gs_base;
+    s.segment[vcpu::kLdtr] = {.base = kSystemBase + kLdt,
+                              .limit = static_cast<u32>(8 * LocalDescriptors().size() - 1),
+                              .selector = kLdtSelector,
+                              .attributes = 0x82};
     s.segment[vcpu::kTr] = {
         .base = kSystemBase + kTss, .limit = 0x67, .selector = kTssSelector, .attributes = 0x8b};
-    s.gdtr = {.base = kSystemBase + kGdt, .limit = 0x4f};
+    s.gdtr = {.base = kSystemBase + kGdt, .limit = kGdtLimit};
     s.idtr = {.base = kSystemBase + kIdt, .limit = 0xfff};
     for (unsigned i = 0; i < 16; ++i) s.gpr[i] = initial.gpr[i];
-    s.rip = initial.rip;
+    s.rip = OffsetOf(initial.selector[vcpu::kCs], initial.rip);
     s.SetRflags(initial.rflags | vcpu::kIf | (kind_ == Kind::kStepped ? vcpu::kTf : 0));
     s.halted = s.shutdown = s.nmi_blocked = s.interrupt_shadow = 0;
     s.irq_pending = 0;
     StoreVector(initial.vector, s.xsave_area);
-  }
-
-  void EnterCompatibilityMode() {
-    vcpu::VcpuState& s = *state_;
-    ALIBI_CHECK(s.cpl == 3, "32-bit sequences run as user programs");
-    s.segment[vcpu::kCs].selector = kUserCs32;
-    s.segment[vcpu::kCs].attributes = vcpu::WithDpl(vcpu::kFlatCode32, 3);
   }
 
   void ReadOutcome(runtime::Exit exit, Outcome* outcome) {
@@ -356,6 +339,9 @@ class GuestMachine::Impl {
                                                     : End::kLost;
     for (unsigned i = 0; i < 16; ++i) outcome->state.gpr[i] = s.gpr[i];
     outcome->state.rip = s.rip;
+    for (unsigned i = 0; i < outcome->state.selector.size(); ++i) {
+      outcome->state.selector[i] = s.segment[i].selector;
+    }
     outcome->state.rflags = s.Rflags();
     outcome->state.fs_base = s.segment[vcpu::kFs].base;
     outcome->state.gs_base = s.segment[vcpu::kGs].base;
@@ -372,10 +358,13 @@ class GuestMachine::Impl {
       };
       outcome->error_code = PushesErrorCode(outcome->vector) ? static_cast<u32>(pop()) : 0;
       outcome->cr2 = s.cr2;
-      outcome->state.rip = pop();
-      pop();  // CS
+      const u64 offset = pop();
+      const u16 cs = static_cast<u16>(pop());
+      outcome->state.rip = cs == kKernelCs ? offset : LinearOf(cs, offset);
       outcome->state.rflags = pop();
       outcome->state.gpr[vcpu::kRsp] = pop();
+      outcome->state.selector[vcpu::kCs] = cs;
+      outcome->state.selector[vcpu::kSs] = static_cast<u16>(pop());
     } else if (outcome->end == End::kException) {
       outcome->end = End::kLost;  // a HLT that is no handler's
     }

@@ -12,6 +12,8 @@ namespace {
 constexpr const char* kGprNames[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                        "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 
+constexpr const char* kSegmentNames[6] = {"es", "cs", "ss", "ds", "fs", "gs"};
+
 // Collects the translations of the sequence (not those of the handlers).
 class Recorder final : public runtime::TranslationObserver {
  public:
@@ -31,6 +33,12 @@ class Recorder final : public runtime::TranslationObserver {
 std::vector<u8> NopOf(std::size_t size) {
   std::vector<u8> nops(size, 0x90);
   return nops;
+}
+
+// mov r32, r32 in 64-bit code behind other code: without it the register is undefined.
+bool ClearsUpperHalf(const std::vector<u8>& instr) {
+  return instr.size() == 2 && instr[0] == 0x89 && instr[1] >= 0xc0 &&
+         (instr[1] & 7) == ((instr[1] >> 3) & 7);
 }
 
 RunOptions OptionsOf(const GeneratedCase& made, unsigned run) {
@@ -135,7 +143,7 @@ Find Harness::Shrink(Find find) {
   for (std::size_t i = find.made.test.code.size(); i-- > 0;) {
     GeneratedCase candidate = find.made;
     auto& instr = candidate.test.code[i];
-    if (instr == NopOf(instr.size())) continue;
+    if (instr == NopOf(instr.size()) || ClearsUpperHalf(instr)) continue;
     instr = NopOf(instr.size());
     attempt(std::move(candidate));
   }
@@ -147,6 +155,8 @@ Find Harness::Shrink(Find find) {
     if (code.front() == NopOf(code.front().size())) {
       candidate.test.initial.rip += code.front().size();
       code.erase(code.begin());
+      auto& bits = candidate.test.code_bits;
+      if (!bits.empty()) bits.erase(bits.begin());
     } else if (code.back() == NopOf(code.back().size())) {
       code.pop_back();
     } else {
@@ -173,7 +183,7 @@ std::string Harness::Story(const Find& find) {
       "=== {} seed {:#x}, kind {} ({}), run {}{}\n", test.name.empty() ? "sequence" : test.name,
       test.seed, KindName(find.kind), KindMeaning(find.kind), find.run,
       find.needs_history ? ", only on a machine that ran other sequences before" : "");
-  text += "code:\n" + ListGuest(test.Bytes(), initial.rip, test.CodeBits());
+  text += "code:\n" + ListGuest(test);
   text += "bytes, for a regression test:\n  ";
   for (const auto& instr : test.code) {
     text += "{";
@@ -187,6 +197,12 @@ std::string Harness::Story(const Find& find) {
   text += fmt::format("  rip {:#x}  rflags {:#x}  fs {:#x}  gs {:#x}  mxcsr {:#x}  fcw {:#x}\n",
                       initial.rip, initial.rflags, initial.fs_base, initial.gs_base,
                       initial.vector.mxcsr, initial.vector.fcw);
+  for (unsigned i = 0; i < 6; ++i) {
+    const vcpu::Segment segment = SegmentOf(initial.selector[i]);
+    text +=
+        fmt::format("  {} {:04x}: base {:08x} limit {:08x} attributes {:04x}\n", kSegmentNames[i],
+                    segment.selector, segment.base, segment.limit, segment.attributes);
+  }
   native_.Run({&test, 1}, {native_outcome_.get(), 1});
   text += fmt::format("native end: vector {} error {:#x} cr2 {:#x} rip {:#x}\n",
                       native_outcome_->vector, native_outcome_->error_code, native_outcome_->cr2,

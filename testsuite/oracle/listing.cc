@@ -249,6 +249,17 @@ std::string ListGuest(std::span<const u8> bytes, u64 pc, unsigned code_bits) {
   return text;
 }
 
+std::string ListGuest(const TestCase& test) {
+  std::string text;
+  u64 pc = test.initial.rip;
+  for (std::size_t i = 0; i < test.code.size(); ++i) {
+    const unsigned bits = i < test.code_bits.size() ? test.code_bits[i] : test.CodeBits();
+    text += ListGuest(test.code[i], pc, bits);
+    pc += test.code[i].size();
+  }
+  return text;
+}
+
 std::string ListIr(const Ccf& ccf) {
   constexpr const char* kPlans[] = {"direct", "checked", "simulate"};
   std::string text = fmt::format("TU at {:x}, {} instructions, {} bytes{}\n", ccf.pc,

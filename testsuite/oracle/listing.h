@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "testsuite/oracle/test_case.h"
 #include "translator/ccf.h"
 
 namespace alibi::oracle {
 
 // "10000100  48 01 d8        ADD RAX, RBX", one line per instruction.
 std::string ListGuest(std::span<const u8> bytes, u64 pc, unsigned code_bits = 64);
+std::string ListGuest(const TestCase& test);
 // The IR of a translation: treatment, plan, operands, flags.
 std::string ListIr(const translator::Ccf& ccf);
 // Emitted bytes through Capstone. `absolute` false: addresses that change from run to run (exits,

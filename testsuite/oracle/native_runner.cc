@@ -1,5 +1,7 @@
 #include "testsuite/oracle/native_runner.h"
 
+#include <asm/ldt.h>
+#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
@@ -26,15 +28,17 @@ struct NativeJob {
   u64 gpr[16];
   u64 rip, rflags, fs_base, gs_base;
   u32 code_size;
-  u32 code_segment;
+  u64 code_at;  // linear
+  u16 selector[6];
   u8 code[1024];
   u8 xsave[4096];
 };
 
 struct NativeResult {
+  u16 selector[6];
   u64 gpr[16];
   u64 rip, rflags, fs_base, gs_base, trap, error, cr2;
-  u8 end;
+  u8 end, slow;
   u8 xsave[4096];
   u8 memory[kImageBytes];
   u8 code[kCodeBytes];
@@ -53,8 +57,6 @@ struct NativeShared {
 namespace {
 
 constexpr u64 kChildStack = 512 * 1024;
-// Linux's selectors: __USER32_CS, __USER_CS, __USER_DS.
-constexpr u32 kUserCs32 = 0x23, kUserCs64 = 0x33, kUserDs = 0x2b;
 constexpr u32 kTickMicroseconds = 10'000;
 // Guest GPR number -> index into gregs.
 constexpr int kGregOf[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
@@ -104,7 +106,10 @@ ALIBI_BARE void StoreResult(const ucontext_t* uc, u8 end) {
   result.trap = static_cast<u64>(gregs[REG_TRAPNO]);
   result.error = static_cast<u64>(gregs[REG_ERR]);
   result.cr2 = static_cast<u64>(gregs[REG_CR2]);
+  result.selector[vcpu::kCs] = static_cast<u16>(gregs[REG_CSGSFS]);
+  result.selector[vcpu::kSs] = static_cast<u16>(gregs[REG_CSGSFS] >> 48);
   result.end = end;
+  result.slow = child.ticked != 0;
   Copy(result.xsave, uc->uc_mcontext.fpregs, child.xsave_size);
   u64 at = 0;
   for (const DataPage& page : kDataPages) {
@@ -123,8 +128,9 @@ ALIBI_BARE void LoadJob(ucontext_t* uc) {
   for (unsigned i = 0; i < 16; ++i) gregs[kGregOf[i]] = static_cast<greg_t>(job.gpr[i]);
   gregs[REG_RIP] = static_cast<greg_t>(job.rip);
   gregs[REG_EFL] = static_cast<greg_t>(job.rflags);
-  // CS is the lowest of the four selectors there.
-  gregs[REG_CSGSFS] = (gregs[REG_CSGSFS] & ~greg_t{0xffff}) | job.code_segment;
+  // Four selectors: CS, GS, FS, SS. Of GS and FS sigreturn takes no notice.
+  gregs[REG_CSGSFS] =
+      static_cast<greg_t>(job.selector[vcpu::kCs] | u64{job.selector[vcpu::kSs]} << 48);
   // All but XSTATE_BV's bits of components that are not ours (PKRU).
   u8* area = reinterpret_cast<u8*>(uc->uc_mcontext.fpregs);
   Copy(area, job.xsave, 416);  // up to the words that Linux keeps for itself
@@ -142,7 +148,7 @@ ALIBI_BARE void LoadJob(ucontext_t* uc) {
     at += kPageSize;
   }
   Fill(reinterpret_cast<void*>(kCodeBase), 0xcc, kCodeBytes);
-  Copy(reinterpret_cast<void*>(job.rip), job.code, job.code_size);
+  Copy(reinterpret_cast<void*>(job.code_at), job.code, job.code_size);
 }
 
 ALIBI_BARE void OnSignal(int signal, siginfo_t*, void* context) {
@@ -176,6 +182,10 @@ ALIBI_BARE void OnSignal(int signal, siginfo_t*, void* context) {
     NativeResult& result = shared.results[shared.next];
     result.fs_base = fs;
     result.gs_base = gs;
+    asm volatile("mov %%es, %0" : "=m"(result.selector[vcpu::kEs]));
+    asm volatile("mov %%ds, %0" : "=m"(result.selector[vcpu::kDs]));
+    asm volatile("mov %%fs, %0" : "=m"(result.selector[vcpu::kFs]));
+    asm volatile("mov %%gs, %0" : "=m"(result.selector[vcpu::kGs]));
     StoreResult(uc, end);
     child.running = false;
   }
@@ -196,8 +206,12 @@ ALIBI_BARE void OnSignal(int signal, siginfo_t*, void* context) {
   child.ticked = 0;
   LoadJob(uc);
   const NativeJob& job = shared.jobs[shared.next];
-  asm volatile("wrgsbase %0" : : "r"(job.gs_base));
-  asm volatile("wrfsbase %0" : : "r"(job.fs_base));
+  asm volatile("mov %0, %%es" : : "m"(job.selector[vcpu::kEs]));
+  asm volatile("mov %0, %%ds" : : "m"(job.selector[vcpu::kDs]));
+  asm volatile("mov %0, %%gs" : : "m"(job.selector[vcpu::kGs]));
+  asm volatile("mov %0, %%fs" : : "m"(job.selector[vcpu::kFs]));
+  if (job.selector[vcpu::kGs] < 4) asm volatile("wrgsbase %0" : : "r"(job.gs_base));
+  if (job.selector[vcpu::kFs] < 4) asm volatile("wrfsbase %0" : : "r"(job.fs_base));
 }
 
 void Map(u64 linear, u64 size, int protection) {
@@ -210,6 +224,10 @@ void Map(u64 linear, u64 size, int protection) {
 // through.
 void ConfineChild() {
   const sock_filter filter[] = {
+      // Numbers of other system call tables mean something else.
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 3, 0),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 2, 0),
@@ -221,6 +239,27 @@ void ConfineChild() {
   ALIBI_CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
                   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
               "the oracle's child can be confined");
+}
+
+void InstallDescriptors() {
+  const auto table = LocalDescriptors();
+  // The last one first: the table has its final size at once.
+  for (std::size_t i = table.size(); i-- > 0;) {
+    const u64 raw = table[i];
+    if (raw == 0) continue;
+    user_desc entry{};
+    entry.entry_number = static_cast<unsigned>(i);
+    entry.base_addr = vcpu::Descriptor{raw}.Base();
+    entry.limit = static_cast<unsigned>((raw & 0xffff) | (raw >> 32 & 0xf0000));
+    entry.contents = raw >> 42 & 3;
+    entry.read_exec_only = !(raw >> 41 & 1);
+    entry.seg_not_present = !(raw >> 47 & 1);
+    entry.useable = raw >> 52 & 1;
+    entry.seg_32bit = raw >> 54 & 1;
+    entry.limit_in_pages = raw >> 55 & 1;
+    ALIBI_CHECK(syscall(SYS_modify_ldt, 0x11, &entry, sizeof(entry)) == 0,
+                "the host's kernel allows the oracle's child segments (modify_ldt)");
+  }
 }
 
 [[noreturn]] void RunChild(NativeShared* shared) {
@@ -241,8 +280,7 @@ void ConfineChild() {
   stack.ss_sp =
       mmap(nullptr, kChildStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   sigaltstack(&stack, nullptr);
-  // 64-bit code does without, 32-bit code does not.
-  asm volatile("mov %0, %%ds\n\tmov %0, %%es" : : "r"(kUserDs));
+  InstallDescriptors();
   child = {};
   child.shared = shared;
   child.mask = XsaveLayout::Host().mask;
@@ -305,7 +343,9 @@ void NativeRunner::Run(std::span<const TestCase> tests, std::span<Outcome> outco
       const TestCase& test = tests[begin + i];
       NativeJob& job = shared_->jobs[i];
       std::copy(test.initial.gpr.begin(), test.initial.gpr.end(), job.gpr);
-      job.rip = test.initial.rip;
+      job.rip = OffsetOf(test.initial.selector[vcpu::kCs], test.initial.rip);
+      job.code_at = test.initial.rip;
+      std::copy(test.initial.selector.begin(), test.initial.selector.end(), job.selector);
       job.rflags = test.initial.rflags;
       job.fs_base = test.initial.fs_base;
       job.gs_base = test.initial.gs_base;
@@ -314,7 +354,6 @@ void NativeRunner::Run(std::span<const TestCase> tests, std::span<Outcome> outco
                       test.initial.rip - kCodeBase + bytes.size() < kCodeBytes,
                   "the sequence fits the code pages");
       job.code_size = static_cast<u32>(bytes.size());
-      job.code_segment = test.compat ? kUserCs32 : kUserCs64;
       std::copy(bytes.begin(), bytes.end(), job.code);
       StoreVector(test.initial.vector, job.xsave);
     }
@@ -356,11 +395,14 @@ void NativeRunner::Run(std::span<const TestCase> tests, std::span<Outcome> outco
       Outcome& outcome = outcomes[begin + i];
       outcome.end = static_cast<End>(result.end);
       if (outcome.end == End::kLost) continue;
+      outcome.slow = result.slow;
       outcome.vector = static_cast<u8>(result.trap);
       outcome.error_code = static_cast<u32>(result.error);
       outcome.cr2 = result.cr2;
       std::copy(std::begin(result.gpr), std::end(result.gpr), outcome.state.gpr.begin());
-      outcome.state.rip = result.rip;
+      outcome.state.rip = LinearOf(result.selector[vcpu::kCs], result.rip);
+      std::copy(std::begin(result.selector), std::end(result.selector),
+                outcome.state.selector.begin());
       outcome.state.rflags = result.rflags;
       outcome.state.fs_base = result.fs_base;
       outcome.state.gs_base = result.gs_base;

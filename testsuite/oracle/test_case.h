@@ -6,7 +6,7 @@
 //
 //   10000000  code: two pages, all rights (sequences may change themselves); then nothing
 //   20000000  data: see kDataPages
-//   30000000  stack: nothing, two pages, nothing
+//   30000000  stack: nothing, two pages, nothing; one more page where a 16-bit stack wraps to
 //   7123450000000 (47 bits)  two more data pages: addresses that need all of a register
 #ifndef ALIBI_TESTSUITE_ORACLE_TEST_CASE_H_
 #define ALIBI_TESTSUITE_ORACLE_TEST_CASE_H_
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "testsuite/oracle/segments.h"
 #include "vcpu/state.h"
 
 namespace alibi::oracle {
@@ -35,7 +36,8 @@ struct DataPage {
 inline constexpr u64 kDataBase = 0x20000000;
 inline constexpr u64 kStackBase = 0x30000000;
 inline constexpr u64 kHighBase = 0x712345000000;
-inline constexpr std::array<DataPage, 13> kDataPages{{
+inline constexpr u64 kFarStackPage = kStackBase + 0x11000;
+inline constexpr std::array<DataPage, 14> kDataPages{{
     {kDataBase + 0 * kPageSize, PageKind::kReadWrite},
     {kDataBase + 1 * kPageSize, PageKind::kReadWrite},
     {kDataBase + 2 * kPageSize, PageKind::kReadOnly},
@@ -49,6 +51,7 @@ inline constexpr std::array<DataPage, 13> kDataPages{{
     {kStackBase + 3 * kPageSize, PageKind::kAbsent},
     {kHighBase + 0 * kPageSize, PageKind::kReadWrite},
     {kHighBase + 1 * kPageSize, PageKind::kReadWrite},
+    {kFarStackPage, PageKind::kReadWrite},
 }};
 constexpr unsigned CountPresent() {
   unsigned n = 0;
@@ -90,9 +93,11 @@ VectorState LoadVector(const u8* area);
 
 struct CpuState {
   std::array<u64, 16> gpr{};
-  u64 rip = 0;
+  u64 rip = 0;  // linear: the base of CS included
+  // In the order of vcpu::SegmentIndex: ES, CS, SS, DS, FS, GS.
+  std::array<u16, 6> selector = {kUserDs, kUserCs64, kUserDs, kUserDs, 0, 0};
   u64 rflags = vcpu::kFlagsReserved1;
-  u64 fs_base = 0, gs_base = 0;
+  u64 fs_base = 0, gs_base = 0;  // while FS or GS is null
   VectorState vector;
   bool operator==(const CpuState&) const = default;
 };
@@ -106,6 +111,7 @@ enum class End : u8 {
 
 struct Outcome {
   End end = End::kLost;
+  bool slow = false;  // of the native side: it took more than a tick
   u8 vector = 0;
   u32 error_code = 0;
   u64 cr2 = 0;  // of #PF
@@ -121,10 +127,10 @@ struct TestCase {
   // fills the rest of the code pages.
   std::vector<std::vector<u8>> code;
   CpuState initial;
-  // 32-bit code of a compatibility-mode segment: eight registers of 32 bits.
-  bool compat = false;
+  // For listings, as far as it is known: 16, 32 or 64 for each instruction.
+  std::vector<u8> code_bits;
 
-  unsigned CodeBits() const { return compat ? 32 : 64; }
+  unsigned CodeBits() const { return CodeBitsOf(initial.selector[vcpu::kCs]); }
   // The code pages at the start.
   CodeImage CodePages() const {
     CodeImage pages;
