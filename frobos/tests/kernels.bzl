@@ -16,6 +16,7 @@ KERNELS = [
     "segments",
     "smap",
     "smc",
+    "strings",
     "units",
     "usermode",
 ]
