@@ -146,7 +146,7 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
     *faulted = true;
     return nullptr;
   }
-  if (mode.RipOf(pc) > mode.code_limit && mode.code_bits != 64) {
+  if (mode.RipOf(pc) > mode.code_limit) {
     *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
     *faulted = true;
     return nullptr;

@@ -32,7 +32,7 @@ struct CodeMode {
   u8 unit_rules = 0;      // UnitRule bits
   // Of CS; code is translated for one base and limit, because its branches depend on both.
   u32 code_base = 0;
-  u32 code_limit = 0xffffffff;
+  u64 code_limit = ~u64{0};
 
   constexpr u32 Bits() const {
     return (code_bits | (u32{user} << 8) | (u32{flat} << 9) | (u32{single} << 10) |

@@ -301,6 +301,36 @@ TEST_CASE("A VCPU starts at the reset vector") {
   CHECK(vcpu->Run().reason == ExitReason::kHalt);
 }
 
+TEST_CASE("Branches in the upper half of the address space stay in translated code") {
+  // mov ecx, 1000; loop: dec ecx; jnz loop; call next; next: hlt
+  Guest guest({0xb9, 0xe8, 3, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0xe8, 0, 0, 0, 0, 0xf4});
+  constexpr std::uint64_t kUpper = 0xffffffff80000000;
+  // The lowest 2 MB at 0 and there.
+  const std::uint64_t tables[][2] = {{0x10000, 0x11003},
+                                     {0x11000, 0x12003},
+                                     {0x12000, 0x83},
+                                     {0x10ff8, 0x11003},
+                                     {0x11ff0, 0x12003}};
+  for (const auto& [at, entry] : tables) std::memcpy(guest.ram + at, &entry, 8);
+  SpecialRegisters special = guest.vcpu->GetSpecialRegisters();
+  special.cr3 = 0x10000;
+  special.cr4 = 0x20;
+  special.efer = 0x500;
+  special.cr0 = 0x80000011;
+  special.cs.l = 1;
+  special.cs.db = 0;
+  REQUIRE(guest.vcpu->SetSpecialRegisters(special).ok());
+  Registers r;
+  r.rip = kUpper + kCode;
+  r.rsp = kUpper + kStack;
+  REQUIRE(guest.vcpu->SetRegisters(r).ok());
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rip == kUpper + kCode + 15);
+  for (const CounterValue& counter : guest.machine->Counters()) {
+    if (counter.name == "simulate_callouts") CHECK(counter.value < 10);
+  }
+}
+
 TEST_CASE("Vector registers live through handlers that use them") {
   // movups xmm0, [0x2000]; out 1, al; movups [0x2010], xmm0; hlt
   Guest guest(
