@@ -236,7 +236,7 @@ TEST_CASE("What the fuzzer found in 32-bit code", "[oracle]") {
   for (const Case& c : kCompatCases) {
     INFO(c.name);
     GeneratedCase made = Make(c);
-    made.test.compat = true;
+    made.test.initial.selector[vcpu::kCs] = kUserCs32;
     made.traits.user_only = true;
     for (u64& reg : made.test.initial.gpr) reg = static_cast<u32>(reg);
     const auto find = harness.CheckAll(made);
