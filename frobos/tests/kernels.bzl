@@ -19,4 +19,5 @@ KERNELS = [
     "strings",
     "units",
     "usermode",
+    "xsave",
 ]
