@@ -2,13 +2,21 @@
 # Runs one FrobOS kernel on QEMU: the same image must give the same verdicts there as on our VMM.
 #
 #   qemu_test.sh IMAGE [WORD...]      the words go on the kernel's command line
+#   qemu_test.sh --shutdown IMAGE     the kernel must end by a triple fault
 #
-# Exit status 0: all checks passed, or QEMU is not installed (a SKIP line says so). Each PASS or FAIL
+# An IMAGE called *.rom is a BIOS. Exit status 0: all checks passed, or QEMU is not installed (a SKIP line says so). Each PASS or FAIL
 # line becomes a test case in $XML_OUTPUT_FILE if Bazel set it.
 set -euo pipefail
 
+wanted=1
+if [[ $1 == --shutdown ]]; then
+  wanted=0  # QEMU's status when -no-reboot ends it
+  shift
+fi
 image=$1
 shift
+start=(-kernel "$image" -append "host=qemu $*")
+[[ $image == *.rom ]] && start=(-bios "$image")
 qemu=$(command -v qemu-system-x86_64 || true)
 if [[ -z $qemu ]]; then
   echo "SKIP: qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)"
@@ -18,7 +26,7 @@ fi
 log=$(mktemp "${TEST_TMPDIR:-/tmp}/frobos.XXXXXX")
 trap 'rm -f "$log"' EXIT
 status=0
-timeout 120 "$qemu" -kernel "$image" -append "host=qemu $*" -cpu max -m 128 -display none \
+timeout 120 "$qemu" "${start[@]}" -cpu max -m 128 -display none \
   -nographic -no-reboot -serial stdio -monitor none -nodefaults \
   -device isa-debug-exit,iobase=0xf4,iosize=0x04 </dev/null >"$log" || status=$?
 # What the firmware printed before the kernel is not ours.
@@ -38,12 +46,12 @@ if [[ -n ${XML_OUTPUT_FILE:-} ]]; then
                         quoted(substr($0, 6)) }'
     # The exit itself, so that a kernel without checks counts as well.
     echo "<testcase classname=\"$name\" name=\"exits with success\">"
-    ((status == 1)) || echo "<failure message=\"QEMU's status $status\"/>"
+    ((status == wanted)) || echo "<failure message=\"QEMU's status $status\"/>"
     echo "</testcase></testsuite></testsuites>"
   } >"$XML_OUTPUT_FILE"
 fi
 
-if ((status != 1)); then
-  echo "the kernel did not exit with success: QEMU's status is $status, wanted 1"
+if ((status != wanted)); then
+  echo "the kernel did not exit with success: QEMU's status is $status, wanted $wanted"
   exit 1
 fi
