@@ -197,7 +197,7 @@ void EngineImpl::Step() {
   const u64 start = state_.rip;
   const u16 task = state_.segment[vcpu::kTr].selector;
   auto deliver = [&](u64 dr6, bool between_iterations) {
-    state_.dr[6] |= dr6;
+    vcpu::ReportDebug(state_, dr6);
     ++counters_.exceptions_delivered;
     vcpu::Event event = vcpu::Event::Trap(vcpu::kDebug);
     event.between_iterations = between_iterations;
@@ -220,9 +220,9 @@ void EngineImpl::Step() {
     const u64 delivered = counters_.exceptions_delivered;
     const u8 shadow = state_.interrupt_shadow;
     state_.interrupt_shadow = 0;  // it covers exactly this instruction
-    if (op == Op::kInt1) {
+    if (op == Op::kInt1 && held_debug_hits_ != 0) {
       // Its own #DB brings along what MOV SS has held back.
-      state_.dr[6] |= held_debug_hits_;
+      vcpu::ReportDebug(state_, held_debug_hits_);
       held_debug_hits_ = 0;
     }
     Enter(entry);

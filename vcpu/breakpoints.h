@@ -17,6 +17,13 @@ inline bool BreakpointsEnabled(const VcpuState& state) { return (state.dr[7] & 0
 // The enabled breakpoints that an access to [address, address + size) hits: DR6 bits B0-B3.
 u64 MatchBreakpoints(const VcpuState& state, BreakpointAccess access, u64 address, unsigned size);
 
+// A #DB for these reasons: they join what DR6 holds, but B0-B3 are always those of the latest #DB
+// (SDM vol. 3, 17.2.3: "may clear bits 0-3"; AMD's and Intel's processors do).
+inline void ReportDebug(VcpuState& state, u64 dr6_bits) {
+  constexpr u64 kBreakpoints = 0xf;
+  state.dr[6] = (state.dr[6] & ~kBreakpoints) | dr6_bits;
+}
+
 }  // namespace alibi::vcpu
 
 #endif  // ALIBI_VCPU_BREAKPOINTS_H_

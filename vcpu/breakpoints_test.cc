@@ -74,5 +74,14 @@ TEST_CASE("ranges overlap exactly, also around the ends of the address space") {
   }
 }
 
+TEST_CASE("DR6: B0-B3 of the latest #DB, the rest adds up") {
+  VcpuState s{};
+  s.dr[6] = kDr6Fixed | kDr6Bs | 2;
+  ReportDebug(s, 4);
+  CHECK(s.dr[6] == (kDr6Fixed | kDr6Bs | 4));
+  ReportDebug(s, kDr6Bd);
+  CHECK(s.dr[6] == (kDr6Fixed | kDr6Bs | kDr6Bd));
+}
+
 }  // namespace
 }  // namespace alibi::vcpu

@@ -1,5 +1,6 @@
 #include "vcpu/control_registers.h"
 
+#include "vcpu/breakpoints.h"
 #include "vcpu/control_transfer.h"
 #include "vcpu/descriptors.h"
 
@@ -43,7 +44,7 @@ Outcome CheckDebugAccess(VcpuState& state, unsigned* number) {
   }
   if (state.cpl != 0) return GeneralProtection();
   if (state.dr[7] & kDr7Gd) {
-    state.dr[6] |= kDr6Bd;
+    ReportDebug(state, kDr6Bd);
     return Outcome::Simple(kDebug);
   }
   return {};

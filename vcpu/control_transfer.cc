@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 
+#include "vcpu/breakpoints.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
@@ -465,7 +466,7 @@ Segment Flat(unsigned selector, u16 attributes, unsigned dpl) {
 // both to this.
 void SingleStepAfterTransfer(VcpuState& state, LinearMemory& memory) {
   if (!(state.system_flags & kTf)) return;
-  state.dr[6] |= kDr6Bs;
+  ReportDebug(state, kDr6Bs);
   DeliverEvent(state, memory, Event::Trap(kDebug), state.rip);
 }
 

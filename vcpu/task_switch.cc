@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 
+#include "vcpu/breakpoints.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/stack_frame.h"
@@ -242,7 +243,7 @@ Outcome SwitchTask(VcpuState& state, LinearMemory& memory, const TaskSwitchReque
   }
   // The T flag: a trap before the new task's first instruction (SDM vol. 3, 17.3.1.5).
   if (wide && (tss.trap_and_io_base & 1)) {
-    state.dr[6] |= kDr6Bt;
+    ReportDebug(state, kDr6Bt);
     DeliverEvent(state, memory, Event::Trap(kDebug), state.rip);
   }
   return {};

@@ -184,7 +184,7 @@ void TestData() {
   CheckFault("a store that faults", o, kPageFault, kPfWrite, At(fault));
   CheckEq("... hits nothing", ReadDr6(), 0);
 
-  // DR6 is never cleared by the processor.
+  // B0-B3 are those of the latest #DB; the other bits of DR6 are never cleared by the processor.
   ClearDr6();
   const void* store = KERNEL_CODE("mov [rdi], al; nop");
   SetAddress(0, base);
@@ -193,7 +193,7 @@ void TestData() {
   RunKernel(store, {.rdi = base});
   RunKernel(store, {.rdi = base + 1});
   WriteDr7(0);
-  if (!SkipOnQemu("the bits of DR6 add up")) CheckEq("the bits of DR6 add up", ReadDr6(), 5);
+  CheckEq("the latest breakpoint's bit of DR6", ReadDr6(), 4);
 }
 
 void TestPorts() {
@@ -306,13 +306,46 @@ void TestStep() {
   Unmap(page);
 }
 
+// MOV SS holds back its data breakpoint: it comes with the next instruction's own #DB, or before
+// the first instruction of that one's handler (vol. 3A 6.8.3).
+void TestHeldBack() {
+  // QEMU reports the breakpoint behind MOV SS at once.
+  if (SkipOnQemu("mov ss under a data breakpoint")) return;
+  u64* const word = reinterpret_cast<u64*>(area);
+  *word = kKernelData;
+  const u64 at = reinterpret_cast<u64>(word);
+  const void* plain = KERNEL_CODE("mov ss, [rdi]; nop; nop");
+  Outcome o = RunUnder(1, at, kAccess, kFour, plain, {.rdi = at});
+  CheckFault("mov ss under a data breakpoint", o, kDebug, 0, At(plain, 3));
+  CheckEq("... DR6", ReadDr6(), 2);
+  const void* int1 = KERNEL_CODE("mov ss, [rdi]; .byte 0xf1; nop");
+  o = RunUnder(1, at, kAccess, kFour, int1, {.rdi = at});
+  CheckFault("... and int1: one #DB for both", o, kDebug, 0, At(int1, 3));
+  CheckEq("... DR6", ReadDr6(), 2);
+}
+
+// TF as SYSCALL and SYSRET leave it decides, not TF as they begin.
+void TestSyscallStep() {
+  WriteMsr(kMsrStar, u64{kKernelCode} << 32 | u64{kUserCode32} << 48);
+  WriteMsr(kMsrLstar, At(KERNEL_CODE("sysretq")));
+  WriteMsr(kMsrSfmask, kFlagTf | kFlagIf);
+  WriteMsr(kMsrEfer, ReadMsr(kMsrEfer) | kEferSce);
+  ClearDr6();
+  const void* call = USER_CODE("syscall; nop; nop");
+  const Outcome o = RunUser(call, {.rflags = kFlagsFixed | kFlagTf});
+  CheckFault("single step over syscall with TF masked, and sysret", o, kDebug, 0, At(call, 2));
+  CheckEq("... CPL", o.frame.cs & 3, 3);
+  CheckEq("... DR6.BS", ReadDr6(), kDr6Bs);
+}
+
 struct Section {
   const char* name;
   void (*run)();
 };
 constexpr Section kSections[] = {
     {"execute", TestExecute},      {"data", TestData}, {"ports", TestPorts},
-    {"detect", TestGeneralDetect}, {"step", TestStep},
+    {"detect", TestGeneralDetect}, {"step", TestStep}, {"held", TestHeldBack},
+    {"syscall", TestSyscallStep},
 };
 
 }  // namespace
