@@ -8,6 +8,7 @@ KERNELS = [
     "fpu",
     "instr",
     "interrupts",
+    "ioapic",
     "msr",
     "nmi",
     "pcid",
