@@ -1,5 +1,5 @@
-// A triple fault: the machine must end with its shutdown status, and not with a byte at the exit port.
-// The only kernel whose success is another exit status.
+// A triple fault: the machine must end with its shutdown status, and not with a byte at the exit
+// port. The only kernel whose success is another exit status.
 
 #include "frobos/lib32/machine.h"
 
