@@ -60,6 +60,20 @@ u64 ReadXcr0() {
   return u64{high} << 32 | low;
 }
 
+// What the guest's CPUID does not show is #UD when it is translated.
+translator::FeatureSet ShownFeatures(const vcpu::CpuidPolicy& policy,
+                                     const vcpu::VcpuState& state) {
+  translator::FeatureSet shown;
+  for (unsigned i = 1; i < static_cast<unsigned>(translator::Feature::kCount); ++i) {
+    const auto feature = static_cast<translator::Feature>(i);
+    const translator::FeatureBit& bit = FeatureBitOf(feature);
+    const vcpu::CpuidRegisters r = policy.Query(state, bit.leaf, bit.subleaf);
+    const u32 registers[] = {r.eax, r.ebx, r.ecx, r.edx};
+    if (!((registers[static_cast<unsigned>(bit.reg)] >> bit.bit) & 1)) shown.Hide(feature);
+  }
+  return shown;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
@@ -74,6 +88,7 @@ EngineImpl::EngineImpl(const EngineOptions& options)
       mmu_(*options.mmu),
       memory_(*options.memory),
       policy_(*options.policy),
+      shown_features_(ShownFeatures(*options.cpuid, *options.state)),
       tu_(std::make_unique<translator::TranslationUnit>()),
       watched_memory_(*options.state, *options.mmu, &watch_hits_),
       watched_ports_(*options.state, *options.ports, &watch_hits_),
@@ -320,7 +335,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   DecodeStatus status =
       BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, limit, tu_.get(),
                            in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0,
-                           /*look_ahead=*/true, mode.code_base);
+                           /*look_ahead=*/true, mode.code_base, &shown_features_);
   u64 second_page = kNoPage;
   if (status == DecodeStatus::kNeedMoreBytes && in_segment > available) {
     PhysAddr next;
@@ -334,9 +349,9 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     u8 next_bytes[16];
     memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
     const u64 next_available = std::min<u64>(sizeof(next_bytes), in_segment - available);
-    status =
-        BuildTranslationUnit(bytes, available, next_bytes, static_cast<unsigned>(next_available),
-                             pc, mode.code_bits, 1, tu_.get(), 0, true, mode.code_base);
+    status = BuildTranslationUnit(bytes, available, next_bytes,
+                                  static_cast<unsigned>(next_available), pc, mode.code_bits, 1,
+                                  tu_.get(), 0, true, mode.code_base, &shown_features_);
     second_page = next.PageNumber();
   }
   if (status == DecodeStatus::kTooLong || status == DecodeStatus::kNeedMoreBytes) {

@@ -161,6 +161,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   adapt::Policy& policy_;
   std::unique_ptr<TranslationCache> tc_;
   std::unique_ptr<translator::Emitter> emitter_;
+  const translator::FeatureSet shown_features_;
   std::unique_ptr<translator::TranslationUnit> tu_;
   Stubs stubs_;
   adapt::SiteTable sites_;

@@ -609,6 +609,9 @@ void Classify(const ZydisDecodedInstruction& z, const Operand* operands, Instr* 
       if (kRows[row].fits(facts)) {
         out->op = kRows[row].op;
         out->treatment = kRows[row].treatment;
+        // NOPs of CPUs that do not have the feature.
+        const bool nop = out->op == Op::kNone || out->op == Op::kNop;
+        if (nop && out->treatment == Treatment::kIdent) out->feature = Feature::kBase;
         return;
       }
     }
@@ -723,6 +726,23 @@ DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_b
 DecodeStatus DecodeFlagsOnly(const u8* bytes, unsigned available, u64 pc, unsigned code_bits,
                              Instr* out) {
   return DecodeParts(bytes, available, pc, code_bits, /*flags_only=*/true, out);
+}
+
+void HideUnlessShown(const FeatureSet& shown, Instr* instr) {
+  if (shown.Has(instr->feature) || instr->treatment == Treatment::kUndefined) return;
+  if (instr->mnemonic == ZYDIS_MNEMONIC_TZCNT || instr->mnemonic == ZYDIS_MNEMONIC_LZCNT) {
+    // Without F3. F2 in its place says nothing there.
+    std::array<u8, 15> bytes = instr->bytes;
+    for (unsigned i = 0; i < instr->layout.opcode; ++i) {
+      if (bytes[i] == 0xf3) bytes[i] = 0xf2;
+    }
+    const DecodeStatus status =
+        Decode(bytes.data(), instr->length, instr->pc, instr->code_bits, instr);
+    ALIBI_CHECK(status == DecodeStatus::kOk, "BSF and BSR are as long as TZCNT and LZCNT");
+    return;
+  }
+  instr->op = Op::kUd;
+  instr->treatment = Treatment::kUndefined;
 }
 
 std::string Disassemble(const Instr& instr) {

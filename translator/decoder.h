@@ -25,6 +25,10 @@ DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_b
 DecodeStatus DecodeFlagsOnly(const u8* bytes, unsigned available, u64 pc, unsigned code_bits,
                              Instr* out);
 
+// Makes #UD of an instruction whose feature is not shown, and BSF and BSR of TZCNT and LZCNT, as
+// CPUs without them do.
+void HideUnlessShown(const FeatureSet& shown, Instr* instr);
+
 // Intel syntax, absolute branch targets, upper-case mnemonics. For dumps and messages.
 std::string Disassemble(const Instr& instr);
 const char* MnemonicName(u16 mnemonic);

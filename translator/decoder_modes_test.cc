@@ -227,5 +227,59 @@ TEST_CASE("Near branches with an operand-size prefix, 64-bit code", "[decoder]")
   }
 }
 
+TEST_CASE("What CPUID does not show is #UD", "[decoder]") {
+  FeatureSet none;
+  for (unsigned i = 1; i < static_cast<unsigned>(Feature::kCount); ++i) {
+    none.Hide(static_cast<Feature>(i));
+  }
+  struct Row {
+    const char* hex;
+    Feature feature;
+  };
+  for (const Row& row : {
+           Row{"0f 38 f0 03", Feature::kMovbe},
+           {"66 0f 38 dc c1", Feature::kAes},
+           {"66 0f 3a 44 c1 00", Feature::kPclmulqdq},
+           {"0f 38 c8 c1", Feature::kSha},
+           {"66 0f 38 f6 c1", Feature::kAdx},
+           {"0f c7 f0", Feature::kRdrand},
+           {"c4 e2 60 f2 c1", Feature::kBmi1},
+           {"c4 e2 fb f5 c1", Feature::kBmi2},
+           {"0f ae 23", Feature::kXsave},
+           {"0f c7 23", Feature::kXsavec},
+           {"c5 f8 58 c1", Feature::kAvx},
+           {"c4 e2 71 98 c2", Feature::kFma},
+           {"62 f1 7c 48 58 c1", Feature::kAvx512f},
+           {"62 f5 7c 48 58 c1", Feature::kAvx512Fp16},
+           {"66 0f 38 82 03", Feature::kInvpcid},
+           {"0f 01 ca", Feature::kSmap},
+           {"f3 0f b8 c1", Feature::kPopcnt},
+       }) {
+    Instr instr = D(row.hex, 64);
+    INFO(Disassemble(instr));
+    CHECK(instr.feature == row.feature);
+    FeatureSet all;
+    HideUnlessShown(all, &instr);
+    CHECK(instr.treatment != Treatment::kUndefined);
+    HideUnlessShown(none, &instr);
+    CHECK(instr.treatment == Treatment::kUndefined);
+    CHECK(instr.op == Op::kUd);
+  }
+  // On every CPU, or NOPs where they are not what they could be.
+  for (const char* hex : {"90", "01 c0", "d9 e8", "f3 0f 1e fa", "f3 48 0f 1e c8", "0f 1a 03",
+                          "0f 1c 00", "0f 0d 0b", "f3 90", "0f a2"}) {
+    Instr instr = D(hex, 64);
+    INFO(Disassemble(instr));
+    HideUnlessShown(none, &instr);
+    CHECK(instr.treatment != Treatment::kUndefined);
+  }
+  Instr lzcnt = D("f3 66 0f bd c1", 64), tzcnt = D("67 f3 0f bc 03", 32);
+  HideUnlessShown(none, &lzcnt);
+  HideUnlessShown(none, &tzcnt);
+  CHECK(MnemonicName(lzcnt.mnemonic) == std::string("BSR"));
+  CHECK(MnemonicName(tzcnt.mnemonic) == std::string("BSF"));
+  CHECK((tzcnt.mem.address_bits == 16 && tzcnt.length == 5));
+}
+
 }  // namespace
 }  // namespace alibi::translator

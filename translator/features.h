@@ -36,6 +36,23 @@ constexpr const FeatureBit& FeatureBitOf(Feature feature) {
   return kFeatureBits[static_cast<unsigned>(feature)];
 }
 
+// What a guest's CPUID shows; everything by default.
+class FeatureSet {
+ public:
+  constexpr bool Has(Feature feature) const {
+    const unsigned n = static_cast<unsigned>(feature);
+    return (words_[n / 64] >> (n % 64)) & 1;
+  }
+  constexpr void Hide(Feature feature) {
+    const unsigned n = static_cast<unsigned>(feature);
+    words_[n / 64] &= ~(u64{1} << (n % 64));
+  }
+
+ private:
+  u64 words_[2] = {~u64{0}, ~u64{0}};
+  static_assert(static_cast<unsigned>(Feature::kCount) <= 128);
+};
+
 }  // namespace alibi::translator
 
 #endif  // ALIBI_TRANSLATOR_FEATURES_H_

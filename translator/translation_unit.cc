@@ -49,7 +49,7 @@ DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
                                   const u8* next_page_bytes, unsigned next_available, u64 pc,
                                   unsigned code_bits, unsigned max_instructions,
                                   TranslationUnit* out, unsigned page_before, bool look_ahead,
-                                  u32 code_base) {
+                                  u32 code_base, const FeatureSet* shown) {
   ALIBI_CHECK(page_available > 0 && max_instructions > 0, "a TU has at least one instruction");
   out->pc = pc;
   out->count = 0;
@@ -75,6 +75,7 @@ DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
       return status;
     }
     FixBranchTarget(&instr, code_base);
+    if (shown != nullptr) HideUnlessShown(*shown, &instr);
     ++out->count;
     out->byte_length += instr.length;
     out->ends_with_control = EndsTranslationUnit(instr);

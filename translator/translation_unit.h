@@ -37,13 +37,15 @@ struct TranslationUnit {
 // `page_before` bytes in front of page_bytes are readable code of the same page: with them the
 // look-ahead follows backward branches. `look_ahead` false makes all flags live at every exit.
 // `code_base` is CS's: near branches wrap in the segment, not in linear memory.
+// `shown`: what is missing there is #UD (null: nothing is).
 // Returns kNeedMoreBytes when the first instruction crosses and next_page_bytes is null, kTooLong
 // when it is too long (no TU), else kOk: an undefined instruction is the TU's last.
 DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
                                   const u8* next_page_bytes, unsigned next_available, u64 pc,
                                   unsigned code_bits, unsigned max_instructions,
                                   TranslationUnit* out, unsigned page_before = 0,
-                                  bool look_ahead = true, u32 code_base = 0);
+                                  bool look_ahead = true, u32 code_base = 0,
+                                  const FeatureSet* shown = nullptr);
 
 // True when nothing may follow `instr` in its TU: control flow, and whatever may change mode or PC.
 bool EndsTranslationUnit(const Instr& instr);
