@@ -146,9 +146,15 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
   state.rip = tss.eip;
   state.SetRflags(wide ? tss.eflags : (tss.eflags & 0xffff));
   for (int i = 0; i < 8; ++i) state.gpr[i] = tss.gpr[i];
+  // The code size stays until CS is loaded: memory has views by it.
+  const u16 code_size = state.segment[kCs].attributes & kAttrBig;
   for (int i = 0; i < 6; ++i) {
     state.segment[i] = Segment{.selector = static_cast<u16>(tss.segment[i])};
   }
+  state.segment[kCs].attributes = code_size;
+  // Until SS is good, a fault is delivered on the inner stack of the TSS, whatever level the task
+  // is.
+  state.cpl = 3;
   if (wide && state.Paging() && state.cr3 != tss.cr3) {
     if (UsesPdptes(state) && !memory.LoadPdptes(tss.cr3)) return GeneralProtection();
     state.cr3 = tss.cr3;
@@ -156,9 +162,6 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
   }
   state.cr0 |= kCr0Ts;
   state.dr[7] &= ~u64{0x155};  // the local breakpoint enables and LE
-  // Until SS is good, a fault is delivered on the inner stack of the TSS, whatever level the task
-  // is.
-  state.cpl = 3;
   ALIBI_RETURN_IF_FAULT(LoadTaskLdt(state, memory, static_cast<u16>(tss.ldt), ext));
   if (state.system_flags & kVm) {
     for (int i = 0; i < 6; ++i) {

@@ -1,0 +1,283 @@
+// The manual's tables of protection, row by row.
+#include <catch2/catch.hpp>
+
+#include "vcpu/exceptions.h"
+#include "vcpu/port_access.h"
+#include "vcpu/segments.h"
+#include "vcpu/test_machine.h"
+
+namespace alibi::vcpu {
+namespace {
+
+// SDM vol. 2, LAR and LSL: the valid types of system descriptors.
+struct SystemType {
+  bool lar_legacy, lar_long, lsl_legacy, lsl_long;
+};
+constexpr SystemType kSystemTypes[16] = {
+    {},                           // 0 reserved
+    {true, false, true, false},   // 1 16-bit TSS
+    {true, true, true, true},     // 2 LDT
+    {true, false, true, false},   // 3 busy 16-bit TSS
+    {true, false, false, false},  // 4 16-bit call gate
+    {true, false, false, false},  // 5 task gate
+    {},                           // 6, 7: 16-bit interrupt and trap gates
+    {},
+    {},                          // 8 reserved
+    {true, true, true, true},    // 9 TSS
+    {},                          // a reserved
+    {true, true, true, true},    // b busy TSS
+    {true, true, false, false},  // c call gate
+    {},                          // d reserved
+    {},                          // e, f: interrupt and trap gates
+    {},
+};
+
+TEST_CASE("LAR and LSL: every type of system descriptor", "[protection]") {
+  for (bool long_mode : {false, true}) {
+    TestMachine m;
+    if (long_mode) {
+      m.LongMode();
+    } else {
+      m.Protected32();
+    }
+    for (unsigned type = 0; type < 16; ++type) {
+      CAPTURE(long_mode, type);
+      m.Describe(kGateSelector, MakeDescriptor(0x123456, 0x789, static_cast<u16>(0x80 | type)));
+      m.memory.Put<u64>(kGdt + kGateSelector + 8, 0);
+      const SystemType& row = kSystemTypes[type];
+      DescriptorQuery query;
+      REQUIRE(LoadAccessRights(m.state(), m.memory, kGateSelector, &query).done());
+      CHECK(query.ok == (long_mode ? row.lar_long : row.lar_legacy));
+      REQUIRE(LoadSegmentLimit(m.state(), m.memory, kGateSelector, &query).done());
+      CHECK(query.ok == (long_mode ? row.lsl_long : row.lsl_legacy));
+      for (bool write : {false, true}) {
+        REQUIRE(VerifyAccess(m.state(), m.memory, kGateSelector, write, &query).done());
+        CHECK_FALSE(query.ok);
+      }
+    }
+  }
+}
+
+TEST_CASE("Code and data: what LAR, VERR, VERW see and what loads, by type and privilege",
+          "[protection]") {
+  for (unsigned type = 0; type < 16; ++type) {
+    const bool code = type & 8, conforming = code && (type & 4);
+    const bool readable = !code || (type & 2), writable = !code && (type & 2);
+    for (unsigned cpl = 0; cpl < 4; ++cpl) {
+      for (unsigned rpl = 0; rpl < 4; ++rpl) {
+        for (unsigned dpl = 0; dpl < 4; ++dpl) {
+          TestMachine m;
+          m.Protected32();
+          VcpuState& s = m.state();
+          s.cpl = static_cast<u8>(cpl);
+          const u16 attributes = WithDpl(static_cast<u16>(0x4090 | type), dpl);
+          m.Describe(kGateSelector, MakeDescriptor(0, 0xffff, attributes));
+          const u16 selector = static_cast<u16>(kGateSelector | rpl);
+          CAPTURE(type, cpl, rpl, dpl);
+          const bool visible = conforming || (cpl <= dpl && rpl <= dpl);
+          DescriptorQuery query;
+          REQUIRE(LoadAccessRights(s, m.memory, selector, &query).done());
+          CHECK(query.ok == visible);
+          REQUIRE(LoadSegmentLimit(s, m.memory, selector, &query).done());
+          CHECK(query.ok == visible);
+          REQUIRE(VerifyAccess(s, m.memory, selector, false, &query).done());
+          CHECK(query.ok == (visible && readable));
+          REQUIRE(VerifyAccess(s, m.memory, selector, true, &query).done());
+          CHECK(query.ok == (visible && writable));
+          const Outcome refused = GeneralProtection(kGateSelector);
+          const Outcome data = LoadSegment(s, m.memory, kDs, selector);
+          CHECK(data == (visible && readable ? Outcome() : refused));
+          const Outcome stack = LoadSegment(s, m.memory, kSs, selector);
+          CHECK(stack == (writable && rpl == cpl && dpl == cpl ? Outcome() : refused));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Limits: expand-up and expand-down, 16 and 32 bits, byte by byte", "[protection]") {
+  const u32 limits[] = {0, 1, 7, 0xfff, 0xfffe, 0xffff, 0x10000, 0xfffffffe, 0xffffffff};
+  const u32 offsets[] = {0,       1,          6,          7,         8,      0xffe,
+                         0xfff,   0x1000,     0xfffd,     0xfffe,    0xffff, 0x10000,
+                         0x10001, 0xfffffff8, 0xfffffffe, 0xffffffff};
+  for (bool down : {false, true}) {
+    for (bool big : {false, true}) {
+      for (u32 limit : limits) {
+        Segment segment{.limit = limit,
+                        .attributes = static_cast<u16>(0x93 | (down ? 4 : 0) | (big ? 0x4000 : 0))};
+        const u64 top = big ? 0xffffffff : 0xffff;
+        for (u32 offset : offsets) {
+          for (u32 size : {1u, 2u, 4u, 8u}) {
+            bool inside = true;
+            for (u64 at = offset; at < u64{offset} + size; ++at) {
+              inside = inside && (down ? at > limit && at <= top : at <= limit);
+            }
+            CAPTURE(down, big, limit, offset, size);
+            CHECK(InSegmentLimit(segment, offset, size) == inside);
+          }
+        }
+      }
+    }
+  }
+  // Code with bit 2 is conforming, not expand-down; system segments have no direction.
+  CHECK(InSegmentLimit({.limit = 0xff, .attributes = 0x9f}, 0, 1));
+  CHECK(InSegmentLimit({.limit = 0xff, .attributes = 0x85}, 0, 1));
+}
+
+TEST_CASE("I/O permission bitmap: every bit, the TSS's end, and who asks", "[protection]") {
+  TestMachine m;
+  m.Protected32(3);
+  VcpuState& s = m.state();
+  constexpr u32 kMap = 0x68, kMapBytes = 4;
+  m.memory.Put<u16>(kTss + 0x66, kMap);
+  s.segment[kTr].limit = kMap + kMapBytes;  // the map and the byte of ones behind it
+  const auto check = [&](u16 port, unsigned size) {
+    return CheckPortAccess(s, m.memory, port, size);
+  };
+  for (unsigned denied = 0; denied < 8 * kMapBytes; ++denied) {
+    m.memory.Put<u32>(kTss + kMap, u32{1} << denied);
+    m.memory.Put<u8>(kTss + kMap + kMapBytes, 0xff);
+    for (u16 port = 0; port < 8 * kMapBytes; ++port) {
+      for (unsigned size : {1u, 2u, 4u}) {
+        const bool hit = denied >= port && denied < port + size;
+        const bool end = port + size > 8 * kMapBytes;
+        CAPTURE(denied, port, size);
+        CHECK(check(port, size).faulted() == (hit || end));
+      }
+    }
+    CHECK(check(8 * kMapBytes, 1) == GeneralProtection());  // its second byte is outside
+  }
+  m.memory.Put<u32>(kTss + kMap, 0);
+  CHECK(check(5, 1).done());
+  // Both bytes must be inside, even if all bits lie in the first.
+  s.segment[kTr].limit = kMap + kMapBytes - 1;
+  CHECK(check(8 * kMapBytes - 8, 1) == GeneralProtection());
+  CHECK(check(8 * kMapBytes - 9, 1).done());
+  s.segment[kTr].limit = 0x66;  // no map base
+  CHECK(check(5, 1) == GeneralProtection());
+  s.segment[kTr].limit = 0x1000;
+  m.memory.Put<u16>(kTss + 0x66, 0xffff);
+  CHECK(check(5, 1) == GeneralProtection());
+  CHECK(check(0xffff, 1) == GeneralProtection());
+  m.memory.Put<u16>(kTss + 0x66, kMap);
+  s.segment[kTr].attributes = 0x83;  // a 16-bit TSS has none
+  CHECK(check(5, 1) == GeneralProtection());
+  s.segment[kTr].attributes = 0x8b;
+  m.memory.Put<u32>(kTss + kMap, ~u32{0});
+  CHECK(check(5, 1) == GeneralProtection());
+  s.system_flags |= kIopl;
+  CHECK(check(5, 1).done());
+  s.system_flags |= kVm;  // there, IOPL does not matter
+  CHECK(check(5, 1) == GeneralProtection());
+  s.system_flags &= ~static_cast<u32>(kVm | kIopl);
+  s.cpl = 0;
+  CHECK(check(5, 1).done());
+  s.cpl = 3;
+  s.cr0 &= ~kCr0Pe;
+  CHECK(check(5, 1).done());
+}
+
+// SDM vol. 3, tables 6-4 and 6-5.
+TEST_CASE("Double faults: every first exception, every second", "[protection]") {
+  enum Class { kBenign, kContributory, kPage, kDouble };
+  const auto class_of = [](u8 vector) {
+    switch (vector) {
+      case kDivideError:
+      case kInvalidTss:
+      case kSegmentNotPresent:
+      case kStackFault:
+      case kGeneralProtection:
+        return kContributory;
+      case kPageFault:
+        return kPage;
+      case kDoubleFault:
+        return kDouble;
+      default:
+        return kBenign;
+    }
+  };
+  constexpr u64 kFirst = 0x111111, kSecond = 0x222222, kDf = 0x888888;
+  for (u8 first = 0; first < 20; ++first) {
+    if (first == 9 || first == 15) continue;
+    for (u8 second : {u8{kInvalidTss}, u8{kSegmentNotPresent}, u8{kStackFault},
+                      u8{kGeneralProtection}, u8{kPageFault}}) {
+      for (EventKind kind : {EventKind::kFault, EventKind::kSoftware, EventKind::kExternal}) {
+        TestMachine m;
+        m.LongMode(3);
+        VcpuState& s = m.state();
+        for (unsigned vector = 0; vector < 32; ++vector) {
+          m.Gate64(static_cast<u8>(vector), kCode0, kSecond, 0xee, 1);
+        }
+        m.Gate64(kDoubleFault, kCode0, kDf, 0xee, 1);
+        m.Gate64(first, kCode0, kFirst, 0xee);
+        switch (second) {
+          case kInvalidTss:
+            m.Gate64(first, kCode0, kFirst, 0xee, 7);
+            s.segment[kTr].limit = 0x50;
+            break;
+          case kSegmentNotPresent:
+            m.Gate64(first, kCode0, kFirst, 0x6e);
+            break;
+          case kStackFault:
+            m.memory.Put<u64>(kTss + 4, u64{1} << 50);
+            break;
+          case kGeneralProtection:
+            m.Gate64(first, kCode0, kFirst, 0xe9);
+            break;
+          default:
+            m.memory.Poison(kRsp0 - 8);
+        }
+        const bool fault = kind == EventKind::kFault;
+        const Event event{kind, first, fault && PushesErrorCode(first), 0, 0};
+        DeliverEvent(s, m.memory, event, s.rip);
+        CAPTURE(first, second, static_cast<int>(kind));
+        const Class a = fault ? class_of(first) : kBenign, b = class_of(second);
+        if (a == kDouble) {
+          CHECK(s.shutdown == 1);
+          continue;
+        }
+        CHECK(s.shutdown == 0);
+        const bool doubled = (a == kContributory && b == kContributory) || a == kPage;
+        // The same gate again, for the second exception: it fails again.
+        if (!doubled && first == second) continue;
+        CHECK(s.rip == (doubled ? kDf : kSecond));
+        CHECK(m.memory.Get<u64>(s.gpr[kRsp] + 8) == 0x400000);
+        if (!doubled && second != kPageFault) {
+          const u32 ext = kind == EventKind::kSoftware ? 0 : 1;
+          CHECK((m.memory.Get<u64>(s.gpr[kRsp]) & 1) == ext);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("UMIP: which instructions, at which levels", "[protection]") {
+  TestMachine m;
+  for (unsigned cpl : {0u, 3u}) {
+    m.Protected32(cpl);
+    VcpuState& s = m.state();
+    CHECK(CheckStoreTable(s).done());
+    CHECK(CheckStoreSelector(s).done());
+    s.cr4 = kCr4Umip;
+    const Outcome expected = cpl == 0 ? Outcome() : GeneralProtection();
+    CHECK(CheckStoreTable(s) == expected);
+    CHECK(CheckStoreSelector(s) == expected);
+    s.cr4 = 0;
+  }
+  // Virtual-8086 mode is CPL 3; SLDT and STR are #UD there whatever UMIP says.
+  m.state().system_flags |= kVm;
+  CHECK(CheckStoreTable(m.state()).done());
+  CHECK(CheckStoreSelector(m.state()) == InvalidOpcode());
+  m.state().cr4 = kCr4Umip;
+  CHECK(CheckStoreTable(m.state()) == GeneralProtection());
+  CHECK(CheckStoreSelector(m.state()) == InvalidOpcode());
+  m.RealMode();
+  m.state().system_flags = 0;
+  m.state().cpl = 0;
+  m.state().cr0 = kCr0Et;
+  CHECK(CheckStoreTable(m.state()).done());
+  CHECK(CheckStoreSelector(m.state()) == InvalidOpcode());
+}
+
+}  // namespace
+}  // namespace alibi::vcpu
