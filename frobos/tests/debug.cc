@@ -338,14 +338,206 @@ void TestSyscallStep() {
   CheckEq("... DR6.BS", ReadDr6(), kDr6Bs);
 }
 
+u64 ReadDr7() {
+  u64 value;
+  asm volatile("mov %%dr7, %0" : "=r"(value));
+  return value;
+}
+
+// Which bits of DR6 and DR7 are what they are (SDM vol. 3B 17.2.3, 17.2.4).
+void TestFixedBits() {
+  asm volatile("mov %0, %%dr6" : : "r"(0ull));
+  u64 dr6;
+  asm volatile("mov %%dr6, %0" : "=r"(dr6));
+  CheckEq("DR6 written 0", dr6, 0xffff0ff0);
+  asm volatile("mov %0, %%dr6" : : "r"(0xffffffffull));
+  asm volatile("mov %%dr6, %0" : "=r"(dr6));
+  // Bits 11 (bus lock) and 16 (RTM) are set, or of features that this processor may have.
+  CheckEq("DR6 written with ones: what exists is set", dr6 & 0xf000e00f, 0xf000e00f & ~0x1000);
+  ClearDr6();
+  if (!SkipOnQemu("#GP upper half of DR6")) {
+    CheckFault("#GP upper half of DR6", RunKernel(KERNEL_CODE("mov dr6, rax"), {.rax = 1ull << 32}),
+               kGeneralProtection);
+  }
+  asm volatile("mov %0, %%dr7" : : "r"(0ull));
+  CheckEq("DR7 written 0", ReadDr7(), kDr7Fixed);
+  const Outcome o = RunKernel(KERNEL_CODE("mov dr7, rbx; mov rax, dr5; mov dr7, rcx; mov rdx, dr4"),
+                              {.rbx = kDr7Fixed | 0xf << 16, .rcx = kDr7Fixed});
+  CheckDone("DR4 and DR5 without CR4.DE", o);
+  CheckEq("... DR5 is DR7", o.frame.rax, kDr7Fixed | 0xf << 16);
+  CheckEq("... DR4 is DR6", o.frame.rdx, 0xffff0ff0);
+  SetAddress(3, 0xffff'8000'1234'5678);
+  u64 dr3;
+  asm volatile("mov %%dr3, %0" : "=r"(dr3));
+  CheckEq("DR3 holds 64 bits", dr3, 0xffff'8000'1234'5678);
+  SetAddress(3, 0);
+}
+
+extern "C" void debug_syscall_entry();
+asm(R"(
+.global debug_syscall_entry
+debug_syscall_entry:
+    nop
+    nop
+    sysretq
+)");
+
+// Steps over what changes TF or the privilege level.
+void TestStepOver() {
+  constexpr u64 kStep = kFlagsFixed | kFlagTf;
+  WriteMsr(kMsrStar, u64{kKernelCode} << 32 | u64{kUserCode32} << 48);
+  WriteMsr(kMsrLstar, reinterpret_cast<u64>(debug_syscall_entry));
+  const void* syscall = USER_CODE("syscall; nop; nop");
+  // TF is looked at when SYSCALL and SYSRET are through.
+  WriteMsr(kMsrSfmask, kFlagIf | kFlagTf);
+  ClearDr6();
+  SetIst(kDebug, 4);  // SYSCALL leaves the user's stack in rsp
+  Outcome o = RunUser(syscall, {.rflags = kStep});
+  CheckFault("single step of syscall that masks TF: behind sysret", o, kDebug, 0, At(syscall, 2));
+  CheckEq("... in CPL 3", o.frame.cs, kUserCode);
+  CheckEq("... DR6.BS", ReadDr6(), kDr6Bs);
+  WriteMsr(kMsrSfmask, kFlagIf);
+  o = RunUser(syscall, {.rflags = kStep});
+  CheckFault("single step of syscall that leaves TF: at the entry", o, kDebug, 0,
+             reinterpret_cast<u64>(debug_syscall_entry));
+  CheckEq("... in CPL 0", o.frame.cs, kKernelCode);
+  RestoreEntry(kDebug);
+  WriteMsr(kMsrSfmask, kFlagIf | kFlagTf);
+  // A sysret that sets TF, taken without it.
+  const void* target = USER_CODE("nop; nop");
+  o = RunKernel(KERNEL_CODE("sysretq"), {.rcx = At(target), .rsp = UserStackTop(), .r11 = kStep});
+  CheckFault("sysret that sets TF", o, kDebug, 0, At(target));
+
+  // Into a handler with TF clear, and back: the instruction behind is stepped.
+  static u64 handler_flags;
+  SetHandler(0x90, [](TrapFrame*) { handler_flags = ReadFlags(); });
+  const void* interrupt = KERNEL_CODE("int 0x90; nop; nop");
+  o = RunKernel(interrupt, {.rflags = kStep});
+  SetHandler(0x90, nullptr);
+  CheckFault("single step of int n: behind the instruction that follows", o, kDebug, 0,
+             At(interrupt, 3));
+  CheckEq("... TF clear in the handler", handler_flags & kFlagTf, 0);
+
+  // POPF sets TF: the next instruction is the first one stepped.
+  const void* popf = KERNEL_CODE("popfq; nop; nop");
+  u64* const stack = reinterpret_cast<u64*>(area + sizeof(area) / 2);
+  *stack = kStep;
+  o = RunKernel(popf, {.rsp = reinterpret_cast<u64>(stack)});
+  CheckFault("popf that sets TF", o, kDebug, 0, At(popf, 2));
+  const void* loop = KERNEL_CODE("loop $; nop");
+  o = RunKernel(loop, {.rcx = 3, .rflags = kStep});
+  CheckFault("single step of a loop to itself", o, kDebug, 0, At(loop));
+  CheckEq("... rcx", o.frame.rcx, 2);
+  const void* rep = KERNEL_CODE("rep movsb; nop");
+  const u64 buffer = reinterpret_cast<u64>(area);
+  o = RunKernel(rep, {.rcx = 0, .rsi = buffer, .rdi = buffer + 64, .rflags = kStep});
+  CheckFault("single step of rep movsb of nothing", o, kDebug, 0, At(rep, 2));
+  const void* wrmsr = KERNEL_CODE("wrmsr; nop");
+  o = RunKernel(wrmsr, {.rcx = kMsrKernelGsBase, .rflags = kStep});
+  CheckFault("single step of wrmsr", o, kDebug, 0, At(wrmsr, 2));
+  const void* cr3 = KERNEL_CODE("mov cr3, rax; nop");
+  o = RunKernel(cr3, {.rax = ReadCr3(), .rflags = kStep});
+  CheckFault("single step of mov cr3", o, kDebug, 0, At(cr3, 3));
+  const void* out = KERNEL_CODE("out 0x80, al; nop");
+  o = RunKernel(out, {.rflags = kStep});
+  CheckFault("single step of out", o, kDebug, 0, At(out, 2));
+
+  // Every instruction of a stretch, counted.
+  static u64 steps;
+  steps = 0;
+  SetHandler(kDebug, [](TrapFrame*) { steps++; });
+  o = RunKernel(KERNEL_CODE("mov ecx, 10\n2: inc rax; dec ecx; jnz 2b; nop"), {.rflags = kStep});
+  SetHandler(kDebug, nullptr);
+  CheckDone("a loop stepped to its end", o);
+  CheckEq("... its result", o.frame.rax, 10);
+  CheckEq("... steps", steps, 1 + 30 + 1);
+}
+
+// RF: set only by IRET, never by POPF; not seen by PUSHF (SDM vol. 3B 17.3.1.1).
+void TestResumeFlag() {
+  const void* code =
+      KERNEL_CODE("pushfq; or qword ptr [rsp], 0x10000; popfq; nop; pushfq; pop rax");
+  Outcome o = RunUnder(0, At(code, 10), kExecute, kOne, code);
+  CheckFault("popf does not set RF", o, kDebug, 0, At(code, 10));
+  o = RunKernel(code, {.rflags = kFlagsFixed | kFlagRf});
+  CheckEq("pushf stores RF as 0", o.frame.rax & kFlagRf, 0);
+  // One instruction, and it is gone.
+  const void* again = KERNEL_CODE("2: dec ecx; jnz 2b; nop");
+  SetAddress(1, At(again));
+  ClearDr6();
+  WriteDr7(Control(1, kExecute, kOne));
+  o = RunKernel(again, {.rcx = 3, .rflags = kFlagsFixed | kFlagRf});
+  WriteDr7(0);
+  CheckFault("RF lasts for one instruction", o, kDebug, 0, At(again));
+  CheckEq("... the second time round", o.frame.rcx, 2);
+  // A fault's image has RF set, so that its handler's IRET does not meet the breakpoint again.
+  static u64 faults, hits;
+  static u64 page;
+  page = kHighBase + 0x900000;
+  faults = 0;
+  hits = 0;
+  SetHandler(kPageFault, [](TrapFrame*) {
+    faults++;
+    Map(page, AllocPage(), kPteW);
+  });
+  SetHandler(kDebug, [](TrapFrame* frame) {
+    hits++;
+    frame->rflags |= kFlagRf;
+  });
+  const void* load = KERNEL_CODE("mov rax, [rdi]; nop");
+  o = RunUnder(2, At(load), kExecute, kOne, load, {.rdi = page});
+  SetHandler(kPageFault, nullptr);
+  SetHandler(kDebug, nullptr);
+  Unmap(page);
+  CheckDone("a breakpoint at a load that faults", o);
+  CheckEq("... one fault", faults, 1);
+  if (!SkipOnQemu("... one breakpoint")) CheckEq("... one breakpoint", hits, 1);
+}
+
+// A data breakpoint hit by a load of SS waits, with everything else, for the next instruction (SDM
+// vol. 3A 6.8.3).
+void TestStackSegment() {
+  static u64 selector = kKernelData;
+  const u64 at = reinterpret_cast<u64>(&selector);
+  const void* code = KERNEL_CODE("mov ss, [rdi]; nop; nop");
+  Outcome o = RunUnder(0, at, kAccess, kTwo, code, {.rdi = at});
+  if (!SkipOnQemu("data breakpoint at mov ss: behind the next instruction")) {
+    CheckFault("data breakpoint at mov ss: behind the next instruction", o, kDebug, 0, At(code, 3));
+    CheckEq("... DR6", ReadDr6(), 1);
+  }
+  const void* plain = KERNEL_CODE("mov ds, [rdi]; nop; nop");
+  o = RunUnder(0, at, kAccess, kTwo, plain, {.rdi = at});
+  CheckFault("... at mov ds: at once", o, kDebug, 0, At(plain, 2));
+}
+
+void TestRepeatedPorts() {
+  const u64 cr4 = ReadCr4();
+  WriteCr4(cr4 | kCr4De);
+  const void* outs = KERNEL_CODE("rep outsb; nop");
+  const Regs regs = {.rcx = 3, .rdx = 0x80, .rsi = reinterpret_cast<u64>(area)};
+  const Outcome o = RunUnder(1, 0x80, kPort, kOne, outs, regs);
+  const u64 dr6 = ReadDr6();
+  const void* ins = KERNEL_CODE("insb; nop");
+  const Outcome in =
+      RunUnder(0, 0x80, kPort, kOne, ins, {.rdx = 0x80, .rdi = reinterpret_cast<u64>(area)});
+  WriteCr4(cr4);
+  if (!SkipOnQemu("#DB in rep outsb, after an iteration")) {
+    CheckFault("#DB in rep outsb, after an iteration", o, kDebug, 0, At(outs));
+    CheckEq("... rcx", o.frame.rcx, 2);
+    CheckEq("... DR6", dr6, 2);
+  }
+  CheckFault("#DB insb", in, kDebug, 0, At(ins, 1));
+}
+
 struct Section {
   const char* name;
   void (*run)();
 };
 constexpr Section kSections[] = {
-    {"execute", TestExecute},      {"data", TestData}, {"ports", TestPorts},
-    {"detect", TestGeneralDetect}, {"step", TestStep}, {"held", TestHeldBack},
-    {"syscall", TestSyscallStep},
+    {"execute", TestExecute},      {"data", TestData},       {"ports", TestPorts},
+    {"detect", TestGeneralDetect}, {"step", TestStep},       {"held", TestHeldBack},
+    {"syscall", TestSyscallStep},  {"fixed", TestFixedBits}, {"over", TestStepOver},
+    {"rf", TestResumeFlag},        {"ss", TestStackSegment}, {"repeated", TestRepeatedPorts},
 };
 
 }  // namespace
