@@ -182,7 +182,7 @@ Exit EngineImpl::Run() {
     UndoKicks();
     if (memory_map_changed_) {
       memory_map_changed_ = false;
-      FlushTc();
+      if (!tc_->all().empty()) FlushTc();
     }
     if (state_.shutdown) return Exit::kShutdown;
     if (__atomic_exchange_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST) != 0)

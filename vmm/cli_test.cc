@@ -275,6 +275,35 @@ TEST_CASE("A ROM starts at the reset vector") {
         "B");
 }
 
+TEST_CASE("A kernel gets its name, its command line and its modules") {
+  const std::vector<u8> code = {
+      0x8b, 0x73, 0x10,                    // mov esi, [ebx + 16]: the command line
+      0xac, 0x84, 0xc0, 0x74, 0x04,        // 1: lodsb; test al, al; jz 2f
+      0xe6, 0xe9, 0xeb, 0xf7,              // out 0xe9, al; jmp 1b
+      0x8b, 0x73, 0x18,                    // 2: mov esi, [ebx + 24]: the modules
+      0x8b, 0x4e, 0x14, 0x8b, 0x76, 0x10,  // the second one's end and start
+      0x29, 0xf1,                          // sub ecx, esi
+      0xac, 0xe6, 0xe9, 0xe2, 0xfb,        // 3: lodsb; out 0xe9, al; loop 3b
+      0x8b, 0x43, 0x14, 0xe6, 0xf4, 0xf4,  // mov eax, [ebx + 20]; out 0xf4, al: how many
+  };
+  const std::string kernel = WriteFile("kernel", FlatKernel(code));
+  const std::string one = WriteFile("one", "first"), two = WriteFile("two", "|NAME=value");
+  const std::string modules = one + " with arguments," + two;
+  for (const std::string dashes : {"-", "--"}) {
+    std::vector<std::string> arguments = {"run", dashes + "append", "a b=c", dashes + "initrd",
+                                          modules};
+    if (dashes == "-") arguments.push_back("-kernel");
+    arguments.push_back(kernel);
+    const Outcome outcome = Call(arguments);
+    INFO(outcome.err);
+    CHECK(outcome.status == 5);
+    CHECK(outcome.out == kernel + " a b=c|NAME=value");
+  }
+  const Outcome missing = Call({"run", kernel, "--initrd", one + ",/nonexistent/module"});
+  CHECK(missing.status == 66);
+  CHECK(missing.err.find("/nonexistent/module") != std::string::npos);
+}
+
 TEST_CASE("CPU models") {
   const Outcome base = Call({"cpu", "--model", "base64"});
   CHECK(base.status == 0);

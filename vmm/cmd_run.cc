@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct RunOptions {
   std::string tc_size = "64M";
   std::string policy = "hysteresis";
   std::string append;
+  std::string initrd;
   std::string trace;
   std::string stats_json;
   bool stats = false;
@@ -50,6 +52,50 @@ std::string PolicyList() {
   std::string text;
   for (const std::string& name : adapt::PolicyNames()) text += (text.empty() ? "" : ", ") + name;
   return text;
+}
+
+struct ModuleFile {
+  std::vector<u8> bytes;
+  std::string command_line;
+};
+
+// "file arguments,file": as QEMU takes multiboot modules.
+Result<std::vector<ModuleFile>> ReadModules(const std::string& list) {
+  std::vector<ModuleFile> files;
+  std::string item;
+  for (std::size_t at = 0; at < list.size() || !item.empty(); ++at) {
+    const bool end = at >= list.size() || (list[at] == ',' && list.substr(at, 2) != ",,");
+    if (!end) {
+      item += list[at];
+      if (list[at] == ',') ++at;
+      continue;
+    }
+    auto bytes = loader::ReadWholeFile(item.substr(0, item.find(' ')));
+    if (!bytes.ok()) return bytes.error();
+    files.push_back({std::move(*bytes), item});
+    item.clear();
+  }
+  return files;
+}
+
+// QEMU's spelling of options that exist here as well.
+std::vector<char*> WithOwnSpelling(int argc, char** argv) {
+  struct Spelling {
+    const char* theirs;
+    const char* ours;  // empty: left out, what follows is the image
+  };
+  static constexpr Spelling kSpellings[] = {
+      {"-kernel", ""}, {"-append", "--append"}, {"-initrd", "--initrd"}, {"-bios", "--bios"}};
+  std::vector<char*> arguments;
+  for (int i = 0; i < argc; ++i) {
+    const char* argument = argv[i];
+    for (const Spelling& spelling : kSpellings) {
+      if (std::strcmp(argv[i], spelling.theirs) == 0) argument = spelling.ours;
+    }
+    if (*argument != '\0' || argument == argv[i]) arguments.push_back(const_cast<char*>(argument));
+  }
+  arguments.push_back(nullptr);
+  return arguments;
 }
 
 int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
@@ -101,7 +147,12 @@ int CmdRun(int argc, char** argv) {
                  "guest memory: bytes, or with K, M, G behind (128M)");
   app.add_option("--policy", options.policy,
                  "adaptation policy: " + PolicyList() + " (hysteresis)");
-  app.add_option("--append", options.append, "the kernel's command line");
+  app.add_option("--append", options.append, "the kernel's command line, behind the image's name");
+  app.add_option(
+         "--initrd", options.initrd,
+         "modules for the kernel, separated by commas: FILE or \"FILE arguments\"; a comma\n"
+         "in a name is doubled")
+      ->type_name("FILES");
   app.add_flag("--stats", options.stats, "show every counter on stderr at the end");
   app.add_option("--stats-json", options.stats_json, "write the counters to FILE")
       ->type_name("FILE");
@@ -111,7 +162,11 @@ int CmdRun(int argc, char** argv) {
   app.add_option("--tc-size", options.tc_size,
                  "room for translations: bytes, or with K, M, G (64M)");
   app.footer(ExitCodeHelp());
-  if (const auto status = ParseArguments(app, "run", argc, argv)) return *status;
+  std::vector<char*> arguments = WithOwnSpelling(argc, argv);
+  if (const auto status =
+          ParseArguments(app, "run", static_cast<int>(arguments.size()) - 1, arguments.data())) {
+    return *status;
+  }
 
   if (options.image.empty() == options.bios.empty()) {
     return Fail(kUsage, options.image.empty()
@@ -168,6 +223,8 @@ int CmdRun(int argc, char** argv) {
   const bool bios = !options.bios.empty();
   auto image = loader::ReadWholeFile(bios ? options.bios : options.image);
   if (!image.ok()) return Fail(kNoInput, image.error().message);
+  auto module_files = ReadModules(options.initrd);
+  if (!module_files.ok()) return Fail(kNoInput, "--initrd: " + module_files.error().message);
   if (bios) {
     if (Status size = BiosRom::CheckSize(image->size(), options.bios); !size.ok()) {
       return Fail(kBadImage, size.error().message);
@@ -198,9 +255,15 @@ int CmdRun(int argc, char** argv) {
     pc.machine().set_tracer(&tracer);
     if (tracer.observes_translations()) pc.machine().engine().set_translation_observer(&tracer);
   }
-  if (Status loaded = bios ? Status(Ok{}) : pc.LoadMultiboot(*image, options.image, options.append);
-      !loaded.ok()) {
-    return Fail(kBadImage, loaded.error().message);
+  if (!bios) {
+    std::vector<loader::Module> modules;
+    for (const ModuleFile& file : *module_files) {
+      modules.push_back({file.bytes, file.command_line});
+    }
+    const std::string command_line =
+        options.append.empty() ? options.image : options.image + " " + options.append;
+    Status loaded = pc.LoadMultiboot(*image, options.image, command_line, modules);
+    if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
   }
   std::FILE* stats_file = nullptr;
   if (!options.stats_json.empty()) {

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "vcpu/msr.h"
 #include "vcpu/reset.h"
+#include "vmm/loader/firmware.h"
 #include "vmm/loader/multiboot.h"
 
 namespace alibi::vmm {
@@ -145,12 +146,20 @@ PcMachine::~PcMachine() {
 }
 
 Status PcMachine::LoadMultiboot(std::span<const u8> image, const std::string& name,
-                                const std::string& command_line) {
+                                const std::string& command_line,
+                                const std::vector<loader::Module>& modules) {
   loader::MultibootOptions options;
   options.low_ram_bytes = low_ram_bytes_;
   options.high_ram_bytes = high_ram_bytes_;
   options.command_line = command_line;
+  options.modules = modules;
   LoaderMemory memory(machine_->memory());
+  loader::AcpiHardware hardware;
+  hardware.low_ram_bytes = low_ram_bytes_;
+  // First: a kernel may want that memory for itself.
+  if (low_ram_bytes_ >= BiosRom::kShadowEnd && !loader::WriteFirmware(hardware, memory)) {
+    return Error{"the memory below 1 MB is not all RAM"};
+  }
   auto entry = loader::LoadMultiboot(image, name, options, memory);
   if (!entry.ok()) return entry.error();
   vcpu::ResetToMultiboot(machine_->state(), machine_->cpuid(), entry->eip, entry->eax, entry->ebx);

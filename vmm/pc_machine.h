@@ -21,6 +21,7 @@
 #include "vmm/bios_rom.h"
 #include "vmm/board.h"
 #include "vmm/host_events.h"
+#include "vmm/loader/multiboot.h"
 #include "vmm/machine.h"
 
 namespace alibi::vmm {
@@ -61,9 +62,11 @@ class PcMachine final : private Board {
   u64 low_ram_bytes() const { return low_ram_bytes_; }
   u64 high_ram_bytes() const { return high_ram_bytes_; }
 
-  // Loads a Multiboot 1 image and sets the VCPU up to enter it. `name` is for messages.
+  // Loads a Multiboot 1 image and what firmware would have left, and sets the VCPU up to enter it.
+  // `name` is for messages.
   Status LoadMultiboot(std::span<const u8> image, const std::string& name,
-                       const std::string& command_line);
+                       const std::string& command_line,
+                       const std::vector<loader::Module>& modules = {});
 
   PcEnd Run();
   u32 exit_status() const { return exit_status_; }

@@ -23,6 +23,7 @@ constexpr u32 kRequiredFlags = 0xffff;
 
 // Information flags.
 constexpr u32 kInfoMemory = 1u << 0;
+constexpr u32 kInfoBootDevice = 1u << 1;
 constexpr u32 kInfoCommandLine = 1u << 2;
 constexpr u32 kInfoModules = 1u << 3;
 constexpr u32 kInfoMap = 1u << 6;
@@ -34,6 +35,7 @@ constexpr u64 kExtendedBda = 0x9fc00;  // the last KB below 640 K is the BIOS's 
 constexpr u64 kHole = 0xa0000;
 constexpr u64 kBiosRom = 0xf0000;
 constexpr u64 kHoleEnd = 0x100000;
+constexpr u64 kTopRom = 0xfffc0000;
 constexpr u64 kFourGiB = u64{1} << 32;
 // Page 0 holds the real-mode vectors and the BIOS data area.
 constexpr u64 kLowestInfo = 0x1000;
@@ -205,6 +207,7 @@ enum InfoOffset : u64 {
   kFlags = 0,
   kMemoryLower = 4,
   kMemoryUpper = 8,
+  kBootDevice = 12,
   kCommandLine = 16,
   kModuleCount = 20,
   kModuleTable = 24,
@@ -227,14 +230,16 @@ InfoBlock BuildInfo(u64 address, const MultibootOptions& options,
   InfoBlock info(address);
   info.Reserve(kInfoSize);
   const u64 ram = options.low_ram_bytes;
-  u32 flags = kInfoMemory | kInfoCommandLine | kInfoMap | kInfoLoaderName;
+  u32 flags =
+      kInfoMemory | kInfoBootDevice | kInfoCommandLine | kInfoModules | kInfoMap | kInfoLoaderName;
+  // The first hard disk, no partition of it: what QEMU says, too.
+  info.Put32(kBootDevice, 0x8000ffff);
   info.Put32(kMemoryLower, std::min(ram, kHole) / kKiB);
   info.Put32(kMemoryUpper, ram > kHoleEnd ? (ram - kHoleEnd) / kKiB : 0);
   info.Put32(kCommandLine, info.AppendString(options.command_line));
   info.Put32(kLoaderNameAddress, info.AppendString(kLoaderName));
 
   if (!options.modules.empty()) {
-    flags |= kInfoModules;
     std::vector<u64> names;
     for (const Module& module : options.modules) {
       names.push_back(info.AppendString(module.command_line));
@@ -256,6 +261,7 @@ InfoBlock BuildInfo(u64 address, const MultibootOptions& options,
   AppendMapEntry(info, kExtendedBda, std::min(ram, kHole), false);
   AppendMapEntry(info, kBiosRom, kHoleEnd, false);
   AppendMapEntry(info, kHoleEnd, ram, true);
+  AppendMapEntry(info, kTopRom, kFourGiB, false);
   AppendMapEntry(info, kFourGiB, kFourGiB + options.high_ram_bytes, true);
   info.Put32(kMapAddress, map);
   info.Put32(kMapLength, info.Here() - map);

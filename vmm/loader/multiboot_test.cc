@@ -151,7 +151,8 @@ TEST_CASE("multiboot: the information structure") {
   const u64 info = loaded.value().ebx;
   CHECK(info >= 0x1000);
   CHECK(info < 0x9fc00);
-  CHECK(memory.At(info) == 0x245);
+  CHECK(memory.At(info) == 0x24f);
+  CHECK(memory.At(info + 12) == 0x8000ffff);
   CHECK(memory.At(info + 4) == 640);
   CHECK(memory.At(info + 8) == 63 * 1024);
   CHECK(memory.StringAt(memory.At(info + 16)) == "console=ttyS0 quiet");
@@ -170,6 +171,7 @@ TEST_CASE("multiboot: the information structure") {
                                   {0x9fc00, 0x400, 2},
                                   {0xf0000, 0x10000, 2},
                                   {0x100000, 63 * kMiB, 1},
+                                  {0xfffc0000, 0x40000, 2},
                                   {u64{1} << 32, 2 * kMiB, 1}});
 }
 
