@@ -9,6 +9,7 @@ KERNELS = [
     "instr",
     "interrupts",
     "ioapic",
+    "mode_switch",
     "msr",
     "nmi",
     "pcid",
