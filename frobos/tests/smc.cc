@@ -6,6 +6,7 @@
 #include "frobos/lib/check.h"
 #include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
+#include "frobos/lib/descriptors.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/paging.h"
 #include "frobos/lib/string.h"
@@ -404,6 +405,160 @@ void TestCallerPatchesCallee() {
         "a jump retargeted each time round");
 }
 
+// Stores that are not MOV: each writes `mov eax, value; ret` from what it finds at rsi to rdi,
+// which is called before and after.
+void TestWriters() {
+  struct Case {
+    const char* name;
+    const void* code;
+    bool wanted = true;
+  };
+  const bool cx16 = HasCx16(), movbe = Features().ecx >> 22 & 1;
+  const Case cases[] = {
+      {"by movnti", KERNEL_CODE("mov rax, [rsi]; movnti [rdi], rax")},
+      {"by movq", KERNEL_CODE("movq xmm0, [rsi]; movq [rdi], xmm0")},
+      {"by movhps", KERNEL_CODE("movhps xmm0, [rsi]; movhps [rdi], xmm0")},
+      {"by movntq", KERNEL_CODE("movq mm0, [rsi]; movntq [rdi], mm0; emms")},
+      {"by maskmovdqu",
+       KERNEL_CODE("movq xmm0, [rsi]; pcmpeqb xmm1, xmm1; psrldq xmm1, 8; maskmovdqu xmm0, xmm1")},
+      {"by fxsave", KERNEL_CODE("movups xmm0, [rsi]; fxsave [rdi - 160]; emms")},
+      {"by fnsave", KERNEL_CODE("fninit; fld tbyte ptr [rsi]; fnsave [rdi - 28]; fninit")},
+      {"by fstp", KERNEL_CODE("fninit; fld tbyte ptr [rsi]; fstp tbyte ptr [rdi]")},
+      {"by cmpxchg8b",
+       KERNEL_CODE("mov ebx, [rsi]; mov ecx, [rsi + 4]; mov eax, [rdi]; mov edx, [rdi + 4]\n"
+                   "lock cmpxchg8b [rdi]")},
+      {"by cmpxchg16b",
+       KERNEL_CODE("mov rbx, [rsi]; mov rcx, [rsi + 8]; mov rax, [rdi]; mov rdx, [rdi + 8]\n"
+                   "lock cmpxchg16b [rdi]"),
+       cx16},
+      {"by xadd", KERNEL_CODE("mov rax, [rsi]; sub rax, [rdi]; lock xadd [rdi], rax")},
+      {"by movbe", KERNEL_CODE("mov rax, [rsi]; bswap rax; movbe [rdi], rax"), movbe},
+      {"by enter", KERNEL_CODE("mov rbx, rsp; mov rbp, [rsi]; lea rsp, [rdi + 8]; enter 0, 0\n"
+                               "mov rsp, rbx")},
+      {"by popping to memory", KERNEL_CODE("push [rsi]; pop [rdi]")},
+      {"by movsq, downwards", KERNEL_CODE("std; movsq; cld")},
+      {"by rep movsq", KERNEL_CODE("mov ecx, 1; rep movsq")},
+      {"by rep movsb, downwards",
+       KERNEL_CODE("mov ecx, 8; add rsi, 7; add rdi, 7; std; rep movsb; cld")},
+  };
+  const u64 page = AllocPage();
+  const u64 at = page + 1024;
+  alignas(16) u8 bytes[16];
+  for (const Case& c : cases) {
+    if (!c.wanted) continue;
+    Group group(c.name);
+    for (u32 i = 0; i < 40; i++) {
+      PutReturn(at, i + 0x1000);
+      const bool before = Call(at) == i + 0x1000;
+      memset(bytes, 0x90, sizeof(bytes));
+      bytes[9] = 0x3f;  // as an 80-bit number: a good exponent
+      PutReturn(reinterpret_cast<u64>(bytes), i * 0x01000193);
+      const Outcome o = RunKernel(c.code, {.rsi = reinterpret_cast<u64>(bytes), .rdi = at});
+      group.Case(o.Done() && before && Call(at) == i * 0x01000193);
+    }
+  }
+}
+
+// What the processor itself writes: accessed and dirty flags into a page table that is code, too.
+void TestPageTableAsCode() {
+  // This PTE is `add eax, edx; ret`; with its accessed flag `and eax, edx; ret`; with the dirty
+  // flag, too, `movsxd eax, edx; ret`.
+  constexpr u64 kEntry = 0xc3c203, kFrame = 0xc3c000;
+  if (MemoryEnd() < kFrame + kPageSize) return Skip("a page table as code", "too little RAM");
+  const u64 va = kHighBase + 0x90000000;
+  u64* const pte = Entry(va);
+  *pte = kEntry;
+  Invlpg(va);
+  const auto call = [pte] {
+    Serialize();
+    u64 result = 5;
+    asm volatile("call *%1" : "+a"(result) : "r"(pte), "d"(3) : "memory", "cc");
+    return result;
+  };
+  Group group("a page table as code: accessed and dirty flags");
+  for (int i = 0; i < 50; i++) {
+    *reinterpret_cast<volatile u64*>(pte) = kEntry;
+    Invlpg(va);
+    const bool clean = call() == 8;
+    const u64 value = *reinterpret_cast<volatile u64*>(va);
+    const bool accessed = call() == 1;
+    *reinterpret_cast<volatile u64*>(va) = value;
+    group.Case(clean && accessed && call() == 3);
+  }
+  *pte = 0;
+  Invlpg(va);
+}
+
+// A page that runs at one address and is written at another, in the middle of what runs.
+void TestAliasAhead() {
+  // mov [rdi], ebx; xor eax, eax; cpuid; mov eax, imm32; int 0x7f
+  constexpr u8 kCode[] = {0x89, 0x1f, 0x31, 0xc0, 0x0f, 0xa2, 0xb8, 0, 0, 0, 0, 0xcd, 0x7f};
+  const u64 frame = AllocRange(2u << 20, 2u << 20);
+  const u64 va1 = kHighBase + 0xa0000000, va2 = va1 + (4u << 20);
+  Map(va1, frame, kPteW | kPteU, 2);  // a large page
+  Map(va2, frame, kPteW | kPteU);
+  memcpy(reinterpret_cast<void*>(frame + 256), kCode, sizeof(kCode));
+  struct Case {
+    const char* name;
+    u64 runs, written;
+    bool user;
+  };
+  const Case cases[] = {{"written ahead through a small page", va1, va2, false},
+                        {"written ahead through a large page", va2, va1, false},
+                        {"written ahead by the identity map", va1, frame, false},
+                        {"written ahead, CPL 3", va1, va2, true}};
+  for (const Case& c : cases) {
+    Group group(c.name);
+    for (u32 i = 1; i < 200; i++) {
+      const Regs regs = {.rbx = i * 0x10001, .rdi = c.written + 256 + 7};
+      const void* const code = reinterpret_cast<const void*>(c.runs + 256);
+      const Outcome o = c.user ? RunUser(code, regs) : RunKernel(code, regs);
+      group.Case(o.Done() && o.frame.rax == i * 0x10001);
+    }
+  }
+  {
+    // The kernel writes at its own address, the user runs at another one, and the other way round.
+    Group group("kernel and user patch each other's code");
+    const void* const code = reinterpret_cast<const void*>(va2 + 512);
+    constexpr u8 kStore[] = {0xb8, 0, 0, 0, 0, 0x89, 0x1f, 0xcd, 0x7f};
+    memcpy(reinterpret_cast<void*>(frame + 512), kStore, sizeof(kStore));
+    PutReturn(frame + 1024, 0);
+    for (u32 i = 1; i < 200; i++) {
+      asm volatile("movl %0, 1(%1)" : : "r"(i), "r"(frame + 512) : "memory");
+      Serialize();
+      const Outcome o = RunUser(code, {.rbx = i + 7, .rdi = va1 + 1024 + 1});
+      Serialize();
+      group.Case(o.Done() && o.frame.rax == i && Call(frame + 1024) == i + 7);
+    }
+  }
+  {
+    // The same bytes are other instructions in 64-bit and 32-bit code: `rex nop`, `inc eax; nop`.
+    Group group("the same bytes in 64-bit and in compatibility mode");
+    constexpr u8 kBoth[] = {0x40, 0x90, 0xcd, 0x7f};
+    if (Entry(0x78000000) != nullptr) {
+      Map(0x78000000, frame, kPteW | kPteU);
+      memcpy(reinterpret_cast<void*>(frame + 2048), kBoth, sizeof(kBoth));
+      for (u64 i = 0; i < 100; i++) {
+        TrapFrame f = {};
+        f.rax = i;
+        f.rip = 0x78000000 + 2048;
+        f.rsp = 0x78000000 + 4000;
+        f.rflags = kFlagsFixed;
+        f.ss = kUserData;
+        f.cs = kUserCode32;
+        const Outcome compat = RunFrame(f);
+        f.cs = kUserCode;
+        const Outcome wide = RunFrame(f);
+        group.Case(compat.Done() && compat.frame.rax == i + 1 && wide.Done() &&
+                   wide.frame.rax == i);
+      }
+      Unmap(0x78000000);
+    }
+  }
+  Unmap(va1, 2);
+  Unmap(va2);
+}
+
 struct Section {
   const char* name;
   void (*run)();
@@ -413,7 +568,8 @@ constexpr Section kSections[] = {
     {"shared", TestSharedPage},          {"alias", TestAlias},
     {"remapped", TestRemapped},          {"border", TestPageBorder},
     {"straddling", TestStraddlingStore}, {"generator", TestGenerator},
-    {"callee", TestCallerPatchesCallee},
+    {"callee", TestCallerPatchesCallee}, {"writers", TestWriters},
+    {"tables", TestPageTableAsCode},     {"ahead", TestAliasAhead},
 };
 
 }  // namespace
