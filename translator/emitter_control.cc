@@ -24,7 +24,9 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
   const bool jump = instr.op == Op::kJmp || instr.op == Op::kJcc ||
                     (IsLoop(instr.op) && instr.address_bits != 16);
   const bool usual = mode.flat && instr.operand_bits != 16;
-  if (nowhere || !(usual || (jump && instr.code_bits != 64)) ||
+  // A target in memory behind FS or GS (call gs:[10h] is how 32-bit programs enter their system).
+  const bool segmented = instr.mem.present && ChecksSegment(instr, mode);
+  if (nowhere || segmented || !(usual || (jump && instr.code_bits != 64)) ||
       ccf_->plans[index_].kind == SiteKind::kSimulate) {
     EmitSimulateWhole(true);
     return;

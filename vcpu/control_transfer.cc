@@ -22,24 +22,27 @@ struct Words {
   u64 word[5] = {};
 };
 
-// All words of a frame are aligned or none is.
+// Of a 64-bit frame all words are aligned or none is.
 bool MisalignedFrame(const VcpuState& state, u64 pointer, unsigned width) {
-  const u64 base = state.In64BitCode() ? 0 : state.segment[kSs].base;
-  return state.ChecksAlignment() && ((base + pointer) & (width - 1)) != 0;
+  return state.ChecksAlignment() && (pointer & (width - 1)) != 0;
+}
+
+LegacyStack CurrentStack(const VcpuState& state) {
+  return {state.segment[kSs], Privilege::kCpl, 0, state.ChecksAlignment()};
 }
 
 Outcome PeekWords(const VcpuState& state, LinearMemory& memory, u64 pointer, unsigned first,
                   unsigned count, unsigned width, Words* words) {
   alignas(8) u8 bytes[40];
   const u32 size = count * width;
-  if (MisalignedFrame(state, pointer, width)) return Outcome::WithCode(kAlignmentCheck, 0);
   if (state.In64BitCode()) {
     if (!IsCanonical(pointer) || !IsCanonical(pointer + size - 1)) return StackFault();
+    if (MisalignedFrame(state, pointer, width)) return Outcome::WithCode(kAlignmentCheck, 0);
     GuestFault fault;
     if (!memory.Read(LinearAddr(pointer), bytes, size, Privilege::kCpl, &fault)) return fault;
   } else {
-    ALIBI_RETURN_IF_FAULT((LegacyStack{state.segment[kSs], Privilege::kCpl}.Peek(
-        memory, static_cast<u32>(pointer), bytes, size, width)));
+    ALIBI_RETURN_IF_FAULT(
+        CurrentStack(state).Peek(memory, static_cast<u32>(pointer), bytes, size, width));
   }
   for (unsigned i = 0; i < count; ++i) {
     const u8* at = bytes + i * width;
@@ -77,16 +80,16 @@ Outcome PushReturn(VcpuState& state, LinearMemory& memory, u64 next_rip, unsigne
                    u64* pointer) {
   u16 cs = state.segment[kCs].selector;
   *pointer = state.gpr[kRsp];
-  if (MisalignedFrame(state, *pointer, width)) return Outcome::WithCode(kAlignmentCheck, 0);
   if (state.In64BitCode()) {
+    if (MisalignedFrame(state, *pointer, width)) return Outcome::WithCode(kAlignmentCheck, 0);
     return PushLong(memory, pointer, {{next_rip, cs}}, 2, width, Privilege::kCpl);
   }
   FrameWords frame(width);
   frame.Add(next_rip);
   frame.Add(cs);
   u32 offset = static_cast<u32>(*pointer);
-  ALIBI_RETURN_IF_FAULT((LegacyStack{state.segment[kSs], Privilege::kCpl}.Push(
-      memory, &offset, frame.data(), frame.size(), width)));
+  ALIBI_RETURN_IF_FAULT(
+      CurrentStack(state).Push(memory, &offset, frame.data(), frame.size(), width));
   *pointer = MergeStackPointer(state.segment[kSs], *pointer, offset);
   return {};
 }

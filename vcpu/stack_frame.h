@@ -16,6 +16,7 @@ struct LegacyStack {
   const Segment& segment;
   Privilege privilege;
   u32 code = 0;
+  bool check_alignment = false;  // #AC of a word that is not aligned
 
   LinearAddr Linear(u32 offset) const {
     return LinearAddr(static_cast<u32>(segment.base + offset));
@@ -36,7 +37,7 @@ struct LegacyStack {
                unsigned word) const {
     const u32 offset = (*pointer - bytes) & StackMask(segment);
     GuestFault fault;
-    if (Contiguous(offset, bytes, word) != bytes ||
+    if (Misaligned(offset, word) || Contiguous(offset, bytes, word) != bytes ||
         !memory.Write(Linear(offset), data, bytes, privilege, &fault)) {
       ALIBI_RETURN_IF_FAULT(PushWords(memory, offset, static_cast<const u8*>(data), bytes, word));
     }
@@ -47,13 +48,14 @@ struct LegacyStack {
   Outcome Peek(LinearMemory& memory, u32 pointer, void* data, u32 bytes, unsigned word) const {
     const u32 offset = pointer & StackMask(segment);
     GuestFault fault;
-    if (Contiguous(offset, bytes, word) == bytes &&
+    if (!Misaligned(offset, word) && Contiguous(offset, bytes, word) == bytes &&
         memory.Read(Linear(offset), data, bytes, privilege, &fault)) {
       return {};
     }
     for (u32 at = 0; at < bytes; at += word) {
       const u32 place = (offset + at) & StackMask(segment);
       if (!InSegmentLimit(segment, place, word)) return StackFault(code);
+      if (Misaligned(place, word)) return Outcome::WithCode(kAlignmentCheck, 0);
       if (!memory.Read(Linear(place), static_cast<u8*>(data) + at, word, privilege, &fault)) {
         return fault;
       }
@@ -62,6 +64,10 @@ struct LegacyStack {
   }
 
  private:
+  bool Misaligned(u32 offset, unsigned word) const {
+    return check_alignment && (Linear(offset).value & (word - 1)) != 0;
+  }
+
   // A frame that wraps or faults: which of its words faults first is the order of the pushes.
   Outcome PushWords(LinearMemory& memory, u32 offset, const u8* data, u32 bytes,
                     unsigned word) const {
@@ -70,6 +76,7 @@ struct LegacyStack {
       at -= word;
       const u32 place = (offset + at) & StackMask(segment);
       if (!InSegmentLimit(segment, place, word)) return StackFault(code);
+      if (Misaligned(place, word)) return Outcome::WithCode(kAlignmentCheck, 0);
       if (!memory.ProbeWrite(Linear(place), word, privilege, &fault)) return fault;
     }
     for (u32 at = 0; at < bytes; at += word) {

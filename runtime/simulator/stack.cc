@@ -71,6 +71,7 @@ Outcome Pusha(Execution& e) {
     pointer = LowBits(pointer - size, e.StackBits());
     LinearAddr linear;
     ALIBI_RETURN_IF_FAULT(e.Linear(vcpu::kSs, pointer, size, true, &linear));
+    ALIBI_RETURN_IF_FAULT(e.CheckAlignment(linear, size));
     vcpu::GuestFault fault;
     if (!e.memory.ProbeWrite(linear, size, vcpu::Privilege::kCpl, &fault)) return fault;
   }

@@ -91,22 +91,22 @@ constexpr Mask kMasks[] = {
        }
        m.ignored_below_stack = instr.op == translator::Op::kEnter ? 33 * 4 : 32;
      }},
-    {"what a far return or IRET reads first, when it faults",
+    {"which fault a far return or IRET has whose frame is partly out of reach",
      "Zen 5 reads the selector before the offset, and the outer stack pointer behind them even if "
      "the selector turns out to be bad",
      [](Masking& m) {
        translator::Instr instr;
-       if ((m.native.vector != vcpu::kPageFault && m.native.vector != vcpu::kStackFault) ||
-           m.native.state.rip != m.guest.state.rip ||
+       auto of_stack = [](u8 vector) {
+         return vector == vcpu::kStackFault || vector == vcpu::kPageFault ||
+                vector == vcpu::kAlignmentCheck;
+       };
+       if (!of_stack(m.native.vector) || m.native.state.rip != m.guest.state.rip ||
            !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
            (instr.op != translator::Op::kRetFar && instr.op != translator::Op::kIret)) {
          return;
        }
-       if (m.native.vector == m.guest.vector && m.native.cr2 - m.guest.cr2 + 16 < 32) {
-         m.guest.cr2 = m.native.cr2;
-       }
-       if (m.guest.vector == vcpu::kGeneralProtection ||
-           m.guest.vector == vcpu::kSegmentNotPresent || m.guest.vector == vcpu::kAlignmentCheck) {
+       if (of_stack(m.guest.vector) || m.guest.vector == vcpu::kGeneralProtection ||
+           m.guest.vector == vcpu::kSegmentNotPresent) {
          m.guest.vector = m.native.vector;
          m.guest.error_code = m.native.error_code;
          m.guest.cr2 = m.native.cr2;
@@ -254,16 +254,36 @@ constexpr Mask kMasks[] = {
        m.guest.vector = m.native.vector;
        m.guest.error_code = m.native.error_code;
      }},
-    {"everything, after #GP or #SS of an x87 operand of ten bytes that leaves its segment",
+    {"everything, after #GP or #SS of an x87 operand of ten bytes, a far pointer or BOUND's "
+     "operand "
+     "that leaves its segment",
      "Zen 5 accesses such an operand in two parts, and the second one may wrap at 64 KB",
      [](Masking& m) {
        translator::Instr instr;
-       if (m.began_narrow && m.guest.vector != m.native.vector &&
+       const bool differ = m.guest.vector != m.native.vector ||
+                           m.guest.error_code != m.native.error_code ||
+                           m.guest.state.rip != m.native.state.rip;
+       if (m.began_narrow && differ && m.guest.error_code == 0 &&
            (m.guest.vector == vcpu::kGeneralProtection || m.guest.vector == vcpu::kStackFault) &&
            InstrAt(m.code, CodeBitsOf(m.guest.state.selector[vcpu::kCs]), m.guest.state.rip,
                    &instr) &&
-           instr.mem.size == 10) {
+           instr.mem.present &&
+           (instr.mem.size == 10 || instr.op == translator::Op::kJmpFar ||
+            instr.op == translator::Op::kCallFar || instr.op == translator::Op::kLds ||
+            instr.op == translator::Op::kBound)) {
          m.nothing_to_compare = true;
+       }
+     }},
+    {"registers after a POPA that faulted", "Zen 5 loads them as it goes, we at the end",
+     [](Masking& m) {
+       translator::Instr instr;
+       if (m.native.vector != m.guest.vector || m.native.state.rip != m.guest.state.rip ||
+           !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
+           instr.op != translator::Op::kPopa) {
+         return;
+       }
+       for (unsigned i = 0; i < 8; ++i) {
+         if (i != vcpu::kRsp) m.guest.state.gpr[i] = m.native.state.gpr[i];
        }
      }},
     {"#UD of a vector instruction that the host does not know against its memory fault",
