@@ -1,6 +1,7 @@
 """The kernels of 32-bit code without paging, the legacy half of the machine; //vmm runs the same."""
 
 KERNELS32 = [
+    "access32",
     "gates",
     "segmentation",
     "tasks",
