@@ -3,6 +3,7 @@
 KERNELS32 = [
     "access32",
     "gates",
+    "paging32",
     "segmentation",
     "tasks",
     "v86",
