@@ -231,6 +231,8 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   switch (resolution) {
     case mmu::Resolution::kFilled:
       ++counters_.host_faults_hidden;
+      // Fault after fault may be a guest's way; a request to stop must get in between.
+      if (__atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0) return dispatch();
       if (site.in_group) return dispatch();
       if (point->follower) {
         gregs[REG_R10] =

@@ -301,6 +301,24 @@ TEST_CASE("A VCPU starts at the reset vector") {
   CHECK(vcpu->Run().reason == ExitReason::kHalt);
 }
 
+TEST_CASE("A 32-bit call through a pointer in a segment with a base") {
+  // call gs:[0x10]; hlt; ...; 0x20: mov eax, 7; ret
+  Bytes code = {0x65, 0xff, 0x15, 0x10, 0, 0, 0, 0xf4};
+  code.resize(0x20, 0xcc);
+  for (const std::uint8_t byte : {0xb8, 7, 0, 0, 0, 0xc3}) code.push_back(byte);
+  for (const char* policy : {"never", "always", "hysteresis"}) {
+    Guest guest(code, policy);
+    SpecialRegisters special = guest.vcpu->GetSpecialRegisters();
+    special.gs.base = 0x2000;
+    REQUIRE(guest.vcpu->SetSpecialRegisters(special).ok());
+    const std::uint32_t target = kCode + 0x20;
+    std::memcpy(guest.ram + 0x2010, &target, 4);
+    REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
+    CHECK(guest.vcpu->GetRegisters().rax == 7);
+    CHECK(guest.vcpu->GetRegisters().rip == kCode + 8);
+  }
+}
+
 TEST_CASE("Branches in the upper half of the address space stay in translated code") {
   // mov ecx, 1000; loop: dec ecx; jnz loop; call next; next: hlt
   Guest guest({0xb9, 0xe8, 3, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0xe8, 0, 0, 0, 0, 0xf4});
