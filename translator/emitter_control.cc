@@ -24,9 +24,7 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
   const bool jump = instr.op == Op::kJmp || instr.op == Op::kJcc ||
                     (IsLoop(instr.op) && instr.address_bits != 16);
   const bool usual = mode.flat && instr.operand_bits != 16;
-  // A target in memory behind FS or GS (call gs:[10h] is how 32-bit programs enter their system).
-  const bool segmented = instr.mem.present && ChecksSegment(instr, mode);
-  if (nowhere || segmented || !(usual || (jump && instr.code_bits != 64)) ||
+  if (nowhere || !(usual || (jump && instr.code_bits != 64)) ||
       ccf_->plans[index_].kind == SiteKind::kSimulate) {
     EmitSimulateWhole(true);
     return;
@@ -118,6 +116,8 @@ void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
     return;
   }
   Ea ea = PrepareEa(instr.mem, instr);
+  // call gs:[10h] is how 32-bit programs enter their system.
+  if (ChecksSegment(instr, request_->mode)) EmitSegment(instr.mem.segment, size, false);
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kOperand);
   LoadR11(ea, size, site);
 }
