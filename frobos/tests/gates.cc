@@ -343,6 +343,24 @@ void TestReturns() {
           {.ebx = kTarget, .ecx = 0x30, .edx = kFlagCf | kFlagSf, .eflags = 2 | kFlagId});
   Check(o.Done() && o.frame.cs == kTarget && o.frame.esp == ProbeStackTop(), "16-bit iret");
   CheckEq("... keeps the upper flags", o.frame.eflags, 2 | kFlagCf | kFlagSf | kFlagId);
+  // To an outer ring with 16-bit operands: SP is a word, and the rest of ESP is 0.
+  SetGdt(kTarget, Descriptor(At(target) - 0x30, 0xffff, kCode | kDpl3, k32Bit));
+  SetGdt(kOther, Descriptor(ProbeStackTop() - 0x1000, 0xffff, kData | kDpl3, k32Bit));
+  const Frame outer = {.ebx = kTarget | 3, .ecx = 0x30, .edx = kOther | 3, .esi = 0x800};
+  o = Run(CODE32("push dx; push si; push bx; push cx; .byte 0x66; retf"), outer);
+  CheckDone("16-bit retf to ring 3", o);
+  Check(o.frame.cs == (kTarget | 3) && o.frame.ss == (kOther | 3) && o.frame.esp == 0x800,
+        "... cs, ss and esp");
+  o = Run(
+      CODE32("push dx; push si; push word ptr 7; push word ptr 8; push bx; push cx; .byte 0x66; "
+             "retf 4"),
+      outer);
+  Check(o.Done() && o.frame.esp == 0x804, "... with an immediate");
+  o = Run(CODE32("push dx; push si; push word ptr 0x0003; push bx; push cx; iretw"), outer);
+  CheckDone("16-bit iret to ring 3", o);
+  Check(o.frame.cs == (kTarget | 3) && o.frame.ss == (kOther | 3) && o.frame.esp == 0x800,
+        "... cs, ss and esp");
+  CheckEq("... flags", o.frame.eflags, 3);
   if (!SkipOnQemu("returns to beyond the limit (SDM vol. 2, RET and IRET)")) {
     SetGdt(kTarget, Descriptor(At(target), 0, kCode, k32Bit));
     CheckFault("retf to beyond the limit",

@@ -207,6 +207,20 @@ void Test32() {
   o = Run(fs_read, {.fs = kSpare | 3}, 3);
   CheckFault("... in an absent one", o, kPageFault, kPfU, At(fs_read));
   CheckEq("... cr2 has the base", o.cr2, kPage + 0x10);
+  // ENTER looks at where the new stack pointer leads although it writes nothing there.
+  table[0] = kFrame | kU | kW | kP;
+  table[1] = (kFrame + 0x1000) | kU | kW | kP;
+  for (const u32 entry : List{0u, kFrame | kP, kFrame | kU | kP}) {
+    // SDM vol. 2, ENTER; QEMU does not look.
+    if (SkipOnQemu("enter to a page that cannot be written")) break;
+    table[0] = entry;
+    FlushTlb();
+    const void* enter = CODE32("enter 8, 0");
+    o = Run(enter, {.ebp = 0x1234, .esp = kPage + 0x1004}, 3);
+    CheckFault("enter to a page that cannot be written", o, kPageFault,
+               kPfW | kPfU | (entry != 0 ? kPfP : 0), At(enter));
+    Check(o.frame.esp == kPage + 0x1004 && o.frame.ebp == 0x1234, "... nothing has moved");
+  }
   // REP that faults halfway.
   table[0] = kFrame | kU | kW | kP;
   table[1] = 0;

@@ -283,6 +283,32 @@ void TestLimits() {
              At(null_fs));
   CheckDone("lea through a null ds", Run(CODE32("xor ecx, ecx; mov ds, cx; lea eax, [ebx]")));
 
+  // Beyond 4 GB there is nothing that a limit could allow.
+  SetGdt(kSpare, Descriptor(base, 0xfff, kData, k32Bit));
+  for (const u32 offset : List{0xffffffffu, 0xfffffffeu, 0xfffffffdu, 0xfffffffcu}) {
+    CheckFault("a read at the end of 4 GB", Run(read32, {.ebx = offset, .ds = kSpare}),
+               kGeneralProtection, 0, At(read32));
+    CheckFault("a write at the end of 4 GB", Run(write32, {.ebx = offset, .ds = kSpare}),
+               kGeneralProtection, 0, At(write32));
+  }
+  // What counts as a write although it may change nothing; seen on hardware.
+  SetGdt(kSpare, Descriptor(base, 0xfff, kDataReadOnly, k32Bit));
+  const void* shift = CODE32("shl dword ptr [ebx], 0");
+  const void* shift_cl = CODE32("shl dword ptr [ebx], cl");
+  const void* exchange = CODE32("cmpxchg [ebx], ecx");
+  const void* adjust = CODE32("arpl [ebx], cx");
+  CheckFault("shl by 0 of read-only data", Run(shift, {.ds = kSpare}), kGeneralProtection, 0,
+             At(shift));
+  CheckFault("shl by cl = 0 of read-only data", Run(shift_cl, {.ds = kSpare}), kGeneralProtection,
+             0, At(shift_cl));
+  *reinterpret_cast<volatile u32*>(buffer) = 0xfff2;
+  CheckFault("cmpxchg of read-only data that is not equal", Run(exchange, {.eax = 1, .ds = kSpare}),
+             kGeneralProtection, 0, At(exchange));
+  CheckDone("bt of read-only data", Run(CODE32("bt [ebx], ecx"), {.ds = kSpare}));
+  CheckDone("arpl that has nothing to do", Run(adjust, {.ecx = 1, .ds = kSpare}));
+  CheckFault("arpl that has", Run(adjust, {.ecx = 3, .ds = kSpare}), kGeneralProtection, 0,
+             At(adjust));
+
   // A REP string stops at the element that does not fit, with the registers there.
   SetGdt(kSpare, Descriptor(base, 0xfff, kData, k32Bit));
   const void* rep = CODE32("rep stosd; nop");

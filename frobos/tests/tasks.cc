@@ -399,6 +399,12 @@ void TestInvalid() {
     CheckEq("... in the new task", o.tr, kTask);
     Reset();
   }
+  // Conforming code takes the level of its RPL, which may be above its DPL.
+  MakeTask(CODE32("nop"), 3);
+  SetGdt(kSegment, Flat(kConforming));
+  task.cs = kSegment | 3;
+  const Outcome conforming = RunTask(jump, {.ebx = At(&far_pointer)});
+  Check(conforming.Done() && conforming.frame.cs == (kSegment | 3), "a task in conforming code");
   MakeTask(CODE32("nop"), 3);
   task.ds = task.es = task.fs = task.gs = 0;
   CheckDone("null data segments are fine", RunTask(jump, {.ebx = At(&far_pointer)}));
