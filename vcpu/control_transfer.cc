@@ -283,8 +283,11 @@ Outcome TransferToTask(VcpuState& state, LinearMemory& memory, u16 selector,
   }
   // A TSS itself may be absent only if it is not busy: SwitchTask looks.
   u16 tss = gate ? descriptor.GateSelector() : selector;
-  return SwitchTask(state, memory,
-                    {.kind = kind, .selector = tss, .next_rip = next_rip, .flags = state.Rflags()});
+  ALIBI_RETURN_IF_FAULT(
+      SwitchTask(state, memory,
+                 {.kind = kind, .selector = tss, .next_rip = next_rip, .flags = state.Rflags()}));
+  DeliverTaskTrap(state, memory);
+  return {};
 }
 
 bool IsCallGate(const VcpuState& state, const Descriptor& descriptor) {
@@ -449,11 +452,13 @@ Outcome TaskReturn(VcpuState& state, LinearMemory& memory, u64 next_rip) {
   GuestFault fault;
   LinearAddr base(static_cast<u32>(state.segment[kTr].base));
   if (!memory.ReadValue(base, &link, Privilege::kSupervisor, &fault)) return fault;
-  return SwitchTask(state, memory,
-                    {.kind = TaskSwitchKind::kReturn,
-                     .selector = link,
-                     .next_rip = next_rip,
-                     .flags = state.Rflags()});
+  ALIBI_RETURN_IF_FAULT(SwitchTask(state, memory,
+                                   {.kind = TaskSwitchKind::kReturn,
+                                    .selector = link,
+                                    .next_rip = next_rip,
+                                    .flags = state.Rflags()}));
+  DeliverTaskTrap(state, memory);
+  return {};
 }
 
 // The made-up segments of the fast system calls.

@@ -427,6 +427,37 @@ TEST_CASE("Task switches: the T flag, local breakpoints, CR3", "[control]") {
   }
 }
 
+TEST_CASE("Tasks with the T flag as handlers of each other's traps", "[control]") {
+  Transfer m;
+  m.Protected32(0);
+  VcpuState& s = m.state();
+  s.gdtr.limit = 0xfff;
+  const u16 tasks[2] = {0x400, 0x600};  // of #DB and of #GP
+  m.Gate32(kDebug, tasks[0], 0, 0x85);
+  m.Gate32(kGeneralProtection, tasks[1], 0, 0x85);
+  SECTION("busy tasks end it soon") {
+    DescribeTask(m, tasks[0], kNew);
+    DescribeTask(m, tasks[1], 0x7000);
+    m.memory.Put<u32>(kNew + 0x64, 1);
+    m.memory.Put<u32>(0x7000 + 0x64, 1);
+    REQUIRE(m.Jump(tasks[0]).done());
+    // #DB: busy. #GP: the other task, and #DB again: busy, #GP: busy, #DF.
+    CHECK(s.shutdown == 0);
+    CHECK(s.rip == kHandler);
+    CHECK(s.segment[kTr].selector == tasks[1]);
+  }
+  SECTION("tasks that make themselves available as they are left would go on for ever") {
+    for (u16 selector : tasks) {
+      // ESI and EDI of the saved registers are the descriptor, as it was when the task began.
+      const u64 at = kGdt + selector - 0x40;
+      DescribeTask(m, selector, at);
+      m.memory.Put<u32>(at + 0x64, 1);
+    }
+    REQUIRE(m.Jump(tasks[0]).done());
+    CHECK(s.shutdown == 1);
+  }
+}
+
 TEST_CASE("Task switches: what is refused before, and what faults in the new task", "[control]") {
   Transfer m;
   m.Protected32(0);

@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 
+#include "vcpu/breakpoints.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/interrupt_flag.h"
@@ -280,10 +281,24 @@ Outcome TryDeliver(VcpuState& state, LinearMemory& memory, const Event& event, u
 void DeliverEvent(VcpuState& state, LinearMemory& memory, const Event& event, u64 return_rip) {
   Event current = event;
   const u16 task = state.segment[kTr].selector;
+  unsigned task_traps = 0;
   for (;;) {
     if (current.vector == kPageFault && current.kind == EventKind::kFault) state.cr2 = current.cr2;
     Outcome outcome = TryDeliver(state, memory, current, return_rip);
-    if (outcome.done()) return;
+    if (outcome.done()) {
+      if (__builtin_expect(!state.task_trap, 1)) return;
+      // The handler is a task with the T flag. Tasks that overwrite their own descriptors could go
+      // on like this forever, and nothing would get in: there are less than 256 gates.
+      state.task_trap = 0;
+      if (++task_traps == 256) {
+        state.shutdown = 1;
+        return;
+      }
+      ReportDebug(state, kDr6Bt);
+      current = Event::Trap(kDebug);
+      return_rip = state.rip;
+      continue;
+    }
     Event second = Event::Fault(outcome.fault());
     // The processor has CR2 from the walk, whatever becomes of the fault.
     if (second.vector == kPageFault) state.cr2 = second.cr2;
@@ -317,7 +332,22 @@ Outcome SoftwareInterrupt(VcpuState& state, LinearMemory& memory, u8 vector, u64
 }
 
 Outcome SoftwareTrap(VcpuState& state, LinearMemory& memory, u8 vector, u64 next_rip) {
-  return TryDeliver(state, memory, Event::Software(vector), next_rip);
+  ALIBI_RETURN_IF_FAULT(TryDeliver(state, memory, Event::Software(vector), next_rip));
+  DeliverTaskTrap(state, memory);
+  return {};
+}
+
+Outcome DebugTrap(VcpuState& state, LinearMemory& memory, u64 next_rip) {
+  ALIBI_RETURN_IF_FAULT(TryDeliver(state, memory, Event::Trap(kDebug), next_rip));
+  DeliverTaskTrap(state, memory);
+  return {};
+}
+
+void DeliverTaskTrap(VcpuState& state, LinearMemory& memory) {
+  if (__builtin_expect(!state.task_trap, 1)) return;
+  state.task_trap = 0;
+  ReportDebug(state, kDr6Bt);
+  DeliverEvent(state, memory, Event::Trap(kDebug), state.rip);
 }
 
 }  // namespace alibi::vcpu

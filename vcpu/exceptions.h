@@ -44,6 +44,9 @@ inline void DeliverFault(VcpuState& state, LinearMemory& memory, const GuestFaul
   DeliverEvent(state, memory, Event::Fault(fault), state.rip);
 }
 
+// After an instruction: the trap of a task that it switched to (SDM vol. 3, 17.3.1.5).
+void DeliverTaskTrap(VcpuState& state, LinearMemory& memory);
+
 // One attempt without the consequences: on a fault in the delivery itself nothing has changed.
 Outcome TryDeliver(VcpuState& state, LinearMemory& memory, const Event& event, u64 return_rip);
 
@@ -51,6 +54,8 @@ Outcome TryDeliver(VcpuState& state, LinearMemory& memory, const Event& event, u
 Outcome SoftwareInterrupt(VcpuState& state, LinearMemory& memory, u8 vector, u64 next_rip);
 // INT3 and INTO skip what virtual-8086 mode adds to INT n.
 Outcome SoftwareTrap(VcpuState& state, LinearMemory& memory, u8 vector, u64 next_rip);
+// INT1: a #DB without a gate privilege check.
+Outcome DebugTrap(VcpuState& state, LinearMemory& memory, u64 next_rip);
 
 // Vectors 8, 10-14, 17 push an error code in protected mode (SDM vol. 3, table 6-1).
 constexpr bool PushesErrorCode(u8 vector) { return vector < 32 && ((0x00027d00u >> vector) & 1); }

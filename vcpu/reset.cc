@@ -38,7 +38,7 @@ void ResetCommon(VcpuState& state, const CpuidPolicy& policy) {
   state.tsc_aux = 0;
   state.misc_enable = 0x1 | (1u << 11) | (1u << 12);  // fast strings, no BTS, no PEBS
   ResetStoredMsrs(state);
-  state.halted = state.nmi_blocked = state.nmi_pending = state.shutdown = 0;
+  state.task_trap = state.halted = state.nmi_blocked = state.nmi_pending = state.shutdown = 0;
   // The initial configuration of x87 and SSE (SDM vol. 1, 13.6): all zero but FCW and MXCSR, and
   // XSTATE_BV zero, so that XRSTOR makes the rest.
   for (u8& byte : state.xsave_area) byte = 0;

@@ -139,7 +139,8 @@ struct alignas(64) VcpuState {
   u8 nmi_blocked;
   u8 shutdown;     // triple fault
   u8 nmi_pending;  // an NMI waits for nmi_blocked or the interrupt shadow to go
-  u8 pad[4];
+  u8 task_trap;    // a task with the T flag was entered: #DB before its first instruction
+  u8 pad[3];
 
   // --- Extended state (XSAVE standard format), valid after a full exit ---
   alignas(64) u8 xsave_area[kXsaveAreaSize];

@@ -2,9 +2,7 @@
 
 #include <initializer_list>
 
-#include "vcpu/breakpoints.h"
 #include "vcpu/control_registers.h"
-#include "vcpu/exceptions.h"
 #include "vcpu/stack_frame.h"
 
 namespace alibi::vcpu {
@@ -244,11 +242,7 @@ Outcome SwitchTask(VcpuState& state, LinearMemory& memory, const TaskSwitchReque
     ALIBI_RETURN_IF_FAULT(stack.Push(memory, &pointer, frame.data(), frame.size(), frame.word()));
     state.gpr[kRsp] = MergeStackPointer(state.segment[kSs], state.gpr[kRsp], pointer);
   }
-  // The T flag: a trap before the new task's first instruction (SDM vol. 3, 17.3.1.5).
-  if (wide && (tss.trap_and_io_base & 1)) {
-    ReportDebug(state, kDr6Bt);
-    DeliverEvent(state, memory, Event::Trap(kDebug), state.rip);
-  }
+  state.task_trap = wide && (tss.trap_and_io_base & 1);
   return {};
 }
 

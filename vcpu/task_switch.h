@@ -23,6 +23,7 @@ struct TaskSwitchRequest {
   u64 flags = 0;  // the EFLAGS image that the old TSS remembers
 };
 
+// A new task with the T flag leaves VcpuState::task_trap set, for who called (DeliverTaskTrap).
 // Checks of the gate (or of the TSS descriptor's privilege) are the caller's. Faults raised before
 // the switch commits leave the state unchanged; those of the new task's own segments are raised,
 // as on hardware, in the context of the new task.

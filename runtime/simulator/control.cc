@@ -143,10 +143,7 @@ Outcome Int(Execution& e) {
       vcpu::SoftwareInterrupt(e.state, e.memory, static_cast<u8>(e.instr.immediate), e.next_rip));
 }
 
-Outcome Int1(Execution& e) {
-  return e.Transferred(
-      vcpu::TryDeliver(e.state, e.memory, vcpu::Event::Trap(vcpu::kDebug), e.next_rip));
-}
+Outcome Int1(Execution& e) { return e.Transferred(vcpu::DebugTrap(e.state, e.memory, e.next_rip)); }
 
 Outcome Int3(Execution& e) {
   return e.Transferred(vcpu::SoftwareTrap(e.state, e.memory, vcpu::kBreakpoint, e.next_rip));
