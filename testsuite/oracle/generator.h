@@ -15,8 +15,10 @@ namespace alibi::oracle {
 
 // What must be said of a sequence besides its code.
 struct Traits {
-  bool user_only = false;    // CPL 0 behaves differently
-  bool shows_flags = false;  // stores the flag image: TF must not be added
+  bool user_only = false;  // CPL 0 behaves differently
+  // TF must not be added: the flag image is stored, or a 16-bit stack shows what a handler's IRET
+  // does to the upper half of ESP.
+  bool unsteppable = false;
 };
 
 struct GeneratedCase {

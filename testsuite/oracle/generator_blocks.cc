@@ -309,7 +309,7 @@ void Generator::BlockDivide() {
 }
 
 void Generator::BlockFlags() {
-  made_.traits.shows_flags = true;
+  made_.traits.unsteppable = true;
   if (random_.Percent(50)) {
     Emit({0x9c});
     if (random_.Percent(60)) Emit({static_cast<u8>(0x58 | random_.Below(4))});
@@ -524,7 +524,7 @@ void Generator::EmitRandomBytes() {
     // The stack pointer's upper half changes when a handler returns to a 16-bit stack.
     if (instr.op == translator::Op::kPopSreg || instr.op == translator::Op::kMovSreg ||
         instr.op == translator::Op::kLds) {
-      made_.traits.shows_flags = true;
+      made_.traits.unsteppable = true;
     }
     bytes.resize(instr.length);
     Emit(std::move(bytes));

@@ -51,7 +51,7 @@ void Generator::MakeNarrowState() {
     rsp = SegmentSetStack();
     if (random_.Percent(40)) state.gpr[vcpu::kRbp] = static_cast<u32>(rsp + random_.Below(64));
     // The stack pointer's upper half changes when a handler returns to a 16-bit stack.
-    if (!SegmentOf(selector_[vcpu::kSs]).Big()) made_.traits.shows_flags = true;
+    if (!SegmentOf(selector_[vcpu::kSs]).Big()) made_.traits.unsteppable = true;
   }
   state.selector = selector_;
 }
@@ -310,7 +310,7 @@ void Generator::BlockSegmentLoad() {
   if (!loads) return;
   selector_[segment] = selector;
   if (segment != vcpu::kSs) return;
-  if (!SegmentOf(selector).Big()) made_.traits.shows_flags = true;
+  if (!SegmentOf(selector).Big()) made_.traits.unsteppable = true;
   if (random_.Percent(90)) EmitMovImmediate(vcpu::kRsp, SegmentSetStack());
 }
 
@@ -388,7 +388,7 @@ void Generator::BlockFar(unsigned depth) {
       EmitPush(size, selector);
       EmitPush(size, offset_of(Here() + prefix + 1 + bytes + prefix + 1));
       EmitSized(size, {0xcf});
-      made_.traits.shows_flags = true;
+      made_.traits.unsteppable = true;
       break;
     }
     case 3: {  // jmp far [memory]

@@ -70,7 +70,7 @@ Harness::~Harness() = default;
 
 bool Harness::Applies(const Traits& traits, Kind kind) {
   if (kind == Kind::kSupervisor) return !traits.user_only;
-  if (kind == Kind::kStepped) return !traits.shows_flags;
+  if (kind == Kind::kStepped) return !traits.unsteppable;
   return true;
 }
 

@@ -38,7 +38,7 @@ GeneratedCase Make(const Case& c) {
   }
   if (c.prepare) c.prepare(state);
   // Reported stories are about the stepping where the sequence shows TF.
-  for (const auto& instr : c.code) made.traits.shows_flags |= instr[0] == 0x9c;
+  for (const auto& instr : c.code) made.traits.unsteppable |= instr[0] == 0x9c;
   return made;
 }
 
