@@ -28,6 +28,7 @@ struct Options {
   bool verify = false;
   bool masks = false;
   bool counters = false;
+  bool whole = false;
 };
 
 double Now() {
@@ -46,6 +47,7 @@ std::vector<Kind> KindsFor(const Options& options, u64 index) {
   if (options.kind == "rotate") {
     return {Kind::kThreshold, static_cast<Kind>(1 + index % (kKindCount - 1))};
   }
+  if (options.kind == "turn") return {static_cast<Kind>(index % kKindCount)};
   return {KindOf(options.kind)};
 }
 
@@ -97,7 +99,7 @@ int Fuzz(const Options& options) {
         running_kind = kind;
         auto find = harness.Check(made[i], kind, outcomes[i]);
         if (!find) continue;
-        fmt::print("{}\n", harness.Story(harness.Shrink(*find)));
+        fmt::print("{}\n", harness.Story(options.whole ? *find : harness.Shrink(*find)));
         std::fflush(stdout);
         if (++finds >= options.finds) return 1;
         break;
@@ -134,12 +136,15 @@ int Main(int argc, char** argv) {
   app.add_option("--count", options.count, "Sequences to run");
   app.add_option("--seconds", options.seconds, "Stop after this time");
   app.add_option("--only", options.only, "Run just this sequence of the run");
-  app.add_option("--kind", options.kind, "A translation kind, `all`, or `rotate`");
+  app.add_option("--kind", options.kind,
+                 "A translation kind, `all`, `rotate` (the default kind and each other in turn) or "
+                 "`turn` (one kind for each sequence)");
   app.add_option("--mode", options.mode, "Code of 16, 32 or 64 bits (default: all)")
       ->check(CLI::IsMember({16, 32, 64}));
   app.add_option("--finds", options.finds, "Stop after so many differences");
   app.add_option("--stops", options.stops, "Also stop the machine every so many microseconds");
   app.add_flag("--verify", options.verify, "Verify the emitted bytes of every translation");
+  app.add_flag("--whole", options.whole, "Tell what differs as it was made, not shrunk");
   app.add_flag("--masks", options.masks, "Print which differences are masked, and why");
   app.add_flag("--counters", options.counters, "Print the engine's counters at the end");
   try {
@@ -151,7 +156,8 @@ int Main(int argc, char** argv) {
     fmt::print("{}", MaskTable());
     return 0;
   }
-  if (options.kind != "all" && options.kind != "rotate" && KindOf(options.kind) == Kind::kCount) {
+  if (options.kind != "all" && options.kind != "rotate" && options.kind != "turn" &&
+      KindOf(options.kind) == Kind::kCount) {
     fmt::print(stderr, "fuzz: no such kind: {}\n", options.kind);
     return 2;
   }

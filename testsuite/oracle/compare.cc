@@ -174,7 +174,7 @@ constexpr Mask kMasks[] = {
          side.state.vector.fop = 0;
        });
      }},
-    {"everything, when one side has #AC at 16 bytes or more, a gather, a masked store or ENTER",
+    {"everything, when one side has #AC at 16 bytes or more, a masked operand, a gather or ENTER",
      "whether such operands are checked, and when, is the CPU model's choice (SDM vol. 3, table "
      "6-7)",
      [](Masking& m) {
@@ -184,8 +184,8 @@ constexpr Mask kMasks[] = {
          translator::Instr instr;
          if (side->vector == vcpu::kAlignmentCheck &&
              InstrAt(m.code, m.code_bits, side->state.rip, &instr) &&
-             (instr.mem.size >= 16 || instr.op == Op::kGather || instr.op == Op::kMaskMov ||
-              instr.op == Op::kEnter)) {
+             (instr.mem.size >= 16 || instr.mem.masked_element != 0 || instr.op == Op::kGather ||
+              instr.op == Op::kMaskMov || instr.op == Op::kEnter)) {
            m.nothing_to_compare = true;
          }
        }
@@ -271,6 +271,19 @@ constexpr Mask kMasks[] = {
            (instr.mem.size == 10 || instr.op == translator::Op::kJmpFar ||
             instr.op == translator::Op::kCallFar || instr.op == translator::Op::kLds ||
             instr.op == translator::Op::kBound)) {
+         m.nothing_to_compare = true;
+       }
+     }},
+    {"everything, after #GP of SGDT, SIDT, SLDT, STR or SMSW",
+     "Linux emulates them; jumps astray and overwritten code come upon them",
+     [](Masking& m) {
+       translator::Instr instr;
+       if (m.guest.vector == vcpu::kGeneralProtection &&
+           InstrAt(m.code, CodeBitsOf(m.guest.state.selector[vcpu::kCs]), m.guest.state.rip,
+                   &instr) &&
+           (instr.op == translator::Op::kSgdt || instr.op == translator::Op::kSidt ||
+            instr.op == translator::Op::kSldt || instr.op == translator::Op::kStr ||
+            instr.op == translator::Op::kSmsw)) {
          m.nothing_to_compare = true;
        }
      }},

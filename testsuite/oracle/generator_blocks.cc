@@ -543,7 +543,9 @@ void Generator::EmitAny(unsigned depth) {
       case 2:
         return BlockInspect();
       case 3:
-        return depth < 2 ? BlockFar(depth) : BlockSegmentLoad();
+        // A jump around a change of mode would meet code of the other one.
+        if (depth == 0) return BlockFar(depth);
+        return random_.Percent(40) ? Block64(depth) : BlockSegmentLoad();
       default:
         break;
     }
