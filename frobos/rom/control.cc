@@ -1,6 +1,6 @@
 // Conditions, addressing, the stack, strings and transfers of control in real mode.
 
-#include "frobos/rom/real.h"
+#include "frobos/rom/realmode.h"
 
 namespace alibi::frobos {
 
@@ -339,6 +339,18 @@ void TestTransfers() {
   WriteByte(kCodeSegment, 0xffd0, 0xcd), WriteByte(kCodeSegment, 0xffd1, kProbeExit);
   o = RunFrame({.eip = 0x10, .cs = kCodeSegment});
   CheckEq("a near jump wraps below 0", o.frame.eip, 0xffd2);
+}
+
+void RunTests() {
+  TestArithmetic();
+  TestDecimal();
+  TestShifts();
+  TestBits();
+  TestConditions();
+  TestAddressing();
+  TestStack();
+  TestStrings();
+  TestTransfers();
 }
 
 }  // namespace alibi::frobos

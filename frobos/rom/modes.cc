@@ -1,6 +1,6 @@
 // Exceptions, limits, memory and the ways out of real mode.
 
-#include "frobos/rom/real.h"
+#include "frobos/rom/realsystem.h"
 
 namespace alibi::frobos {
 namespace {
@@ -42,6 +42,16 @@ struct [[gnu::packed]] TablePointer {
 };
 
 }  // namespace
+
+void WriteFar(u32 address, u32 value) {
+  static ModeResults unused;
+  RunProtected(&unused);
+  asm volatile("pushw %%es\n xorw %%bx, %%bx\n movw %%bx, %%es\n movl %0, %%es:(%1)\n popw %%es"
+               :
+               : "r"(value), "r"(address)
+               : "ebx", "memory");
+  LeaveUnreal();
+}
 
 void TestExceptions() {
   const void* divide = CODE16("xor cx, cx; div cx");
@@ -179,6 +189,8 @@ void TestLimits() {
     // POPA wraps SP between its words, each of which fits.
     CheckFault(c.name, o, c.vector, c.vector == kProbeExit ? ~0u : At(c.code));
   }
+  const void* push = CODE16("mov sp, 2; push eax");
+  CheckFault("a dword pushed at 2", Run(push), kStackFault, At(push, 3));
   const void* rep = CODE16("rep movsw");
   Outcome o = Run(rep, {.ecx = 4, .esi = 0xfffb, .edi = 0x100, .es = kOtherSegment});
   CheckFault("rep movsw to the edge", o, kGeneralProtection, At(rep));
@@ -328,6 +340,17 @@ void TestModes() {
     CheckEq("LMA goes with paging", r.efer_after & 0x500, 0x100);
     CheckDone("real mode again", Run(CODE16("mov ax, 1")));
   }
+}
+
+void RunTests() {
+  TestExceptions();
+  TestLimits();
+  TestMemory();
+  TestSystem();
+  TestInterrupts();
+  TestX87();
+  TestBreakpoints();
+  TestModes();
 }
 
 }  // namespace alibi::frobos

@@ -152,20 +152,7 @@ extern "C" [[gnu::used, noreturn]] void RomMain() {
   SetOnQemu(RunsOnQemu());
   InitReal();
   TestBoot();
-  TestArithmetic();
-  TestDecimal();
-  TestShifts();
-  TestBits();
-  TestConditions();
-  TestAddressing();
-  TestStack();
-  TestStrings();
-  TestTransfers();
-  TestExceptions();
-  TestLimits();
-  TestMemory();
-  TestSystem();
-  TestModes();
+  RunTests();
   Exit(static_cast<u8>(Summary()));
 }
 

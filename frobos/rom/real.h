@@ -88,21 +88,8 @@ struct BootState {
 };
 extern "C" BootState boot_state;
 
-// The sections.
-void TestArithmetic();
-void TestDecimal();
-void TestShifts();
-void TestBits();
-void TestConditions();
-void TestAddressing();
-void TestStack();
-void TestStrings();
-void TestTransfers();
-void TestExceptions();
-void TestLimits();
-void TestSystem();
-void TestModes();
-void TestMemory();
+// What an image tests, after the state of the reset.
+void RunTests();
 
 }  // namespace alibi::frobos
 

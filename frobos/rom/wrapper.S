@@ -1,4 +1,4 @@
-// The ROM's image as a multiboot kernel: from 32-bit protected mode to real mode, with the image in
+// A ROM's image (@IMAGE@) as a multiboot kernel: from 32-bit protected mode to real mode, with the image in
 // RAM where the ROM would have copied it.
 
 .set kMagic, 0x1BADB002
@@ -59,4 +59,4 @@ table_pointer:
     .long table
 .balign 4
 image:
-    .incbin "frobos/rom/realmode.rom"
+    .incbin "frobos/rom/@IMAGE@.rom"
