@@ -542,15 +542,184 @@ void TestVme() {
   LoadMainTss();
 }
 
+// Out of v86 through task gates, and back by the IRET of the other task.
+void TestTasks() {
+  alignas(128) static u8 memory[128];
+  alignas(16) static u8 stack[512];
+  Tss32& t = *reinterpret_cast<Tss32*>(memory);
+  const auto make = [&](const void* code) {
+    memset(memory, 0, sizeof(memory));
+    t.eflags = kFlagsFixed;
+    t.cs = CodeSelector(0), t.eip = At(code), t.ss = DataSelector(0), t.esp = At(stack + 512);
+    t.ds = t.es = DataSelector(0);
+    t.cr3 = ReadCr3();
+    t.io_map_base = 0xffff;
+    SetGdt(kTarget, Descriptor(At(memory), kTss32Limit, kTss32, 0));
+  };
+  const auto reset = [] {
+    asm volatile("clts");
+    main_tss.cr3 = ReadCr3();
+    LoadMainTss();
+  };
+  make(CODE32("mov eax, 0x1234; pushfd; pop ecx; iretd"));
+  SetIdt(kVector, Gate(kTarget, 0, kTaskGate | kDpl3));
+  main_tss.cr3 = ReadCr3();
+  Outcome o = RunV86(CODE16("mov si, 0x77; int 0x40; inc si"), {.eflags = 2 | kFlagCf});
+  reset();
+  CheckDone("INT n from v86 through a task gate, and back", o);
+  CheckEq("... the other task ran", t.eax, 0x1234);
+  CheckEq("... nested, and not in v86", t.ecx & (kFlagNt | kFlagVm), kFlagNt);
+  CheckEq("... back in v86", o.frame.eflags & (kFlagVm | kFlagCf), kFlagVm | kFlagCf);
+  Check(o.frame.esi == 0x78 && o.frame.cs == kCodeSegment && o.frame.ds == kDataSegment,
+        "... with registers and segments");
+  // #GP as a task: an error code on its stack; it skips the instruction in the TSS of v86.
+  make(CODE32("pop eax; inc dword ptr [ebx]; iretd"));
+  t.ebx = At(&main_tss.eip);
+  SetIdt(kGeneralProtection, Gate(kTarget, 0, kTaskGate));
+  o = RunV86(CODE16("mov si, 0x77; hlt; inc si"));
+  RestoreIdt(kGeneralProtection);
+  reset();
+  Check(o.Done() && o.frame.esi == 0x78 && t.eax == 0, "#GP of v86 as a task");
+  CheckEq("... the saved flags had VM", main_tss.eflags & kFlagVm, kFlagVm);
+  RestoreIdt(kVector);
+}
+
+u32 ticks;
+void OnTick(Outcome* at) {
+  ticks++;
+  Outb(0x20, 0x20);
+  // Enough: interrupts off for good.
+  if (ticks % 20 == 0) at->frame.eflags &= ~kFlagIf;
+}
+
+// Hardware interrupts of v86 code, and of 16- and 32-bit code in segments with bases.
+void TestInterrupts() {
+  for (const u8 v : List{u8{0x11}, u8{0x20}, u8{4}, u8{1}}) Outb(v == 0x11 ? 0x20 : 0x21, v);
+  for (const u8 v : List{u8{0x11}, u8{0x28}, u8{2}, u8{1}}) Outb(v == 0x11 ? 0xa0 : 0xa1, v);
+  Outb(0x21, 0xfe);
+  Outb(0xa1, 0xff);
+  SetHandler(0x20, OnTick);
+  Outb(0x43, 0x34);
+  Outb(0x40, 0xa9);
+  Outb(0x40, 0x04);
+  ticks = 0;
+  // The loops end when the handler has cleared IF; PUSHF shows it with IOPL 3.
+  const void* loop16 = CODE16("2: inc ecx; pushf; pop ax; test ah, 2; jnz 2b");
+  Outcome o = RunV86(loop16, {.eflags = 2 | kFlagIf});
+  CheckDone("interrupts of v86 code", o);
+  CheckEq("... twenty", ticks, 20);
+  Check(o.frame.ecx > 100, "... which ran between them");
+  CheckEq("... with its stack", o.frame.esp, kSp);
+  const void* rep = CODE16(
+      "2: xor di, di; mov cx, 0x8000; rep stosw; pushf; pop dx; test dh, 2; jnz "
+      "2b");
+  o = RunV86(rep, {.eax = 0x5a5a, .eflags = 2 | kFlagIf, .es = kOtherSegment});
+  Check(o.Done() && (o.frame.edi & 0xffff) == 0 && LowWord(kOtherSegment, 0xfffe) == 0x5a5a,
+        "repetitions under interrupts");
+  const void* loop32 = CODE32("2: inc ecx; pushfd; pop eax; test ah, 2; jnz 2b");
+  SetGdt(kTarget, Descriptor(At(loop32) - 0x1230, 0xfffff, kCode | kDpl3, kGranular | k32Bit));
+  o = RunFrame({.ecx = 0,
+                .esp = ProbeStackTop(),
+                .ss = DataSelector(3),
+                .eip = 0x1230,
+                .cs = kTarget | 3,
+                .eflags = 2 | kFlagIf,
+                .ds = DataSelector(3),
+                .es = DataSelector(3)});
+  Check(o.Done() && o.frame.ecx > 100, "interrupts of 32-bit code with a base");
+  SetGdt(kTarget, Descriptor(At(loop16), 0xffff, kCode | kDpl3, k16Bit));
+  o = RunFrame({.ecx = 0,
+                .esp = ProbeStackTop(),
+                .ss = DataSelector(3),
+                .eip = 0,
+                .cs = kTarget | 3,
+                .eflags = 2 | kFlagIf,
+                .ds = DataSelector(3),
+                .es = DataSelector(3)});
+  Check(o.Done() && o.frame.ecx > 100, "interrupts of 16-bit protected code");
+  CheckEq("... eighty in all", ticks, 80);
+  Outb(0x43, 0x30);
+  Outb(0x21, 0xff);
+  SetHandler(0x20, nullptr);
+}
+
+void TestUmip() {
+  if (Cpuid(0).eax < 7 || (Cpuid(7).ecx >> 2 & 1) == 0)
+    return Skip("UMIP", "CPUID does not show it");
+  WriteCr4(ReadCr4() | 1u << 11);
+  struct Case {
+    const char* name;
+    const void* code;
+  };
+  for (const Case& c : List{Case{"UMIP: sgdt in v86", CODE16("sgdt [bx]")},
+                            Case{"UMIP: sidt in v86", CODE16("sidt [bx]")},
+                            Case{"UMIP: smsw in v86", CODE16("smsw ax")}}) {
+    CheckFault(c.name, RunV86(c.code), kGeneralProtection, 0, kIp);
+  }
+  CheckFault("UMIP: sldt in v86 does not exist all the same", RunV86(CODE16("sldt ax")),
+             kInvalidOpcode, 0, kIp);
+  for (const Case& c : List{Case{"UMIP: str in CPL 3", CODE32("str ax")},
+                            Case{"UMIP: sldt in CPL 3", CODE32("sldt ax")},
+                            Case{"UMIP: smsw in CPL 3", CODE32("smsw eax")}}) {
+    CheckFault(c.name, Run(c.code, {}, 3), kGeneralProtection, 0, At(c.code));
+  }
+  CheckDone("... but not in CPL 0", Run(CODE32("str ax; sldt cx; smsw edx")));
+  WriteCr4(ReadCr4() & ~(1u << 11));
+}
+
+// Breakpoints are linear: of code and data in segments with bases.
+void TestBreakpoints() {
+  // QEMU dies of the first one by a SIGSEGV of its own.
+  if (SkipOnQemu("breakpoints in v86 and with bases")) return;
+  const void* code = CODE16("nop; nop; mov ax, [bx]; nop");
+  const u32 linear = kCodeSegment * 16 + kIp;
+  asm volatile("mov %0, %%dr0" : : "r"(linear + 1));
+  asm volatile("mov %0, %%dr1" : : "r"(kDataSegment * 16 + 0x321u));
+  asm volatile("mov %0, %%dr7" : : "r"(0x402));
+  Outcome o = RunV86(code, {.ebx = 0x320});
+  CheckFault("an instruction breakpoint in v86", o, kDebug, 0, kIp + 1);
+  asm volatile("mov %0, %%dr7" : : "r"(0x300408));
+  o = RunV86(code, {.ebx = 0x320});
+  CheckFault("a data breakpoint in v86", o, kDebug, 0, kIp + 4);
+  const void* code32 = CODE32("nop; nop; mov al, fs:[ebx]; nop");
+  SetGdt(kTarget, Descriptor(At(code32) - 0x100, 0xfff, kCode, k32Bit));
+  SetGdt(kTarget + 8, Descriptor(kDataSegment * 16, 0xffff, kData, k32Bit));
+  const Frame f = {.ebx = 0x321,
+                   .esp = ProbeStackTop(),
+                   .ss = DataSelector(0),
+                   .eip = 0x100,
+                   .cs = kTarget,
+                   .ds = DataSelector(0),
+                   .es = DataSelector(0),
+                   .fs = kTarget + 8};
+  o = RunFrame(f);
+  CheckFault("a data breakpoint through a segment with a base", o, kDebug, 0, 0x105);
+  asm volatile("mov %0, %%dr0" : : "r"(At(code32) + 1));
+  asm volatile("mov %0, %%dr7" : : "r"(0x402));
+  o = RunFrame(f);
+  CheckFault("an instruction breakpoint in code with a base", o, kDebug, 0, 0x101);
+  asm volatile("mov %0, %%dr7" : : "r"(0x400));
+}
+
 struct Section {
   const char* name;
   void (*run)();
 };
 constexpr Section kSections[] = {
-    {"frames", TestFrames},     {"iopl", TestIopl},     {"privileged", TestPrivileged},
-    {"segments", TestSegments}, {"faults", TestFaults}, {"monitor", TestMonitor},
-    {"entry", TestEntry},       {"io", TestIoMap},      {"paging", TestPaging},
+    {"frames", TestFrames},
+    {"iopl", TestIopl},
+    {"privileged", TestPrivileged},
+    {"segments", TestSegments},
+    {"faults", TestFaults},
+    {"monitor", TestMonitor},
+    {"entry", TestEntry},
+    {"io", TestIoMap},
+    {"paging", TestPaging},
     {"vme", TestVme},
+    {"tasks", TestTasks},
+    {"interrupts", TestInterrupts},
+    {"umip", TestUmip},
+    {"breakpoints", TestBreakpoints},
 };
 
 }  // namespace
