@@ -209,6 +209,7 @@ void EngineImpl::Enter(u64 entry) {
 // SDM vol. 3, 17.3 and table 6-2.
 void EngineImpl::Step() {
   const bool trap = (state_.system_flags & vcpu::kTf) != 0;
+  const bool only_branches = (state_.debugctl & vcpu::kDebugCtlBtf) != 0;
   const u64 start = state_.rip;
   const u16 task = state_.segment[vcpu::kTr].selector;
   auto deliver = [&](u64 dr6, bool between_iterations) {
@@ -229,7 +230,9 @@ void EngineImpl::Step() {
   watch_hits_ = 0;
   const u64 entry = PrepareEntry();
   if (entry != 0) {
-    const Instr& instr = tc_->FindByHost(entry)->instrs.front();
+    const Ccf& ccf = *tc_->FindByHost(entry);
+    const Instr& instr = ccf.instrs.front();
+    const u64 next_rip = ccf.mode.RipOf(instr.next_pc());
     const translator::Op op = instr.op;
     const bool repeated = instr.rep || instr.repne;
     const u64 delivered = counters_.exceptions_delivered;
@@ -263,7 +266,8 @@ void EngineImpl::Step() {
     }
     // SYSCALL and SYSRET step by the TF they leave behind, by themselves.
     const bool steps_itself = op == Op::kSyscall || op == Op::kSysret;
-    if (trap && !taken && !steps_itself) hits |= vcpu::kDr6Bs;
+    const bool passes = only_branches && (unfinished || state_.rip == next_rip);
+    if (trap && !taken && !steps_itself && !passes) hits |= vcpu::kDr6Bs;
     if (hits != 0) deliver(hits, unfinished);
   }
   in_single_ = false;

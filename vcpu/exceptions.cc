@@ -273,7 +273,10 @@ Outcome TryDeliver(VcpuState& state, LinearMemory& memory, const Event& event, u
   if (outcome.faulted()) return outcome;
   state.interrupt_shadow = 0;
   state.halted = 0;
-  if (event.vector == kDebug && event.kind != EventKind::kSoftware) state.dr[7] &= ~kDr7Gd;
+  if (event.vector == kDebug && event.kind != EventKind::kSoftware) {
+    state.dr[7] &= ~kDr7Gd;
+    state.debugctl &= ~kDebugCtlBtf;
+  }
   if (event.vector == kNmi && event.kind == EventKind::kExternal) state.nmi_blocked = 1;
   return outcome;
 }

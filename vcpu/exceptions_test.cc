@@ -229,6 +229,12 @@ TEST_CASE("Debug exceptions clear DR7.GD", "[exceptions]") {
   m.state().dr[7] |= kDr7Gd;
   DeliverEvent(m.state(), m.memory, Event::Trap(kDebug), 0x400001);
   CHECK(m.state().dr[7] == kDr7Fixed);
+  // ... and DEBUGCTL.BTF; INT n with the same vector is no debug exception.
+  m.state().debugctl = kDebugCtlBtf;
+  DeliverEvent(m.state(), m.memory, Event::Software(kDebug), 0x400001);
+  CHECK(m.state().debugctl == kDebugCtlBtf);
+  DeliverEvent(m.state(), m.memory, Event::Trap(kDebug), 0x400001);
+  CHECK(m.state().debugctl == 0);
 }
 
 TEST_CASE("Protected mode: frame with and without stack switch", "[exceptions]") {

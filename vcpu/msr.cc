@@ -100,7 +100,7 @@ constexpr MsrRow kMsrs[] = {
     {kMsrMiscEnable, 1, "MISC_ENABLE", Need::kNothing, Rule::kSpecial, ALIBI_AT(misc_enable),
      kMiscEnableWritable},
     // No branch records, no branch trace, no single-stepping of branches.
-    {0x1d9, 1, "DEBUGCTL", Need::kNothing, Rule::kMasked, kNowhere, 0},
+    {0x1d9, 1, "DEBUGCTL", Need::kNothing, Rule::kMasked, ALIBI_AT(debugctl), kDebugCtlBtf},
     {kMsrMtrrBase0, 2 * kVariableMtrrs, "MTRR_PHYS", Need::kMtrr, Rule::kMtrrBase,
      StoredAt(kStoredMtrrVariable), kPageAddress | 0xff},
     {kMsrMtrrFix64K, 1, "MTRR_FIX64K_00000", Need::kMtrr, Rule::kTypes, StoredAt(kStoredMtrrFix),

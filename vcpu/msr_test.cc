@@ -128,6 +128,7 @@ TEST_CASE("MSRs: read-only bits of MISC_ENABLE stay, reserved ones fault") {
   CHECK_FALSE(m.Read(0x400, &value));  // MC0_CTL: no banks
   CHECK_FALSE(m.Read(0x48, &value));   // SPEC_CTRL: not shown
   CHECK_FALSE(m.Write(0x1d9, 1));
+  CHECK(m.Write(0x1d9, kDebugCtlBtf));
   CHECK(m.Write(0x1d9, 0));
 }
 

@@ -19,6 +19,7 @@ void ResetCommon(VcpuState& state, const CpuidPolicy& policy) {
   state.cr8_bias = 0;
   state.irq_pending = 0;
   state.cr8 = 0;
+  state.debugctl = 0;
   state.cr0 = kCr0Et | kCr0Nw | kCr0Cd;
   state.cr2 = state.cr3 = state.cr4 = state.efer = 0;
   state.xcr0 = kXcr0X87;

@@ -61,6 +61,8 @@ inline constexpr u64 kCr4Vme = 1u << 0, kCr4Pvi = 1u << 1, kCr4Tsd = 1u << 2, kC
 inline constexpr u64 kEferSce = 1u << 0, kEferLme = 1u << 8, kEferLma = 1u << 10,
                      kEferNxe = 1u << 11;
 
+inline constexpr u64 kDebugCtlBtf = 1u << 1;
+
 // Descriptor attributes as in bits 8-15 and 20-23 of a descriptor's high dword (SDM vol. 3,
 // 3.4.5): bits 0-3 type, 4 S, 5-6 DPL, 7 P, 12 AVL, 13 L, 14 D/B, 15 G.
 struct Segment {
@@ -133,6 +135,7 @@ struct alignas(64) VcpuState {
   u64 star, lstar, cstar, sfmask, kernel_gs_base;
   u64 sysenter_cs, sysenter_esp, sysenter_eip;
   u64 pat, mtrr_def_type, apic_base, tsc_aux, misc_enable;
+  u64 debugctl;    // IA32_DEBUGCTL
   i64 tsc_offset;  // guest TSC = host TSC + tsc_offset
   u64 stored_msr[kStoredMsrs];
   u8 halted;  // HLT executed, waiting for an interrupt

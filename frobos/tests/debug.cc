@@ -529,15 +529,46 @@ void TestRepeatedPorts() {
   CheckFault("#DB insb", in, kDebug, 0, At(ins, 1));
 }
 
+// DEBUGCTL.BTF: single steps from branch to branch (vol. 3B 17.4.3).
+void TestBranchSteps() {
+  constexpr u32 kDebugCtl = 0x1d9;
+  constexpr u64 kBtf = 1u << 1;
+  if (SkipOnQemu("DEBUGCTL.BTF")) return;
+  const auto run = [](const void* code) {
+    ClearDr6();
+    WriteMsr(kDebugCtl, kBtf);
+    return RunKernel(code, {.rcx = 2, .rflags = kFlagsFixed | kFlagTf});
+  };
+  const void* jump = KERNEL_CODE("nop; nop; jz 2f; jmp 2f; nop; 2: nop; nop");
+  const Outcome o = run(jump);
+  CheckFault("BTF: single step of the first branch taken", o, kDebug, 0, At(jump, 7));
+  CheckEq("... DR6.BS", ReadDr6(), kDr6Bs);
+  CheckEq("... clears BTF", ReadMsr(kDebugCtl), 0);
+  const void* call = KERNEL_CODE("nop; call 2f; nop; 2: nop");
+  CheckFault("BTF: single step of a call", run(call), kDebug, 0, At(call, 7));
+  const void* string = KERNEL_CODE("lea rdi, [rsp - 64]; mov eax, 1; rep stosb; cpuid; ud2");
+  CheckFault("BTF: nothing but a branch", run(string), kInvalidOpcode, 0, At(string, 14));
+  WriteMsr(kDebugCtl, 0);
+}
+
 struct Section {
   const char* name;
   void (*run)();
 };
 constexpr Section kSections[] = {
-    {"execute", TestExecute},      {"data", TestData},       {"ports", TestPorts},
-    {"detect", TestGeneralDetect}, {"step", TestStep},       {"held", TestHeldBack},
-    {"syscall", TestSyscallStep},  {"fixed", TestFixedBits}, {"over", TestStepOver},
-    {"rf", TestResumeFlag},        {"ss", TestStackSegment}, {"repeated", TestRepeatedPorts},
+    {"execute", TestExecute},
+    {"data", TestData},
+    {"ports", TestPorts},
+    {"detect", TestGeneralDetect},
+    {"step", TestStep},
+    {"held", TestHeldBack},
+    {"syscall", TestSyscallStep},
+    {"branches", TestBranchSteps},
+    {"fixed", TestFixedBits},
+    {"over", TestStepOver},
+    {"rf", TestResumeFlag},
+    {"ss", TestStackSegment},
+    {"repeated", TestRepeatedPorts},
 };
 
 }  // namespace
