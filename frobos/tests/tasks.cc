@@ -605,17 +605,76 @@ void TestIoMap() {
   LoadMainTss();
 }
 
+// Interrupts from outside, and faults that are repaired, as tasks.
+void TestExternal() {
+  static volatile u32 count;
+  count = 0;
+  // IRQ 0 by the timer: the task ends the interrupt, counts, and is entered again behind its IRET.
+  for (const u8 v : List{u8{0x11}, u8{0x20}, u8{4}, u8{1}}) Outb(v == 0x11 ? 0x20 : 0x21, v);
+  Outb(0x21, 0xfe);
+  MakeTask(CODE32("2: mov al, 0x20; out 0x20, al; inc dword ptr [ebx]; iretd; jmp 2b"));
+  task.ebx = At(const_cast<const u32*>(&count));
+  SetIdt(0x20, Gate(kTask, 0, kTaskGate));
+  Outb(0x43, 0x34);
+  Outb(0x40, 0xa9);
+  Outb(0x40, 0x04);
+  const void* wait = CODE32("2: inc ecx; cmp dword ptr [ebx], 10; jb 2b; nop");
+  for (const u32 ring : List{0u, 3u}) {
+    count = 0;
+    const Outcome o =
+        RunTask(wait, {.ebx = At(const_cast<const u32*>(&count)), .eflags = 2 | kFlagIf}, ring);
+    CheckDone("timer interrupts through a task gate", o);
+    Check(count >= 10 && o.frame.ecx > 10, "... ten, and the loop between them");
+    CheckEq("... NT is not left behind", o.frame.eflags & (kFlagNt | kFlagIf), kFlagIf);
+  }
+  Outb(0x43, 0x30);
+  Outb(0x21, 0xff);
+  RestoreIdt(0x20);
+
+  // #DE as a task that repairs the divisor: DIV is run again.
+  static volatile u32 divisor;
+  divisor = 0;
+  MakeTask(CODE32("mov dword ptr [ebx], 10; iretd"));
+  task.ebx = At(const_cast<const u32*>(&divisor));
+  SetIdt(kDivideError, Gate(kTask, 0, kTaskGate));
+  Outcome o = RunTask(CODE32("xor edx, edx; div dword ptr [ebx]"),
+                      {.eax = 1500, .ebx = At(const_cast<const u32*>(&divisor))}, 3);
+  RestoreIdt(kDivideError);
+  CheckEq("#DE repaired by a task", o.frame.eax, 150);
+
+  if ((Cpuid(1).edx >> 9 & 1) == 0) return Skip("NMI as a task", "no APIC");
+  volatile u32* const apic = reinterpret_cast<u32*>(0xfee00000);
+  apic[0xf0 / 4] = 0x1ff;
+  count = 0;
+  MakeTask(CODE32("2: inc dword ptr [ebx]; iretd; jmp 2b"));
+  task.ebx = At(const_cast<const u32*>(&count));
+  SetIdt(2, Gate(kTask, 0, kTaskGate));
+  // An NMI to itself: physical, assert. Twice, so that the IRET of the task must have unblocked it.
+  const void* send = CODE32(
+      "mov dword ptr [ebx+0x10], 0; mov dword ptr [ebx], 0x4400; mov ecx, 1000; "
+      "2: pause; loop 2b");
+  for (u32 i = 1; i <= 2; i++) {
+    o = RunTask(send, {.ebx = 0xfee00300});
+    CheckDone("an NMI through a task gate", o);
+    CheckEq("... once", count, i);
+  }
+  o = RunTask(CODE32("int 2"));
+  CheckEq("INT 2 through it", count, 3);
+  RestoreIdt(2);
+}
+
 struct Section {
   const char* name;
   void (*run)();
 };
 constexpr Section kSections[] = {
-    {"jump", TestJump},     {"call", TestCall},
-    {"gates", TestGates},   {"rights", TestRights},
-    {"links", TestLinks},   {"invalid", TestInvalid},
-    {"ldt", TestLdt},       {"tss16", Test16},
-    {"trap", TestTrapBit},  {"debug", TestDebugRegisters},
-    {"paging", TestPaging}, {"io", TestIoMap},
+    {"jump", TestJump},         {"call", TestCall},
+    {"gates", TestGates},       {"rights", TestRights},
+    {"links", TestLinks},       {"invalid", TestInvalid},
+    {"ldt", TestLdt},           {"tss16", Test16},
+    {"trap", TestTrapBit},      {"debug", TestDebugRegisters},
+    {"paging", TestPaging},     {"io", TestIoMap},
+    {"external", TestExternal},
 };
 
 }  // namespace
