@@ -60,21 +60,35 @@ void ResetToPowerUp(VcpuState& state, const CpuidPolicy& policy) {
   state.rip = 0xfff0;
 }
 
-void ResetToMultiboot(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 magic,
-                      u32 info_address) {
+namespace {
+
+// 32-bit protected mode with flat segments and no paging. GDTR is empty.
+void ResetToFlat(VcpuState& state, const CpuidPolicy& policy, u32 entry, u16 code, u16 data) {
   ResetCommon(state, policy);
   state.gpr[kRdx] = 0;
   state.cr0 = kCr0Pe | kCr0Et;
   for (SegmentIndex index : {kEs, kSs, kDs, kFs, kGs}) {
     state.segment[index] = {
-        .base = 0, .limit = 0xffffffff, .selector = 0x10, .attributes = kFlatData};
+        .base = 0, .limit = 0xffffffff, .selector = data, .attributes = kFlatData};
   }
   state.segment[kCs] = {
-      .base = 0, .limit = 0xffffffff, .selector = 0x08, .attributes = kFlatCode32};
+      .base = 0, .limit = 0xffffffff, .selector = code, .attributes = kFlatCode32};
   state.gdtr = {};
+  state.rip = entry;
+}
+
+}  // namespace
+
+void ResetToMultiboot(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 magic,
+                      u32 info_address) {
+  ResetToFlat(state, policy, entry, 0x08, 0x10);
   state.gpr[kRax] = magic;
   state.gpr[kRbx] = info_address;
-  state.rip = entry;
+}
+
+void ResetToLinux(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 boot_params) {
+  ResetToFlat(state, policy, entry, 0x10, 0x18);
+  state.gpr[kRsi] = boot_params;
 }
 
 }  // namespace alibi::vcpu

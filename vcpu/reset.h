@@ -17,6 +17,10 @@ void ResetToPowerUp(VcpuState& state, const CpuidPolicy& policy);
 void ResetToMultiboot(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 magic,
                       u32 info_address);
 
+// The 32-bit entry of the Linux/x86 boot protocol: as above, with the selectors 10h and 18h, and
+// struct boot_params in ESI.
+void ResetToLinux(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 boot_params);
+
 }  // namespace alibi::vcpu
 
 #endif  // ALIBI_VCPU_RESET_H_

@@ -15,6 +15,7 @@
 #include "vmm/cpu_model.h"
 #include "vmm/host_check.h"
 #include "vmm/loader/file.h"
+#include "vmm/loader/linux.h"
 #include "vmm/pc_machine.h"
 #include "vmm/stats.h"
 #include "vmm/terminal.h"
@@ -129,10 +130,11 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
 int CmdRun(int argc, char** argv) {
   RunOptions options;
   CLI::App app(
-      "Runs a multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port COM1 is the "
-      "terminal; Ctrl-C ends it,\n"
+      "Runs a Linux or multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port "
+      "COM1 is the terminal; Ctrl-C ends it,\n"
       "Ctrl-A X quits, Ctrl-A C sends a Ctrl-C, Ctrl-A Ctrl-A a Ctrl-A.");
-  app.add_option("IMAGE", options.image, "the kernel: ELF32 or ELF64 with a multiboot 1 header");
+  app.add_option("IMAGE,--kernel", options.image,
+                 "the kernel: ELF32 or ELF64 with a multiboot 1 header, or a Linux bzImage");
   app.add_option("--bios", options.bios,
                  "a ROM to start instead: a multiple of 4K, up to 16M; at the top of 4 GB and,\n"
                  "its last 128K, below 1 MB")
@@ -148,10 +150,10 @@ int CmdRun(int argc, char** argv) {
   app.add_option("--policy", options.policy,
                  "adaptation policy: " + PolicyList() + " (hysteresis)");
   app.add_option("--append", options.append, "the kernel's command line, behind the image's name");
-  app.add_option(
-         "--initrd", options.initrd,
-         "modules for the kernel, separated by commas: FILE or \"FILE arguments\"; a comma\n"
-         "in a name is doubled")
+  app.add_option("--initrd", options.initrd,
+                 "Linux's initial RAM disk; or modules for a multiboot kernel, separated by "
+                 "commas: FILE or \"FILE arguments\"; a comma\n"
+                 "in a name is doubled")
       ->type_name("FILES");
   app.add_flag("--stats", options.stats, "show every counter on stderr at the end");
   app.add_option("--stats-json", options.stats_json, "write the counters to FILE")
@@ -262,7 +264,10 @@ int CmdRun(int argc, char** argv) {
     }
     const std::string command_line =
         options.append.empty() ? options.image : options.image + " " + options.append;
-    Status loaded = pc.LoadMultiboot(*image, options.image, command_line, modules);
+    Status loaded = loader::IsLinux(*image)
+                        ? pc.LoadLinux(*image, options.image, options.append,
+                                       modules.empty() ? std::span<const u8>() : modules[0].bytes)
+                        : pc.LoadMultiboot(*image, options.image, command_line, modules);
     if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
   }
   std::FILE* stats_file = nullptr;

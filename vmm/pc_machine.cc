@@ -11,6 +11,7 @@
 #include "vcpu/msr.h"
 #include "vcpu/reset.h"
 #include "vmm/loader/firmware.h"
+#include "vmm/loader/linux.h"
 #include "vmm/loader/multiboot.h"
 
 namespace alibi::vmm {
@@ -154,17 +155,40 @@ Status PcMachine::LoadMultiboot(std::span<const u8> image, const std::string& na
   options.command_line = command_line;
   options.modules = modules;
   LoaderMemory memory(machine_->memory());
-  loader::AcpiHardware hardware;
-  hardware.low_ram_bytes = low_ram_bytes_;
   // First: a kernel may want that memory for itself.
-  if (low_ram_bytes_ >= BiosRom::kShadowEnd && !loader::WriteFirmware(hardware, memory)) {
-    return Error{"the memory below 1 MB is not all RAM"};
-  }
+  if (Status left = LeaveFirmware(memory); !left.ok()) return left;
   auto entry = loader::LoadMultiboot(image, name, options, memory);
   if (!entry.ok()) return entry.error();
   vcpu::ResetToMultiboot(machine_->state(), machine_->cpuid(), entry->eip, entry->eax, entry->ebx);
   vcpu::SetMtrrsAsBiosLeavesThem(machine_->state());
   machine_->StateChanged();
+  return Ok{};
+}
+
+Status PcMachine::LoadLinux(std::span<const u8> image, const std::string& name,
+                            const std::string& command_line, std::span<const u8> initrd) {
+  loader::LinuxOptions options;
+  options.low_ram_bytes = low_ram_bytes_;
+  options.high_ram_bytes = high_ram_bytes_;
+  options.command_line = command_line;
+  options.initrd = initrd;
+  options.rsdp = loader::kRsdpAddress;
+  LoaderMemory memory(machine_->memory());
+  auto entry = loader::LoadLinux(image, name, options, memory);
+  if (!entry.ok()) return entry.error();
+  if (Status left = LeaveFirmware(memory); !left.ok()) return left;
+  vcpu::ResetToLinux(machine_->state(), machine_->cpuid(), entry->eip, entry->esi);
+  vcpu::SetMtrrsAsBiosLeavesThem(machine_->state());
+  machine_->StateChanged();
+  return Ok{};
+}
+
+Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {
+  loader::AcpiHardware hardware;
+  hardware.low_ram_bytes = low_ram_bytes_;
+  if (low_ram_bytes_ >= BiosRom::kShadowEnd && !loader::WriteFirmware(hardware, memory)) {
+    return Error{"the memory below 1 MB is not all RAM"};
+  }
   return Ok{};
 }
 

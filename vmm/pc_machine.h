@@ -68,6 +68,10 @@ class PcMachine final : private Board {
                        const std::string& command_line,
                        const std::vector<loader::Module>& modules = {});
 
+  // The same for a Linux bzImage and its 32-bit entry; `initrd` may be empty.
+  Status LoadLinux(std::span<const u8> image, const std::string& name,
+                   const std::string& command_line, std::span<const u8> initrd);
+
   PcEnd Run();
   u32 exit_status() const { return exit_status_; }
   // From any thread or signal handler.
@@ -79,6 +83,8 @@ class PcMachine final : private Board {
  private:
   PcMachine() = default;
   Status Init(const PcMachineConfig& config);
+  // What a PC's firmware would have left: ACPI tables, vectors. False without RAM below 1 MB.
+  Status LeaveFirmware(loader::GuestMemory& memory);
   Status MapLowMemory(const std::vector<u8>& bios);
   void End(PcEnd end);
   void Output(u8 byte);

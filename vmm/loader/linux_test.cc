@@ -1,0 +1,135 @@
+#include "vmm/loader/linux.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "vmm/loader/elf.h"
+
+namespace alibi::loader {
+namespace {
+
+constexpr u64 kMiB = 1 << 20;
+
+class FakeRam : public GuestMemory {
+ public:
+  bool Write(PhysAddr addr, std::span<const u8> bytes) override {
+    writes[addr.value] = std::vector<u8>(bytes.begin(), bytes.end());
+    return true;
+  }
+  bool Zero(PhysAddr, u64) override { return true; }
+  std::map<u64, std::vector<u8>> writes;
+};
+
+template <class T>
+void Put(std::vector<u8>& image, u64 offset, T value) {
+  std::memcpy(&image[offset], &value, sizeof(value));
+}
+
+// Two setup sectors, and 5000 bytes of kernel that wants 8 MB at 16 MB.
+std::vector<u8> Kernel() {
+  std::vector<u8> image(3 * 512 + 5000, 0xc3);
+  std::fill(image.begin(), image.begin() + 3 * 512, u8{0});
+  image[0x1f1] = 2;
+  image[0x201] = 0x66;  // the header ends at 268h
+  Put<u16>(image, 0x1fe, 0xaa55);
+  Put<u32>(image, 0x202, 0x53726448);
+  Put<u16>(image, 0x206, 0x20f);
+  image[0x211] = 1;
+  Put<u32>(image, 0x214, 0x100000);
+  Put<u32>(image, 0x22c, 0x7fffffff);
+  image[0x234] = 1;
+  Put<u32>(image, 0x238, 2047);
+  Put<u64>(image, 0x258, 16 * kMiB);
+  Put<u32>(image, 0x260, 8 * kMiB);
+  return image;
+}
+
+TEST_CASE("A bzImage is placed, with its parameters", "[linux]") {
+  const std::vector<u8> image = Kernel(), initrd(5000, 0x42);
+  FakeRam ram;
+  LinuxOptions options;
+  options.low_ram_bytes = 64 * kMiB;
+  options.high_ram_bytes = kMiB;
+  options.command_line = "console=ttyS0";
+  options.initrd = initrd;
+  options.rsdp = 0xf0000;
+  auto entry = LoadLinux(image, "vmlinuz", options, ram);
+  REQUIRE(entry.ok());
+  CHECK(entry->eip == 16 * kMiB);
+  CHECK(ram.writes.at(16 * kMiB).size() == 5000);
+  const std::vector<u8>& params = ram.writes.at(entry->esi);
+  REQUIRE(params.size() == 4096);
+  CHECK(Load32(params, 0x214) == 16 * kMiB);
+  const u32 line = Load32(params, 0x228), disk = Load32(params, 0x218);
+  CHECK(std::string(ram.writes.at(line).begin(), ram.writes.at(line).end()) ==
+        std::string("console=ttyS0\0", 14));
+  CHECK(ram.writes.at(disk) == initrd);
+  CHECK(disk % 4096 == 0);
+  CHECK(disk + 5000 <= 64 * kMiB);
+  CHECK(Load32(params, 0x21c) == 5000);
+  CHECK(Load64(params, 0x70) == 0xf0000);
+  REQUIRE(params[0x1e8] == 5);
+  // The last row of the memory map: what lies above 4 GB.
+  CHECK(Load64(params, 0x2d0 + 80) == u64{1} << 32);
+  CHECK(Load64(params, 0x2d0 + 88) == kMiB);
+  CHECK(Load32(params, 0x2d0 + 96) == 1);
+}
+
+TEST_CASE("Without room where it was linked, or not relocatable, it goes to 1 MB", "[linux]") {
+  std::vector<u8> image = Kernel();
+  FakeRam ram;
+  LinuxOptions options;
+  options.low_ram_bytes = 12 * kMiB;
+  auto entry = LoadLinux(image, "vmlinuz", options, ram);
+  REQUIRE(entry.ok());
+  CHECK(entry->eip == kMiB);
+  options.low_ram_bytes = 64 * kMiB;
+  image[0x234] = 0;
+  entry = LoadLinux(image, "vmlinuz", options, ram);
+  REQUIRE(entry.ok());
+  CHECK(entry->eip == kMiB);
+}
+
+TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux]") {
+  struct Bad {
+    const char* what;
+    std::function<void(std::vector<u8>&, LinuxOptions&)> spoil;
+  };
+  static const std::vector<u8> disk(4096 * 3000);
+  const Bad bad[] = {
+      {"no Linux boot header", [](auto& image, auto&) { image[0x202] = 0; }},
+      {"no Linux boot header", [](auto& image, auto&) { image.resize(0x200); }},
+      {"older than 2.04", [](auto& image, auto&) { image[0x206] = 3; }},
+      {"truncated", [](auto& image, auto&) { image[0x1f1] = 200; }},
+      {"needs 9 MB", [](auto&, auto& options) { options.low_ram_bytes = 4 * kMiB; }},
+      {"2047 characters", [](auto&, auto& options) { options.command_line.resize(3000, 'x'); }},
+      {"RAM disk",
+       [](auto&, auto& options) {
+         options.low_ram_bytes = 26 * kMiB;
+         options.initrd = disk;
+       }},
+      {"RAM disk",
+       [](auto& image, auto& options) {
+         Put<u32>(image, 0x22c, 3);
+         options.initrd = disk;
+       }},
+  };
+  for (const Bad& b : bad) {
+    INFO(b.what);
+    std::vector<u8> image = Kernel();
+    LinuxOptions options;
+    options.low_ram_bytes = 64 * kMiB;
+    b.spoil(image, options);
+    FakeRam ram;
+    auto entry = LoadLinux(image, "vmlinuz", options, ram);
+    REQUIRE_FALSE(entry.ok());
+    CHECK(entry.error().message.find(b.what) != std::string::npos);
+    CHECK(ram.writes.empty());
+  }
+}
+
+}  // namespace
+}  // namespace alibi::loader
