@@ -383,6 +383,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
   if ((linear & kPageMask) + span > kPageSize) {
     ++counters_.page_crossings;
     state_.rip = site->ccf->mode.RipOf(instr.pc);
+    if (site->in_group) return Retry(instr.pc);  // reading a copy may set traces
     if (site->shared) {
       // A group's range crosses, whether or not its members do: look each one up alone.
       adapt::SiteRecord& record = sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc));
