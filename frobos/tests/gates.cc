@@ -234,6 +234,35 @@ void TestStackSwitch() {
   RestoreIdt(kVector);
 }
 
+// The inner stacks of a 16-bit TSS: words, at other places.
+void TestTss16() {
+  alignas(16) static u8 stack[256];
+  alignas(64) static u16 tss16[22];
+  for (u16& word : tss16) word = 0;
+  tss16[1] = 0x100, tss16[2] = kOther;           // sp0, ss0
+  tss16[3] = 0x80, tss16[4] = (kOther + 8) | 1;  // sp1, ss1
+  SetGdt(kOther, Descriptor(At(stack), 0xffff, kData, k32Bit));
+  SetGdt(kOther + 8, Descriptor(At(stack), 0xffff, kData | kDpl1, k16Bit));
+  const u16 selector = SetGdt(kOther + 16, Descriptor(At(tss16), 43, kTss16, 0));
+  asm volatile("ltr %w0" : : "r"(u32{selector}));
+  const void* target = CODE32("mov esi, esp; mov edi, ss");
+  SetIdt(kVector, Gate(CodeSelector(0), At(target), kInterruptGate32 | kDpl3));
+  Outcome o = Run(CODE32("int 0x40"), {}, 3);
+  CheckDone("INT n with a 16-bit TSS", o);
+  CheckEq("... ss0", o.frame.edi & 0xffff, kOther);
+  CheckEq("... sp0, and no more of ESP", o.frame.esi, 0x100 - 20);
+  SetGdt(kGateSelector, Gate(CodeSelector(1), At(target), kCallGate32 | kDpl3));
+  far_pointer = {0, kGateSelector};
+  o = Run(CODE32("call fword ptr [ebx]"), {.ebx = At(&far_pointer)}, 3);
+  CheckDone("a call gate to ring 1 with it", o);
+  CheckEq("... ss1", o.frame.edi & 0xffff, (kOther + 8) | 1u);
+  CheckEq("... sp1", o.frame.esi & 0xffff, 0x80 - 16);
+  const void* in = CODE32("in al, 0x80");
+  CheckFault("a 16-bit TSS has no I/O map", Run(in, {}, 3), kGeneralProtection, 0, At(in));
+  RestoreIdt(kVector);
+  LoadMainTss();
+}
+
 // RETF and IRET to every ring and kind of code (SDM vol. 2, RET and IRET).
 void TestReturns() {
   const void* target = CODE32("nop");
@@ -627,8 +656,9 @@ struct Section {
   void (*run)();
 };
 constexpr Section kSections[] = {
-    {"calls", TestCallGates},           {"stacks", TestStackSwitch},  {"returns", TestReturns},
-    {"interrupts", TestInterruptGates}, {"double", TestDoubleFaults}, {"flags", TestFlags},
+    {"calls", TestCallGates}, {"stacks", TestStackSwitch},        {"tss16", TestTss16},
+    {"returns", TestReturns}, {"interrupts", TestInterruptGates}, {"double", TestDoubleFaults},
+    {"flags", TestFlags},
 };
 
 }  // namespace
