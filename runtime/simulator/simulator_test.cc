@@ -732,6 +732,12 @@ TEST_CASE("Far transfers through their instructions", "[simulator]") {
   CHECK(s.rip == 0x3000);
 }
 
+TEST_CASE("RDPMC: there is no counter to read", "[simulator]") {
+  Sim m;
+  m.LongMode();
+  CHECK(m.Refused({0x0f, 0x33}).fault().vector == kGeneralProtection);
+}
+
 TEST_CASE("What the simulator does not know is #UD", "[simulator]") {
   CHECK_FALSE(CanSimulate(translator::Op::kNone));
 }

@@ -74,8 +74,6 @@ const char* WhyDefined(const Candidate& c) {
   if (!HostHas(c.feature))
     return "the host does not have it, and raises its #UD in the translation";
   switch (c.op) {
-    case Op::kMonitor:
-    case Op::kMwait:
     case Op::kClac:
     case Op::kStac:
     case Op::kSysenter:
