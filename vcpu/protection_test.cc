@@ -1,7 +1,9 @@
 // The manual's tables of protection, row by row.
 #include <catch2/catch.hpp>
 
+#include "vcpu/control_transfer.h"
 #include "vcpu/exceptions.h"
+#include "vcpu/interrupt_flag.h"
 #include "vcpu/port_access.h"
 #include "vcpu/segments.h"
 #include "vcpu/test_machine.h"
@@ -92,6 +94,193 @@ TEST_CASE("Code and data: what LAR, VERR, VERW see and what loads, by type and p
         }
       }
     }
+  }
+}
+
+// A machine whose selectors 0xb0, 0xb8, 0xc0, 0xc8 are stacks of levels 0 to 3, and `target` the
+// descriptor at kGateSelector.
+class Levels : public TestMachine {
+ public:
+  Levels(unsigned cpl, u16 target) {
+    Protected32();
+    VcpuState& s = state();
+    s.gdtr.limit = 0xcf;
+    for (unsigned level = 0; level < 4; ++level) {
+      Describe(Stack(level), MakeDescriptor(0, 0xfffff, WithDpl(kFlatData, level)));
+    }
+    Describe(kGateSelector, MakeDescriptor(0, 0xfffff, target));
+    s.cpl = static_cast<u8>(cpl);
+    s.segment[kCs].selector = static_cast<u16>(kCode0 | cpl);
+    s.segment[kSs].selector = static_cast<u16>(Stack(cpl) | cpl);
+  }
+  static u16 Stack(unsigned level) { return static_cast<u16>(0xb0 + 8 * level); }
+};
+
+TEST_CASE("Far JMP, CALL, RET and IRET to every kind of segment, by privilege", "[protection]") {
+  const Outcome refused = GeneralProtection(kGateSelector);
+  const Outcome absent = Outcome::WithCode(kSegmentNotPresent, kGateSelector);
+  for (unsigned variant = 0; variant < 16 * 4 * 4 * 4 * 2; ++variant) {
+    const unsigned type = variant & 15, cpl = variant >> 4 & 3, rpl = variant >> 6 & 3,
+                   dpl = variant >> 8 & 3;
+    const bool present = variant >> 10 & 1;
+    const bool code = type & 8, conforming = code && (type & 4);
+    const u16 target = WithDpl(static_cast<u16>(0xc010 | type | (present ? kAttrPresent : 0)), dpl);
+    const u16 selector = static_cast<u16>(kGateSelector | rpl);
+    CAPTURE(type, cpl, rpl, dpl, present);
+
+    const bool enters = code && (conforming ? dpl <= cpl : rpl <= cpl && dpl == cpl);
+    const Outcome direct = !enters ? refused : present ? Outcome() : absent;
+    for (bool call : {false, true}) {
+      Levels m(cpl, target);
+      VcpuState& s = m.state();
+      CHECK((call ? FarCall(s, m.memory, selector, 0x1234, 32, 0x400007)
+                  : FarJump(s, m.memory, selector, 0x1234, 32, 0x400007)) == direct);
+      if (direct.faulted()) continue;
+      CHECK(s.rip == 0x1234);
+      CHECK(s.cpl == cpl);
+      CHECK(s.segment[kCs].selector == (kGateSelector | cpl));
+      CHECK((m.DescriptorOf(kGateSelector) >> 40 & 1) == 1);  // accessed
+      CHECK(s.gpr[kRsp] == kKernelStack - (call ? 8 : 0));
+    }
+
+    const bool leaves = code && rpl >= cpl && (conforming ? dpl <= rpl : dpl == rpl);
+    const Outcome back = !leaves ? refused : present ? Outcome() : absent;
+    for (bool iret : {false, true}) {
+      Levels m(cpl, target);
+      VcpuState& s = m.state();
+      u64 at = s.gpr[kRsp];
+      const auto put = [&](u64 value) {
+        m.memory.Put<u32>(at, static_cast<u32>(value));
+        at += 4;
+      };
+      put(0x1234);
+      put(selector);
+      if (iret) put(kIf | 2);
+      put(kUserStack);
+      put(Levels::Stack(rpl) | rpl);
+      CHECK((iret ? InterruptReturn(s, m.memory, 32, 0) : FarReturn(s, m.memory, 32, 0)) == back);
+      if (back.faulted()) continue;
+      CHECK(s.rip == 0x1234);
+      CHECK(s.cpl == rpl);
+      CHECK(s.segment[kCs].selector == selector);
+      CHECK(s.gpr[kRsp] == (rpl > cpl ? kUserStack : kKernelStack + (iret ? 12 : 8)));
+      if (rpl > cpl) CHECK(s.segment[kSs].selector == (Levels::Stack(rpl) | rpl));
+    }
+  }
+}
+
+TEST_CASE("Call gates: who may use which, and to which level they lead", "[protection]") {
+  for (unsigned variant = 0; variant < 4 * 4 * 4 * 4 * 2; ++variant) {
+    const unsigned cpl = variant & 3, rpl = variant >> 2 & 3, gate_dpl = variant >> 4 & 3,
+                   code_dpl = variant >> 6 & 3;
+    const bool conforming = variant >> 8;
+    CAPTURE(cpl, rpl, gate_dpl, code_dpl, conforming);
+    const u16 attributes = static_cast<u16>(kFlatCode32 | (conforming ? kAttrConforming : 0));
+    for (bool call : {false, true}) {
+      Levels m(cpl, 0);
+      VcpuState& s = m.state();
+      constexpr u16 kCode = kCompat0;
+      m.Describe(kCode, MakeDescriptor(0, 0xfffff, WithDpl(attributes, code_dpl)));
+      m.memory.Put<u64>(kGdt + kGateSelector,
+                        0x5678 | u64{kCode} << 16 | u64{0x8cu | gate_dpl << 5} << 40);
+      for (unsigned level = 0; level < 3; ++level) {
+        m.memory.Put<u32>(kTss + 4 + 8 * level, static_cast<u32>(kRsp0 + 0x100 * level));
+        m.memory.Put<u32>(kTss + 8 + 8 * level, Levels::Stack(level) | level);
+      }
+      const u16 selector = static_cast<u16>(kGateSelector | rpl);
+      const Outcome outcome = call ? FarCall(s, m.memory, selector, 0, 32, 0x400007)
+                                   : FarJump(s, m.memory, selector, 0, 32, 0x400007);
+      if (gate_dpl < cpl || gate_dpl < rpl) {
+        CHECK(outcome == GeneralProtection(kGateSelector));
+        continue;
+      }
+      const bool reaches = call || conforming ? code_dpl <= cpl : code_dpl == cpl;
+      if (!reaches) {
+        CHECK(outcome == GeneralProtection(kCode));
+        continue;
+      }
+      REQUIRE(outcome.done());
+      const unsigned level = conforming ? cpl : code_dpl;
+      CHECK(s.cpl == level);
+      CHECK(s.rip == 0x5678);
+      CHECK(s.segment[kCs].selector == (kCode | level));
+      const u64 stack = level != cpl ? kRsp0 + 0x100 * level - 16 : kKernelStack - (call ? 8 : 0);
+      CHECK(s.gpr[kRsp] == stack);
+    }
+  }
+}
+
+TEST_CASE("Interrupt gates: who may use which, and to which level they lead", "[protection]") {
+  for (unsigned variant = 0; variant < 4 * 4 * 4 * 2 * 2 * 2; ++variant) {
+    const unsigned cpl = variant & 3, gate_dpl = variant >> 2 & 3, code_dpl = variant >> 4 & 3;
+    const bool conforming = variant >> 6 & 1, software = variant >> 7 & 1, wide = variant >> 8 & 1;
+    CAPTURE(cpl, gate_dpl, code_dpl, conforming, software, wide);
+    const u16 attributes = static_cast<u16>(kFlatCode32 | (conforming ? kAttrConforming : 0));
+    Levels m(cpl, 0);
+    VcpuState& s = m.state();
+    m.Describe(kCompat0, MakeDescriptor(0, 0xfffff, WithDpl(attributes, code_dpl)));
+    m.Gate32(0x41, kCompat0, 0x5678, static_cast<u8>((wide ? 0x8e : 0x86) | gate_dpl << 5));
+    for (unsigned level = 0; level < 3; ++level) {
+      m.memory.Put<u32>(kTss + 4 + 8 * level, static_cast<u32>(kRsp0 + 0x100 * level));
+      m.memory.Put<u32>(kTss + 8 + 8 * level, Levels::Stack(level) | level);
+    }
+    const Event event = software ? Event::Software(0x41) : Event::External(0x41);
+    const Outcome outcome = TryDeliver(s, m.memory, event, s.rip);
+    const u32 ext = software ? 0 : 1;
+    if (software && gate_dpl < cpl) {
+      CHECK(outcome == GeneralProtection(0x41 * 8 + 2));
+      continue;
+    }
+    if (code_dpl > cpl) {
+      CHECK(outcome == GeneralProtection(kCompat0 | ext));
+      continue;
+    }
+    REQUIRE(outcome.done());
+    const unsigned level = conforming ? cpl : code_dpl, width = wide ? 4 : 2;
+    CHECK(s.cpl == level);
+    CHECK(s.rip == 0x5678);
+    CHECK(s.if_flag == 0);
+    CHECK(s.gpr[kRsp] ==
+          (level != cpl ? kRsp0 + 0x100 * level - 5 * width : kKernelStack - 3 * width));
+  }
+}
+
+// SDM vol. 2, IRET and POPF: which flags are loaded, by privilege and operand size.
+TEST_CASE("The flags that IRET and POPF load", "[protection]") {
+  constexpr u64 kAll =
+      kArithmeticFlags | kTf | kIf | kDf | kIopl | kNt | kRf | kAc | kVif | kVip | kId;
+  for (unsigned variant = 0; variant < 4 * 4 * 2 * 2; ++variant) {
+    const unsigned cpl = variant & 3, iopl = variant >> 2 & 3, bits = variant >> 4 & 1 ? 32 : 16;
+    const bool from_ones = variant >> 5 & 1;  // every flag 1 to 0, or 0 to 1
+    CAPTURE(cpl, iopl, bits, from_ones);
+    u64 loaded = kArithmeticFlags | kTf | kDf | kNt;
+    if (bits == 32) loaded |= kAc | kId;
+    if (cpl <= iopl) loaded |= kIf;
+    if (cpl == 0) loaded |= kIopl;
+    const u64 current = ((from_ones ? kAll : 0) & ~(kIopl | kNt)) | u64{iopl} << 12;
+    const u64 image = from_ones ? 0 : kAll;
+    {
+      Levels m(cpl, 0);
+      VcpuState& s = m.state();
+      s.SetRflags(current);
+      REQUIRE(PopFlags(s, m.memory, bits, image).done());
+      CHECK(s.Rflags() == ((current & ~loaded) | (image & loaded) | kFlagsReserved1));
+    }
+    Levels m(cpl, WithDpl(kFlatCode32, cpl));
+    VcpuState& s = m.state();
+    s.SetRflags(current);
+    const u64 words[3] = {0x1234, kGateSelector | cpl, image};
+    for (unsigned i = 0; i < 3; ++i) {
+      if (bits == 32) {
+        m.memory.Put<u32>(s.gpr[kRsp] + i * 4, static_cast<u32>(words[i]));
+      } else {
+        m.memory.Put<u16>(s.gpr[kRsp] + i * 2, static_cast<u16>(words[i]));
+      }
+    }
+    REQUIRE(InterruptReturn(s, m.memory, bits, 0).done());
+    if (bits == 32) loaded |= kRf;
+    if (bits == 32 && cpl == 0) loaded |= kVif | kVip;
+    CHECK(s.Rflags() == ((current & ~loaded) | (image & loaded) | kFlagsReserved1));
   }
 }
 
