@@ -180,6 +180,8 @@ def main():
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
     cache = cache / "alibi" / "linux"
     try:
+        if "ALIBI_PROGRAM" not in os.environ:
+            raise Failure("start it as ./alibi linux")
         kernel, busybox = fetch(cache, arguments.kernel)
         if arguments.fetch_only:
             print(kernel)
