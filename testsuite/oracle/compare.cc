@@ -160,9 +160,8 @@ constexpr Mask kMasks[] = {
      [](Masking& m) {
        if (m.native.vector == vcpu::kBreakpoint || m.native.state.rip != m.guest.state.rip) return;
        const u16 cs = m.native.state.selector[vcpu::kCs];
-       // Of code that was overwritten the translation may be the old one.
-       const u64 live = LiveFlagsAt(m.code, m.native.state.rip, cs) &
-                        LiveFlagsAt(m.initial_code, m.native.state.rip, cs);
+       // Of code that was overwritten the translation may be the old one, with other needs.
+       const u64 live = m.code == m.initial_code ? LiveFlagsAt(m.code, m.native.state.rip, cs) : 0;
        const u64 dead = vcpu::kArithmeticFlags & ~live;
        m.Both([dead](Side& side) { side.state.rflags &= ~dead; });
      }},

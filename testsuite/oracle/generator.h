@@ -109,6 +109,10 @@ class Generator {
   void BlockFar(unsigned depth);
   void BlockFarCall(unsigned depth, u16 selector, unsigned size);
   void Block64(unsigned depth);
+  void BlockIndirectNarrow(unsigned depth);
+  void BlockRmwRunNarrow();
+  void BlockStackRunNarrow();
+  void BlockSelfModifyNarrow();
   // Emits `jump` with a rel8/rel32 to be bound, returns what Bind needs.
   std::size_t EmitJump(Bytes opcode, bool wide);
   void Bind(std::size_t jump);

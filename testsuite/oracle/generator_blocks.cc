@@ -206,6 +206,7 @@ void Generator::BlockCall(unsigned depth) {
 }
 
 void Generator::BlockIndirect(unsigned depth) {
+  if (Narrow()) return BlockIndirectNarrow(depth);
   const u8 reg = PickGpr(true);
   const std::size_t lea = made_.test.code.size();
   EmitLeaRip(reg, 0);
@@ -332,6 +333,7 @@ void Generator::BlockFlags() {
 
 // Several accesses off one base register: they share a look-up.
 void Generator::BlockRmwRun() {
+  if (Narrow()) return BlockRmwRunNarrow();
   u8 base;
   do {
     base = static_cast<u8>(random_.Below(16));
@@ -360,6 +362,7 @@ void Generator::BlockRmwRun() {
 }
 
 void Generator::BlockStackRun() {
+  if (Narrow()) return BlockStackRunNarrow();
   const u64 count = 2 + random_.Below(6);
   if (random_.Percent(20)) {
     const u64 target = random_.Percent(50) ? kStackBase + 2 * kPageSize + 8 * random_.Below(8)
@@ -390,7 +393,12 @@ void Generator::BlockStackRun() {
 void Generator::BlockGather() {
   // Indices are element numbers near a base: make both plausible first.
   const u8 base = vcpu::kRbx;
-  EmitMovImmediate(base, PickTarget(64, false));
+  EmitMovImmediate(base, Narrow() ? PickOffset(vcpu::kDs, 64, false, true) : PickTarget(64, false));
+  const bool narrow_address = bits_ == 16;  // gathers need an index byte
+  auto emit = [&](Bytes bytes) {
+    if (narrow_address) bytes.insert(bytes.begin(), 0x67);
+    Emit(std::move(bytes));
+  };
   const u8 index = static_cast<u8>(random_.Below(8));
   u8 data, mask;
   do {
@@ -403,12 +411,12 @@ void Generator::BlockGather() {
   static constexpr u8 kOps[] = {0x90, 0x91, 0x92, 0x93};
   const u8 sib = static_cast<u8>(random_.Below(4) << 6 | index << 3 | base);
   if (random_.Percent(60)) {
-    Emit({0xc4, 0xe2,
+    emit({0xc4, 0xe2,
           static_cast<u8>(random_.Below(2) << 7 | (~mask & 15) << 3 | random_.Below(2) << 2 | 1),
           random_.Pick(kOps), static_cast<u8>(4 | data << 3), sib});
   } else {
     const u8 op = static_cast<u8>(random_.Pick(kOps) + (random_.Percent(40) ? 0x10 : 0));
-    Emit({0x62, 0xf2, static_cast<u8>(random_.Below(2) << 7 | 0x7d),
+    emit({0x62, 0xf2, static_cast<u8>(random_.Below(2) << 7 | 0x7d),
           static_cast<u8>(random_.Below(3) << 5 | 8 | (1 + random_.Below(7))), op,
           static_cast<u8>(4 | data << 3), sib});
   }
@@ -420,7 +428,7 @@ void Generator::BlockXsave() {
   Emit({0x31, 0xd2});
   const u64 area = kDataBase + 64 * random_.Below((2 * kPageSize - 2496) / 64);
   EmitMovImmediate(vcpu::kRbx, area + (random_.Percent(5) ? 8 : 0));
-  const bool wide = random_.Percent(50);
+  const bool wide = !Narrow() && random_.Percent(50);
   auto emit = [&](std::initializer_list<u8> bytes) {
     Bytes all(bytes);
     if (wide) all.insert(all.begin(), 0x48);
@@ -429,7 +437,9 @@ void Generator::BlockXsave() {
   emit({0x0f, 0xae, 0x23});  // xsave [rbx]
   // Whether a component in its initial configuration counts as in use depends on what the host's
   // kernel and the VMM did with it (SDM vol. 1, 13.6): or [rbx + XSTATE_BV], rax.
-  Emit({0x48, 0x09, 0x83, 0x00, 0x02, 0x00, 0x00});
+  Bytes mark = {0x09, 0x83, 0x00, 0x02, 0x00, 0x00};
+  if (!Narrow()) mark.insert(mark.begin(), 0x48);
+  Emit(std::move(mark));
   if (random_.Percent(70)) {
     EmitAny(2);
     EmitMovImmediate(vcpu::kRax, random_.Next() & 0xe6);
@@ -550,8 +560,23 @@ void Generator::EmitAny(unsigned depth) {
         break;
     }
   }
-  if (eight_ && choice < 40 && random_.Percent(segmented_ ? 50 : 30)) {
-    switch (random_.Below(6)) {
+  if (eight_ && Narrow() && choice < 45 && random_.Percent(50)) {
+    switch (random_.Below(14)) {
+      case 6:
+      case 7:
+        return BlockRmwRun();
+      case 8:
+      case 9:
+        return BlockStackRun();
+      case 10:
+        return BlockIndirect(depth);
+      case 11:
+        return BlockGather();
+      case 12:
+        return BlockSelfModifyNarrow();
+      case 13:
+        if (!segmented_) return BlockXsave();
+        return BlockRmwRun();
       case 0:
         return BlockIf(depth);
       case 1:
@@ -594,7 +619,7 @@ void Generator::EmitAny(unsigned depth) {
         return random_.Percent(75) ? BlockGather() : BlockXsave();
     }
   }
-  if (choice < 32 && eight_ == Narrow()) return EmitRandomBytes();
+  if (eight_ ? Narrow() && random_.Percent(tame_ ? 3 : 10) : choice < 32) return EmitRandomBytes();
   const InstructionForm* form;
   do {
     form = &PickForm();

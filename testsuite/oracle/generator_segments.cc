@@ -99,6 +99,8 @@ u16 Generator::PickSelector(unsigned segment) {
     }
     if (random_.Percent(5)) return static_cast<u16>(random_.Below(4));
     if (random_.Percent(10)) selector = static_cast<u16>((selector & ~3u) | random_.Below(4));
+    // Mostly what can be written, too.
+    if (!LoadsAsStack(selector | 3) && !random_.Percent(15)) continue;
     if (LoadsAsData(selector)) return selector;
   }
 }
@@ -129,9 +131,15 @@ u32 Generator::PickOffset(unsigned segment, unsigned size, bool align, bool wide
   const vcpu::Segment s = SegmentOf(selector_[segment]);
   const u32 top = wide ? 0xffffffff : 0xffff;
   if (!segmented_) return static_cast<u32>(PickTarget(size, align)) & top;
-  if (!random_.Percent(tame_ ? 4 : 16)) {
-    for (unsigned attempt = 0; attempt < 8; ++attempt) {
-      const u32 offset = static_cast<u32>(PickTarget(size, align) - s.base);
+  if (!random_.Percent(tame_ ? 2 : 16)) {
+    const bool code = s.Type() & 8;
+    for (unsigned attempt = 0; attempt < 12; ++attempt) {
+      u64 target = code ? kCodeBase + random_.Below(kCodeBytes - size) : PickTarget(size, align);
+      if (!code && attempt % 2 == 1) {
+        target = kStackBase + kPageSize + random_.Below(2 * kPageSize - size);
+        if (align) target &= ~u64{size - 1};
+      }
+      const u32 offset = static_cast<u32>(target - s.base);
       if (offset <= top && vcpu::InSegmentLimit(s, offset, size)) return offset;
     }
   }
@@ -174,9 +182,15 @@ void Generator::MakeAddress32(Address* a, unsigned size, bool align, bool no_dis
                          align, true);
     return;
   }
-  const u8 base = static_cast<u8>(random_.Below(8)), index = static_cast<u8>(random_.Below(8));
+  // A register of unknown contents may lead anywhere: rarely.
+  u8 base = 0, index = 0;
+  for (unsigned attempt = 0; attempt < 8; ++attempt) {
+    base = static_cast<u8>(random_.Below(8));
+    index = static_cast<u8>(random_.Below(8));
+    if ((known_[base] && known_[index]) || random_.Percent(5)) break;
+  }
   const unsigned scale = static_cast<unsigned>(random_.Below(4));
-  const bool has_index = index != vcpu::kRsp && random_.Percent(40);
+  const bool has_index = index != vcpu::kRsp && (known_[index] || !tame_) && random_.Percent(40);
   if (segment < 0) segment = base == vcpu::kRsp || base == vcpu::kRbp ? vcpu::kSs : vcpu::kDs;
   u32 disp = PickOffset(static_cast<unsigned>(segment), size, align, true);
   disp -= static_cast<u32>(known_[base].value_or(0));
@@ -198,8 +212,14 @@ void Generator::MakeAddress16(Address* a, unsigned size, bool align, bool no_dis
                                     {vcpu::kRbp, vcpu::kRsi}, {vcpu::kRbp, vcpu::kRdi},
                                     {vcpu::kRsi, vcpu::kRsi}, {vcpu::kRdi, vcpu::kRdi},
                                     {vcpu::kRbp, vcpu::kRbp}, {vcpu::kRbx, vcpu::kRbx}};
-  u8 rm = static_cast<u8>(random_.Below(8));
-  const bool absolute = random_.Percent(12);
+  // Registers of unknown contents may lead anywhere: rarely.
+  u8 rm = 0;
+  bool known = false;
+  for (unsigned attempt = 0; attempt < 8 && !known; ++attempt) {
+    rm = static_cast<u8>(random_.Below(8));
+    known = (known_[kForms[rm].base] && known_[kForms[rm].index]) || random_.Percent(5);
+  }
+  const bool absolute = !known || random_.Percent(12);
   if (absolute) rm = 6;
   const Form& form = kForms[rm];
   if (segment < 0) {
@@ -451,6 +471,96 @@ void Generator::BlockFarCall(unsigned depth, u16 selector, unsigned size) {
   bits_ = old_bits;
   selector_[vcpu::kCs] = old_selector;
   Bind(end);
+}
+
+void Generator::BlockIndirectNarrow(unsigned depth) {
+  u8 reg;
+  do {
+    reg = PickGpr(true);
+  } while (reg == vcpu::kRsp);
+  const std::size_t move = made_.test.code.size();
+  EmitMovImmediate(reg, 0);
+  if (random_.Percent(50)) {
+    EmitSized(32, {0xff, static_cast<u8>(0xe0 | reg)});
+  } else {
+    EmitSized(32, {static_cast<u8>(0x50 | reg)});
+    EmitSized(32, {0xc3});
+  }
+  if (depth < 2) EmitInner(depth + 1);
+  const u32 target = static_cast<u32>(OffsetOf(selector_[vcpu::kCs], Here()));
+  Bytes& bytes = made_.test.code[move];
+  for (unsigned i = 0; i < 4; ++i) bytes[bytes.size() - 4 + i] = static_cast<u8>(target >> (8 * i));
+  known_[reg].reset();
+}
+
+// Several accesses off one base register.
+void Generator::BlockRmwRunNarrow() {
+  u8 base;
+  do {
+    base = static_cast<u8>(random_.Below(8));
+  } while (base == vcpu::kRsp);
+  const unsigned segment = base == vcpu::kRbp ? vcpu::kSs : vcpu::kDs;
+  EmitMovImmediate(base, PickOffset(segment, 64, false, true));
+  const bool prefix = bits_ == 16;  // addresses of 32 bits
+  const u64 count = 2 + random_.Below(5);
+  for (u64 i = 0; i < count; ++i) {
+    const u8 reg = PickGpr(true);
+    const u8 disp = static_cast<u8>(random_.Percent(70) ? 8 * random_.Below(8) : random_.Next());
+    static constexpr u8 kOps[] = {0x8b, 0x89, 0x01, 0x03, 0x88, 0x8a, 0x33, 0x39, 0x87, 0x29};
+    Bytes access = {random_.Pick(kOps), static_cast<u8>(0x40 | reg << 3 | base), disp};
+    if (prefix) access.insert(access.begin(), 0x67);
+    if (random_.Percent(10)) access.insert(access.begin(), 0x66);
+    Emit(std::move(access));
+    if (random_.Percent(25)) {  // the base moves by a known amount, perhaps over an end
+      EmitSized(32, {0x83, static_cast<u8>((random_.Percent(50) ? 0xc0 : 0xe8) | base),
+                     static_cast<u8>(8 * random_.Below(16))});
+    }
+    if (random_.Percent(10)) EmitForm(PickForm());
+  }
+}
+
+void Generator::BlockStackRunNarrow() {
+  if (random_.Percent(30)) EmitMovImmediate(vcpu::kRsp, SegmentSetStack());
+  const u64 count = 2 + random_.Below(6);
+  bool pop = random_.Percent(40);
+  for (u64 i = 0; i < count; ++i) {
+    if (random_.Percent(30)) pop = !pop;
+    const u8 reg = PickGpr(pop);
+    const unsigned size = random_.Percent(90) == (bits_ == 16) ? 16 : 32;
+    EmitSized(size, {static_cast<u8>((pop ? 0x58 : 0x50) | reg)});
+    if (random_.Percent(15)) {
+      EmitSized(32, {0x83, static_cast<u8>(random_.Percent(50) ? 0xc4 : 0xec),
+                     static_cast<u8>(4 * random_.Below(8))});
+    }
+    if (random_.Percent(15)) {  // mov reg, [esp+n] / mov [esp+n], reg
+      Bytes access = {static_cast<u8>(random_.Percent(50) ? 0x8b : 0x89),
+                      static_cast<u8>(0x44 | random_.Below(4) << 3), 0x24,
+                      static_cast<u8>(4 * random_.Below(8))};
+      if (bits_ == 16) access.insert(access.begin(), 0x67);
+      Emit(std::move(access));
+    }
+  }
+}
+
+// Stores to code that is still to come, through a flat segment; the immediate of a MOV.
+void Generator::BlockSelfModifyNarrow() {
+  unsigned segment = vcpu::kDs;
+  for (const unsigned i : {vcpu::kEs, vcpu::kDs}) {
+    if (selector_[i] == kUserDs) segment = i;
+  }
+  if (selector_[segment] != kUserDs) return BlockRmwRunNarrow();
+  const std::size_t store = made_.test.code.size();
+  EmitStore(segment, kCodeBase, 32, static_cast<u32>(random_.Next()));
+  if (random_.Percent(50)) EmitForm(PickForm());
+  u8 reg;
+  do {
+    reg = PickGpr(true);
+  } while (reg == vcpu::kRsp);
+  EmitMovImmediate(reg, 0x1234567);
+  const u32 target = static_cast<u32>(Here() - 4);
+  Bytes& bytes = made_.test.code[store];
+  for (unsigned i = 0; i < 4; ++i) bytes[bytes.size() - 8 + i] = static_cast<u8>(target >> (8 * i));
+  known_[reg].reset();
 }
 
 // Into 64-bit code and back. What the upper halves of registers hold there is undefined.
