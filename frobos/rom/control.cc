@@ -312,6 +312,20 @@ void TestTransfers() {
       "iretd; int3; 2: pushfd; pop ebx; cld"));
   CheckEq("iretd takes 32 bits of flags", o.frame.ebx & 0x00200fff, 0x00200cd7);
 
+  // NT means nothing in real mode, and reserved bits of an image are dropped.
+  o = Run(
+      CODE16("push 0x4002; push cs; push offset 2f; push 0x4002; popf; iret; 2: pushf; pop ax"));
+  CheckEq("iret with NT", o.frame.eax & 0x4fff, 0x4002);
+  o = Run(
+      CODE16("pushfd; pop eax; and eax, 0xfffffffd; or eax, 0xffc18028; push eax; mov eax, 0x1000; "
+             "push eax; mov eax, offset 2f; push eax; iretd; 2: pushfd; pop eax"));
+  CheckDone("iretd with every reserved bit", o);
+  CheckEq("... of which none stays", o.frame.eax, 2);
+  o = Run(CODE16(
+      "mov eax, 0xfffc0000; push eax; popfd; pushfd; pop eax; xor ebx, ebx; push ebx; popfd"));
+  // AC and ID can be changed; VM, VIF, VIP and the rest cannot.
+  CheckEq("popfd of the upper half", o.frame.eax, 0x00240002);
+
   // INT through the vector table.
   const u32 saved = ReadDword(0, 0x40 * 4);
   WriteDword(0, 0x40 * 4, u32{kCodeSegment} << 16 | 0x80);

@@ -528,6 +528,40 @@ void TestVme() {
   CheckFault("... with VIP it is #GP",
              RunV86(CODE16("push 0x0202; popf"), {.eflags = 2 | kFlagVip}, 0), kGeneralProtection,
              0);
+  CheckFault("popf of TF is #GP", RunV86(CODE16("push 0x0102; popf"), {}, 0), kGeneralProtection, 0,
+             kIp + 3);
+  CheckFault("popfd with IOPL 0 is #GP still", RunV86(CODE16("popfd"), {}, 0), kGeneralProtection,
+             0, kIp);
+  CheckFault("iretd with IOPL 0 is #GP still", RunV86(CODE16("iretd"), {}, 0), kGeneralProtection,
+             0, kIp);
+  // IRET of 16 bits: IF of the image goes to VIF, unless VIP or TF says #GP.
+  const void* iret = CODE16("push dx; push cs; push cx; iret; nop; nop");
+  memcpy(Low(kCodeSegment, 0x300), CODE16("mov si, 0x55"), 8);
+  o = RunV86(iret, {.ecx = 0x300, .edx = 0x0202}, 0);
+  Check(o.Done() && o.frame.esi == 0x55 && (o.frame.eflags & (kFlagVif | kFlagIf)) == kFlagVif,
+        "iret sets VIF");
+  o = RunV86(iret, {.ecx = 0x300, .edx = 0x0002, .eflags = 2 | kFlagVif | kFlagVip}, 0);
+  Check(o.Done() && (o.frame.eflags & (kFlagVif | kFlagVip)) == kFlagVip, "iret clears VIF");
+  o = RunV86(iret, {.ecx = 0x300, .edx = 0x0202, .eflags = 2 | kFlagVip}, 0);
+  CheckFault("iret of IF with VIP is #GP", o, kGeneralProtection, 0, kIp + 3);
+  CheckEq("... and leaves sp", o.frame.esp, kSp - 6);
+  CheckFault("iret of TF is #GP", RunV86(iret, {.ecx = 0x300, .edx = 0x0102}, 0),
+             kGeneralProtection, 0, kIp + 3);
+  // INT3 and INTO are never redirected.
+  main_tss.io_map[0] = 0;
+  CheckFault("int3 is not redirected", RunV86(CODE16("int3"), {}, 0), kBreakpoint, 0, kIp + 1);
+  CheckFault("into is not redirected", RunV86(CODE16("into"), {.eflags = 2 | kFlagOf}, 0),
+             kOverflow, 0, kIp + 1);
+  // Redirection clears TF and IF (IOPL 3) or VIF for the handler.
+  main_tss.io_map[kVector / 8] = 0;
+  memcpy(Low(0x2100, 0x40), CODE16("pushf; pop bx; mov bp, sp; mov dx, [bp+4]; iret"), 64);
+  o = RunV86(CODE16("int 0x40"), {.eflags = 2 | kFlagIf});
+  CheckEq("the handler has IF clear, IOPL 3", o.frame.ebx & 0xffff, 0x3002);
+  CheckEq("... and gives it back", o.frame.eflags & kFlagIf, kFlagIf);
+  o = RunV86(CODE16("int 0x40"), {.eflags = 2 | kFlagVif}, 0);
+  CheckEq("the handler has VIF clear, IOPL 0", o.frame.ebx & 0xffff, 0x3002);
+  CheckEq("... its image had it as IF", o.frame.edx & 0xffff, 0x3202);
+  CheckEq("... and gives it back", o.frame.eflags & (kFlagVif | kFlagIf), kFlagVif);
   CheckFault("pushfd with IOPL 0 is #GP still", RunV86(CODE16("pushfd"), {}, 0), kGeneralProtection,
              0, kIp);
   LowDword(0, kVector * 4) = vector;
