@@ -364,6 +364,7 @@ void TestLimits() {
 }
 
 void TestBases() {
+  WriteCr4(ReadCr4() | 0x600);  // OSFXSR, OSXMMEXCPT
   u32* words = reinterpret_cast<u32*>(buffer);
   for (u32 i = 0; i < 1024; i++) words[i] = 0x1000 + i;
   SetGdt(kSpare, Descriptor(Buffer(), 0xfffff, kData, kGranular | k32Bit));
@@ -386,6 +387,27 @@ void TestBases() {
   o = Run(CODE32("mov eax, fs:[0x80000000]; mov fs:[0x80000020], eax"), {.fs = kSpare2});
   CheckEq("base plus offset wraps at 4 GB", o.frame.eax, 0x1000);
   CheckEq("... for a write, too", words[8], 0x1000);
+  // An operand whose linear address wraps in the middle: its end lies at 0.
+  u32 zero = 0;
+  asm("" : "+r"(zero));
+  volatile u32* const low = reinterpret_cast<volatile u32*>(zero);
+  const u32 saved[] = {low[0], low[1], low[2]};
+  low[0] = 0xaabbccdd;
+  low[1] = 0x11223344;
+  SetGdt(kSpare2, Descriptor(0xfffffff0, 0xfffff, kData, kGranular | k32Bit));
+  o = Run(CODE32("mov eax, fs:[0x0e]; mov ecx, fs:[0x10]; mov edx, fs:[0x0d]"), {.fs = kSpare2});
+  CheckEq("a dword around the end of the linear space", o.frame.eax >> 16, 0xccdd);
+  CheckEq("... behind it", o.frame.ecx, 0xaabbccdd);
+  CheckEq("... one byte behind it", o.frame.edx >> 24, 0xdd);
+  o = Run(CODE32("movups xmm0, fs:[ebx]; movups [edx], xmm0; mov eax, [edx+12]"),
+          {.ebx = 0x08, .edx = Buffer(0x2000), .fs = kSpare2});
+  CheckEq("16 bytes around it", o.frame.eax, 0x11223344);
+  o = Run(CODE32("mov fs:[ebx], eax"), {.eax = 0x55667788, .ebx = 0x0e, .fs = kSpare2});
+  CheckEq("a write around it", low[0], 0xaabb5566);
+  o = Run(CODE32("mov esi, 0x0c; mov ecx, 3; rep movs dword ptr es:[edi], fs:[esi]"),
+          {.edi = Buffer(0x2000), .fs = kSpare2});
+  CheckEq("rep movs around it", *reinterpret_cast<volatile u32*>(Buffer(0x2004)), 0xaabb5566);
+  for (u32 i = 0; i < 3; i++) low[i] = saved[i];
   // 16-bit addresses in 32-bit code: the offset wraps at 64 KB, the base is added after.
   o = Run(CODE32("mov ebx, 0x12340008; mov esi, 0xabcdfffc; mov eax, [bx+si]; mov edx, [bx]; lea "
                  "ecx, [bx+si+4]"),
