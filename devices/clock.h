@@ -88,18 +88,34 @@ class HostTsc : public TscSource {
 
   // Takes about `duration_ns`; good to some ten parts per million at the default.
   static u64 MeasureFrequencyHz(u64 duration_ns = 5'000'000) {
-    const u64 start_ns = MonotonicClock::HostNs();
-    const u64 start_tsc = __rdtsc();
-    u64 ns;
-    u64 tsc;
-    do {
-      ns = MonotonicClock::HostNs() - start_ns;
-      tsc = __rdtsc() - start_tsc;
-    } while (ns < duration_ns);
-    return static_cast<u64>(static_cast<unsigned __int128>(tsc) * 1'000'000'000 / ns);
+    const Moment start = ReadBoth();
+    while (MonotonicClock::HostNs() - start.ns < duration_ns) {
+    }
+    const Moment end = ReadBoth();
+    return static_cast<u64>(static_cast<unsigned __int128>(end.tsc - start.tsc) * 1'000'000'000 /
+                            (end.ns - start.ns));
   }
 
  private:
+  struct Moment {
+    u64 ns, tsc;
+  };
+  // Both clocks at one time: of several readings the one that took least, because a busy host may
+  // run somebody else in between.
+  static Moment ReadBoth() {
+    Moment best{};
+    u64 least = ~u64{0};
+    for (int i = 0; i < 8; ++i) {
+      const u64 before = __rdtsc();
+      const u64 ns = MonotonicClock::HostNs();
+      const u64 took = __rdtsc() - before;
+      if (took >= least) continue;
+      least = took;
+      best = {ns, before + took / 2};
+    }
+    return best;
+  }
+
   u64 frequency_hz_;
   u64 offset_;
 };

@@ -490,6 +490,11 @@ void EngineImpl::RequestStop() {
   }
 }
 
+void EngineImpl::StopInHandler(void* context) {
+  __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
+  if (running_ && CurrentEngine() == this) HandleStopSignal(context);
+}
+
 void EngineImpl::RequestAttention() {
   __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
 }

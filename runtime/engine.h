@@ -80,6 +80,9 @@ class Engine {
   // CCF's exits are unlinked). A handler on the VCPU's own thread must block all signals (sa_mask),
   // so that the engine's own one finds translated code interrupted, not the handler.
   virtual void RequestStop() = 0;
+  // The same from a handler on the VCPU's own thread, which blocks all signals and has what it
+  // interrupted in `context` (a ucontext_t): no further signal is needed.
+  virtual void StopInHandler(void* context) = 0;
   // On the VCPU's own thread, from a port or MMIO handler or between runs: leave at the next
   // instruction boundary.
   virtual void RequestAttention() = 0;

@@ -23,6 +23,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
 
   Exit Run() override;
   void RequestStop() override;
+  void StopInHandler(void* context) override;
   void RequestAttention() override;
   void StateChanged() override;
   void InjectInterrupt(u8 vector) override;

@@ -28,6 +28,7 @@ void Machine::Out(u16 port, unsigned size, u32 value) {
   ++counters_.port_writes;
   if (tracer_ != nullptr) tracer_->Access(TraceTopic::kIo, "out", port, size, value);
   board_.PortWrite(port, size, value);
+  stop_timer_.Settle();
 }
 
 u64 Machine::MmioRead(PhysAddr address, unsigned size) {
@@ -41,6 +42,7 @@ void Machine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
   SimdGuard guard(simd_);
   if (tracer_ != nullptr) tracer_->Access(TraceTopic::kMmio, "store", address.value, size, value);
   board_.MmioWrite(address, size, value);
+  stop_timer_.Settle();
 }
 
 void Machine::ApicBaseWritten() {
@@ -63,6 +65,7 @@ bool Machine::WriteApicMsr(u32 index, u64 value) {
   SimdGuard guard(simd_);
   const bool ok = board_.WriteApicMsr(index, value);
   InterruptsChanged();
+  stop_timer_.Settle();
   return ok;
 }
 

@@ -19,6 +19,9 @@ class Engine;
 
 namespace alibi::vmm {
 
+class StopTimer;
+void NoteRing(StopTimer* timer);  // from its signal's handler
+
 class StopTimer {
  public:
   StopTimer() = default;
@@ -31,12 +34,25 @@ class StopTimer {
   void Leave();
 
   // RequestStop() is called at this time (CLOCK_MONOTONIC, ns) and until there is another deadline.
-  // On the engine's thread. Cheap when it has not changed.
+  // On the engine's thread. Cheap when it has not changed. A later one than before waits for
+  // Settle(), because setting the host's timer costs up to 16,000 cycles in a VM, and an interrupt
+  // has just come due; at worst the timer rings once for nothing.
   static constexpr u64 kNever = ~u64{0};
   void SetDeadline(u64 monotonic_ns) {
-    if (monotonic_ns == deadline_ns_) return;
-    deadline_ns_ = monotonic_ns;
-    SetDeadlineTimer();
+    if (monotonic_ns > deadline_ns_) {
+      deadline_ns_ = monotonic_ns;
+      late_ = true;
+      rang_.store(false, std::memory_order_relaxed);
+    } else if (monotonic_ns < deadline_ns_) {
+      deadline_ns_ = monotonic_ns;
+      SetDeadlineTimer();
+    } else if (late_ && rang_.load(std::memory_order_relaxed)) {
+      SetDeadlineTimer();
+    }
+  }
+  // The guest has had its interrupt: it writes to a device.
+  void Settle() {
+    if (late_) SetDeadlineTimer();
   }
 
   // After each Engine::Run().
@@ -56,9 +72,13 @@ class StopTimer {
   timer_t timer_{};
   timer_t deadline_timer_{};
   u64 deadline_ns_ = kNever;
+  bool late_ = false;               // the host's timer still has an earlier one
+  std::atomic<bool> rang_ = false;  // it has rung since `late_` became true
   std::atomic<bool> exists_ = false;
   std::atomic<bool> armed_ = false;
   int thread_id_ = 0;
+
+  friend void NoteRing(StopTimer* timer);
 };
 
 }  // namespace alibi::vmm
