@@ -651,14 +651,54 @@ void TestFlags() {
   }
 }
 
+// Single steps over changes of the ring (SDM vol. 3B 17.3.1.4).
+void TestSteps() {
+  const void* target = CODE32("nop; retf");
+  SetGdt(kGateSelector, Gate(CodeSelector(0), At(target), kCallGate32 | kDpl3));
+  far_pointer = {0, kGateSelector};
+  const void* call = CODE32("call fword ptr [ebx]; nop; nop");
+  Outcome o = Run(call, {.ebx = At(&far_pointer), .eflags = 2 | kFlagTf}, 3);
+  CheckFault("a step over a call through a gate", o, kDebug, 0, At(target));
+  CheckEq("... ends in the inner ring", o.frame.cs, CodeSelector(0));
+  // TF set in the inner ring counts for its return.
+  const void* stepping = CODE32("push 0x102; popfd; retf");
+  SetGdt(kGateSelector, Gate(CodeSelector(0), At(stepping), kCallGate32 | kDpl3));
+  o = Run(call, {.ebx = At(&far_pointer)}, 3);
+  CheckFault("a step over a far return to ring 3", o, kDebug, 0, At(call, 2));
+  CheckEq("... ends there", o.frame.cs, CodeSelector(3));
+  // INT n clears TF; the IRET that sets it again lets one instruction pass.
+  const void* iret = CODE32("nop; iretd");
+  SetIdt(kVector, Gate(CodeSelector(0), At(iret), kTrapGate32 | kDpl3));
+  const void* interrupt = CODE32("int 0x40; nop; nop");
+  o = Run(interrupt, {.eflags = 2 | kFlagTf}, 3);
+  CheckFault("a step over INT n and its IRET", o, kDebug, 0, At(interrupt, 3));
+  RestoreIdt(kVector);
+  const void* jump = CODE32("jmp fword ptr [ebx]");
+  const void* landing = CODE32("nop");
+  far_pointer = {At(landing), CodeSelector(0)};
+  o = Run(jump, {.ebx = At(&far_pointer), .eflags = 2 | kFlagTf});
+  CheckFault("a step over a far jump", o, kDebug, 0, At(landing));
+  // A fault is not a step: its frame keeps TF, and DR6.BS is not its matter.
+  const void* fault = CODE32("ud2");
+  o = Run(fault, {.eflags = 2 | kFlagTf}, 3);
+  CheckFault("a fault under TF", o, kInvalidOpcode, 0, At(fault));
+  CheckEq("... TF in its frame", o.frame.eflags & kFlagTf, kFlagTf);
+  CheckEq("... not in its handler", o.entry_eflags & kFlagTf, 0);
+}
+
 struct Section {
   const char* name;
   void (*run)();
 };
 constexpr Section kSections[] = {
-    {"calls", TestCallGates}, {"stacks", TestStackSwitch},        {"tss16", TestTss16},
-    {"returns", TestReturns}, {"interrupts", TestInterruptGates}, {"double", TestDoubleFaults},
+    {"calls", TestCallGates},
+    {"stacks", TestStackSwitch},
+    {"tss16", TestTss16},
+    {"returns", TestReturns},
+    {"interrupts", TestInterruptGates},
+    {"double", TestDoubleFaults},
     {"flags", TestFlags},
+    {"steps", TestSteps},
 };
 
 }  // namespace
