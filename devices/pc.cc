@@ -73,6 +73,8 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
   fw_cfg_.AddInteger(FwCfg::kCpuCount, 1, 2);
   fw_cfg_.AddInteger(FwCfg::kMostCpus, 1, 2);
   fw_cfg_.AddInteger(FwCfg::kIrq0Override, 1, 4);
+  // Nothing to boot from can appear later: firmware need not wait before it tries again.
+  fw_cfg_.AddFile("etc/boot-fail-wait", {0, 0, 0, 0});
   pics_.OnOutput([this](bool level) { lapic_.SetLint0(level); });
   lapic_.ConnectExtInt(&pics_);
 }

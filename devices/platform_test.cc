@@ -198,11 +198,12 @@ TEST_CASE("fw_cfg: items byte by byte, files by name") {
   CHECK(read(5, 2) == 1);
   CHECK(read(3, 8) == (u64{64} << 20) + (u64{1} << 30));
   CHECK(read(0x1234, 4) == 0);
-  CHECK(read(0x20, 3) == 0xbbaa);
-  CHECK(read(0x19, 4) == 0x01000000);
+  CHECK(read(0x20, 5) == 0);  // "etc/boot-fail-wait", the board's own
+  CHECK(read(0x21, 3) == 0xbbaa);
+  CHECK(read(0x19, 4) == 0x02000000);
   std::string name;
   m.Out(0x510, 0x19, 2);
-  for (unsigned i = 0; i < 12; ++i) m.In(0x511);
+  for (unsigned i = 0; i < 4 + 64 + 8; ++i) m.In(0x511);
   for (u32 c = m.In(0x511); c != 0; c = m.In(0x511)) name.push_back(static_cast<char>(c));
   CHECK(name == "etc/two");
 }

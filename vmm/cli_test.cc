@@ -275,6 +275,26 @@ TEST_CASE("A ROM starts at the reset vector") {
         "B");
 }
 
+TEST_CASE("SeaBIOS runs its POST and finds nothing to boot") {
+  for (const char* rom : {"bios.bin", "bios-256k.bin"}) {
+    const std::string path = std::string("/usr/share/seabios/") + rom;
+    if (access(path.c_str(), R_OK) != 0) {
+      WARN(path << " is missing (apt-get install seabios)");
+      continue;
+    }
+    INFO(path);
+    const Outcome outcome = Call({"run", "--bios", path, "--ram", "32M"});
+    INFO(outcome.err);
+    CHECK(outcome.status == 80);
+    CHECK(OneLine(outcome.err));
+    for (const char* text : {"SeaBIOS (version", "Running on QEMU (i440fx)", "e820 map has",
+                             "PS2 keyboard initialized"}) {
+      INFO(text);
+      CHECK(outcome.out.find(text) != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("A kernel gets its name, its command line and its modules") {
   const std::vector<u8> code = {
       0x8b, 0x73, 0x10,                    // mov esi, [ebx + 16]: the command line
