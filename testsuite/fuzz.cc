@@ -139,7 +139,8 @@ int Main(int argc, char** argv) {
   app.add_option("--kind", options.kind,
                  "A translation kind, `all`, `rotate` (the default kind and each other in turn) or "
                  "`turn` (one kind for each sequence)");
-  app.add_option("--mode", options.mode, "Code of 16, 32 or 64 bits (default: all)")
+  app.add_option("--mode", options.mode,
+                 "Code of 16, 32 or 64 bits (default: all that this host has)")
       ->check(CLI::IsMember({16, 32, 64}));
   app.add_option("--finds", options.finds, "Stop after so many differences");
   app.add_option("--stops", options.stops, "Also stop the machine every so many microseconds");
@@ -159,6 +160,11 @@ int Main(int argc, char** argv) {
   if (options.kind != "all" && options.kind != "rotate" && options.kind != "turn" &&
       KindOf(options.kind) == Kind::kCount) {
     fmt::print(stderr, "fuzz: no such kind: {}\n", options.kind);
+    return 2;
+  }
+  if (options.mode == 16 && !HostAllowsSegments()) {
+    fmt::print(stderr,
+               "fuzz: this host's kernel allows programs no 16-bit segments (modify_ldt)\n");
     return 2;
   }
   return Fuzz(options);

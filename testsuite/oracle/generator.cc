@@ -65,7 +65,7 @@ void Generator::Begin(unsigned code_bits) {
   made_ = {};
   bits_ = code_bits;
   eight_ = code_bits != 64;
-  segmented_ = code_bits == 16 || (code_bits == 32 && random_.Percent(60));
+  segmented_ = code_bits == 16 || (code_bits == 32 && random_.Percent(60) && HostAllowsSegments());
   made_.traits.user_only = eight_;
   jumps_.clear();
   made_.test.seed = seed_;
@@ -500,6 +500,7 @@ void Generator::EmitForm(const InstructionForm& form) {
 }
 
 std::optional<GeneratedCase> Generator::MakeOne(const InstructionForm& form, unsigned code_bits) {
+  if (code_bits == 16 && !HostAllowsSegments()) return std::nullopt;
   Begin(code_bits);
   if (!Encodable(form)) return std::nullopt;
   EmitForm(form);

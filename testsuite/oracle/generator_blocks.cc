@@ -629,7 +629,7 @@ void Generator::EmitAny(unsigned depth) {
 
 GeneratedCase Generator::Make(unsigned code_bits) {
   const u64 dice = random_.Below(100);
-  Begin(code_bits != 0 ? code_bits : dice < 70 ? 64 : dice < 86 ? 32 : 16);
+  Begin(code_bits != 0 ? code_bits : dice < 70 ? 64 : dice < 86 || !HostAllowsSegments() ? 32 : 16);
   const u64 count = 1 + random_.Below(10);
   const bool raw = random_.Percent(10);
   for (u64 i = 0; i < count; ++i) {

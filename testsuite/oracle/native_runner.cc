@@ -1,6 +1,5 @@
 #include "testsuite/oracle/native_runner.h"
 
-#include <asm/ldt.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
@@ -241,27 +240,6 @@ void ConfineChild() {
               "the oracle's child can be confined");
 }
 
-void InstallDescriptors() {
-  const auto table = LocalDescriptors();
-  // The last one first: the table has its final size at once.
-  for (std::size_t i = table.size(); i-- > 0;) {
-    const u64 raw = table[i];
-    if (raw == 0) continue;
-    user_desc entry{};
-    entry.entry_number = static_cast<unsigned>(i);
-    entry.base_addr = vcpu::Descriptor{raw}.Base();
-    entry.limit = static_cast<unsigned>((raw & 0xffff) | (raw >> 32 & 0xf0000));
-    entry.contents = raw >> 42 & 3;
-    entry.read_exec_only = !(raw >> 41 & 1);
-    entry.seg_not_present = !(raw >> 47 & 1);
-    entry.useable = raw >> 52 & 1;
-    entry.seg_32bit = raw >> 54 & 1;
-    entry.limit_in_pages = raw >> 55 & 1;
-    ALIBI_CHECK(syscall(SYS_modify_ldt, 0x11, &entry, sizeof(entry)) == 0,
-                "the host's kernel allows the oracle's child segments (modify_ldt)");
-  }
-}
-
 [[noreturn]] void RunChild(NativeShared* shared) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Map(kCodeBase, kCodeBytes, PROT_READ | PROT_WRITE | PROT_EXEC);
@@ -280,7 +258,7 @@ void InstallDescriptors() {
   stack.ss_sp =
       mmap(nullptr, kChildStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   sigaltstack(&stack, nullptr);
-  InstallDescriptors();
+  InstallLocalDescriptors();  // sequences that need them are not made where it fails
   child = {};
   child.shared = shared;
   child.mask = XsaveLayout::Host().mask;

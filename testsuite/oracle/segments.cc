@@ -1,5 +1,10 @@
 #include "testsuite/oracle/segments.h"
 
+#include <asm/ldt.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 
 #include "testsuite/oracle/test_case.h"
@@ -93,6 +98,38 @@ std::span<const u64> LocalDescriptors() {
     return table;
   }();
   return kTable;
+}
+
+bool InstallLocalDescriptors() {
+  const auto table = LocalDescriptors();
+  // The last one first: the table has its final size at once.
+  for (std::size_t i = table.size(); i-- > 0;) {
+    const u64 raw = table[i];
+    if (raw == 0) continue;
+    user_desc entry{};
+    entry.entry_number = static_cast<unsigned>(i);
+    entry.base_addr = vcpu::Descriptor{raw}.Base();
+    entry.limit = static_cast<unsigned>((raw & 0xffff) | (raw >> 32 & 0xf0000));
+    entry.contents = raw >> 42 & 3;
+    entry.read_exec_only = !(raw >> 41 & 1);
+    entry.seg_not_present = !(raw >> 47 & 1);
+    entry.useable = raw >> 52 & 1;
+    entry.seg_32bit = raw >> 54 & 1;
+    entry.limit_in_pages = raw >> 55 & 1;
+    constexpr int kWrite = 0x11;
+    if (syscall(SYS_modify_ldt, kWrite, &entry, sizeof(entry)) != 0) return false;
+  }
+  return true;
+}
+
+bool HostAllowsSegments() {
+  static const bool allowed = [] {
+    const pid_t child = fork();
+    if (child == 0) _exit(InstallLocalDescriptors() ? 0 : 1);
+    int status = 1;
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+  }();
+  return allowed;
 }
 
 std::span<const u64> GlobalDescriptors() {

@@ -20,6 +20,11 @@ inline constexpr u16 kGdtLimit = 0x7f;
 std::span<const u64> LocalDescriptors();
 // Zero where Linux has nothing that a user program could load.
 std::span<const u64> GlobalDescriptors();
+// Gives this process the local table. False: its kernel does not allow that (modify_ldt).
+bool InstallLocalDescriptors();
+// Would that work in a child process? Without it there are no sequences of 16-bit code and none
+// with segments that are not flat.
+bool HostAllowsSegments();
 constexpr u16 LocalSelector(unsigned index) { return static_cast<u16>(index << 3 | 7); }
 
 // What a segment register holds after this selector was loaded; not present: null or unusable.
