@@ -62,15 +62,15 @@ TEST_CASE("LAR and LSL: every type of system descriptor", "[protection]") {
 
 TEST_CASE("Code and data: what LAR, VERR, VERW see and what loads, by type and privilege",
           "[protection]") {
+  TestMachine m;
+  VcpuState& s = m.state();
   for (unsigned type = 0; type < 16; ++type) {
     const bool code = type & 8, conforming = code && (type & 4);
     const bool readable = !code || (type & 2), writable = !code && (type & 2);
     for (unsigned cpl = 0; cpl < 4; ++cpl) {
       for (unsigned rpl = 0; rpl < 4; ++rpl) {
         for (unsigned dpl = 0; dpl < 4; ++dpl) {
-          TestMachine m;
           m.Protected32();
-          VcpuState& s = m.state();
           s.cpl = static_cast<u8>(cpl);
           const u16 attributes = WithDpl(static_cast<u16>(0x4090 | type), dpl);
           m.Describe(kGateSelector, MakeDescriptor(0, 0xffff, attributes));
@@ -97,11 +97,11 @@ TEST_CASE("Code and data: what LAR, VERR, VERW see and what loads, by type and p
   }
 }
 
-// A machine whose selectors 0xb0, 0xb8, 0xc0, 0xc8 are stacks of levels 0 to 3, and `target` the
-// descriptor at kGateSelector.
+// A machine (one for a whole test: memory is large) whose selectors 0xb0, 0xb8, 0xc0, 0xc8 are
+// stacks of levels 0 to 3, and `target` the descriptor at kGateSelector.
 class Levels : public TestMachine {
  public:
-  Levels(unsigned cpl, u16 target) {
+  void Prepare(unsigned cpl, u16 target) {
     Protected32();
     VcpuState& s = state();
     s.gdtr.limit = 0xcf;
@@ -117,6 +117,8 @@ class Levels : public TestMachine {
 };
 
 TEST_CASE("Far JMP, CALL, RET and IRET to every kind of segment, by privilege", "[protection]") {
+  Levels m;
+  VcpuState& s = m.state();
   const Outcome refused = GeneralProtection(kGateSelector);
   const Outcome absent = Outcome::WithCode(kSegmentNotPresent, kGateSelector);
   for (unsigned variant = 0; variant < 16 * 4 * 4 * 4 * 2; ++variant) {
@@ -131,8 +133,7 @@ TEST_CASE("Far JMP, CALL, RET and IRET to every kind of segment, by privilege", 
     const bool enters = code && (conforming ? dpl <= cpl : rpl <= cpl && dpl == cpl);
     const Outcome direct = !enters ? refused : present ? Outcome() : absent;
     for (bool call : {false, true}) {
-      Levels m(cpl, target);
-      VcpuState& s = m.state();
+      m.Prepare(cpl, target);
       CHECK((call ? FarCall(s, m.memory, selector, 0x1234, 32, 0x400007)
                   : FarJump(s, m.memory, selector, 0x1234, 32, 0x400007)) == direct);
       if (direct.faulted()) continue;
@@ -146,8 +147,7 @@ TEST_CASE("Far JMP, CALL, RET and IRET to every kind of segment, by privilege", 
     const bool leaves = code && rpl >= cpl && (conforming ? dpl <= rpl : dpl == rpl);
     const Outcome back = !leaves ? refused : present ? Outcome() : absent;
     for (bool iret : {false, true}) {
-      Levels m(cpl, target);
-      VcpuState& s = m.state();
+      m.Prepare(cpl, target);
       u64 at = s.gpr[kRsp];
       const auto put = [&](u64 value) {
         m.memory.Put<u32>(at, static_cast<u32>(value));
@@ -170,6 +170,8 @@ TEST_CASE("Far JMP, CALL, RET and IRET to every kind of segment, by privilege", 
 }
 
 TEST_CASE("Call gates: who may use which, and to which level they lead", "[protection]") {
+  Levels m;
+  VcpuState& s = m.state();
   for (unsigned variant = 0; variant < 4 * 4 * 4 * 4 * 2; ++variant) {
     const unsigned cpl = variant & 3, rpl = variant >> 2 & 3, gate_dpl = variant >> 4 & 3,
                    code_dpl = variant >> 6 & 3;
@@ -177,8 +179,7 @@ TEST_CASE("Call gates: who may use which, and to which level they lead", "[prote
     CAPTURE(cpl, rpl, gate_dpl, code_dpl, conforming);
     const u16 attributes = static_cast<u16>(kFlatCode32 | (conforming ? kAttrConforming : 0));
     for (bool call : {false, true}) {
-      Levels m(cpl, 0);
-      VcpuState& s = m.state();
+      m.Prepare(cpl, 0);
       constexpr u16 kCode = kCompat0;
       m.Describe(kCode, MakeDescriptor(0, 0xfffff, WithDpl(attributes, code_dpl)));
       m.memory.Put<u64>(kGdt + kGateSelector,
@@ -211,13 +212,14 @@ TEST_CASE("Call gates: who may use which, and to which level they lead", "[prote
 }
 
 TEST_CASE("Interrupt gates: who may use which, and to which level they lead", "[protection]") {
+  Levels m;
+  VcpuState& s = m.state();
   for (unsigned variant = 0; variant < 4 * 4 * 4 * 2 * 2 * 2; ++variant) {
     const unsigned cpl = variant & 3, gate_dpl = variant >> 2 & 3, code_dpl = variant >> 4 & 3;
     const bool conforming = variant >> 6 & 1, software = variant >> 7 & 1, wide = variant >> 8 & 1;
     CAPTURE(cpl, gate_dpl, code_dpl, conforming, software, wide);
     const u16 attributes = static_cast<u16>(kFlatCode32 | (conforming ? kAttrConforming : 0));
-    Levels m(cpl, 0);
-    VcpuState& s = m.state();
+    m.Prepare(cpl, 0);
     m.Describe(kCompat0, MakeDescriptor(0, 0xfffff, WithDpl(attributes, code_dpl)));
     m.Gate32(0x41, kCompat0, 0x5678, static_cast<u8>((wide ? 0x8e : 0x86) | gate_dpl << 5));
     for (unsigned level = 0; level < 3; ++level) {
@@ -249,6 +251,8 @@ TEST_CASE("Interrupt gates: who may use which, and to which level they lead", "[
 TEST_CASE("The flags that IRET and POPF load", "[protection]") {
   constexpr u64 kAll =
       kArithmeticFlags | kTf | kIf | kDf | kIopl | kNt | kRf | kAc | kVif | kVip | kId;
+  Levels m;
+  VcpuState& s = m.state();
   for (unsigned variant = 0; variant < 4 * 4 * 2 * 2; ++variant) {
     const unsigned cpl = variant & 3, iopl = variant >> 2 & 3, bits = variant >> 4 & 1 ? 32 : 16;
     const bool from_ones = variant >> 5 & 1;  // every flag 1 to 0, or 0 to 1
@@ -259,15 +263,11 @@ TEST_CASE("The flags that IRET and POPF load", "[protection]") {
     if (cpl == 0) loaded |= kIopl;
     const u64 current = ((from_ones ? kAll : 0) & ~(kIopl | kNt)) | u64{iopl} << 12;
     const u64 image = from_ones ? 0 : kAll;
-    {
-      Levels m(cpl, 0);
-      VcpuState& s = m.state();
-      s.SetRflags(current);
-      REQUIRE(PopFlags(s, m.memory, bits, image).done());
-      CHECK(s.Rflags() == ((current & ~loaded) | (image & loaded) | kFlagsReserved1));
-    }
-    Levels m(cpl, WithDpl(kFlatCode32, cpl));
-    VcpuState& s = m.state();
+    m.Prepare(cpl, 0);
+    s.SetRflags(current);
+    REQUIRE(PopFlags(s, m.memory, bits, image).done());
+    CHECK(s.Rflags() == ((current & ~loaded) | (image & loaded) | kFlagsReserved1));
+    m.Prepare(cpl, WithDpl(kFlatCode32, cpl));
     s.SetRflags(current);
     const u64 words[3] = {0x1234, kGateSelector | cpl, image};
     for (unsigned i = 0; i < 3; ++i) {
@@ -385,15 +385,17 @@ TEST_CASE("Double faults: every first exception, every second", "[protection]") 
         return kBenign;
     }
   };
+  TestMachine m;
+  VcpuState& s = m.state();
   constexpr u64 kFirst = 0x111111, kSecond = 0x222222, kDf = 0x888888;
   for (u8 first = 0; first < 20; ++first) {
     if (first == 9 || first == 15) continue;
     for (u8 second : {u8{kInvalidTss}, u8{kSegmentNotPresent}, u8{kStackFault},
                       u8{kGeneralProtection}, u8{kPageFault}}) {
       for (EventKind kind : {EventKind::kFault, EventKind::kSoftware, EventKind::kExternal}) {
-        TestMachine m;
+        m.memory.Heal();
         m.LongMode(3);
-        VcpuState& s = m.state();
+        s.shutdown = 0;
         for (unsigned vector = 0; vector < 32; ++vector) {
           m.Gate64(static_cast<u8>(vector), kCode0, kSecond, 0xee, 1);
         }

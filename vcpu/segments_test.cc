@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "vcpu/control_registers.h"
+#include "vcpu/control_transfer.h"
 #include "vcpu/test_machine.h"
 
 namespace alibi::vcpu {
@@ -88,6 +90,38 @@ TEST_CASE("Real mode loads keep the limit", "[segments]") {
   CHECK(LoadSegment(s, m.memory, kDs, 0x1234).done());
   CHECK(s.segment[kDs].base == 0x12340);
   CHECK(s.segment[kDs].limit == 0xffffffff);
+}
+
+TEST_CASE("Unreal mode: PE comes and goes, descriptors stay", "[segments]") {
+  TestMachine m;
+  m.RealMode();
+  VcpuState& s = m.state();
+  s.gdtr = {.base = kGdt, .limit = kLastSelector + 7};
+  m.Describe(kData0, MakeDescriptor(0x300000, 0xfffff, kFlatData));
+  const Segment code = s.segment[kCs];
+  REQUIRE(WriteCr0(s, m.memory, s.cr0 | kCr0Pe).done());
+  CHECK(s.cpl == 0);
+  CHECK(s.segment[kCs].base == code.base);  // until CS is loaded
+  CHECK(s.CodeBits() == 16);
+  REQUIRE(LoadSegment(s, m.memory, kDs, kData0).done());
+  REQUIRE(WriteCr0(s, m.memory, s.cr0 & ~kCr0Pe).done());
+  CHECK(s.segment[kDs].limit == 0xffffffff);
+  CHECK(s.segment[kDs].base == 0x300000);
+  CHECK(s.segment[kDs].selector == kData0);
+  CHECK(InSegmentLimit(s.segment[kDs], 0x12345678, 4));
+  REQUIRE(LoadSegment(s, m.memory, kDs, 0x1234).done());
+  CHECK(s.segment[kDs].limit == 0xffffffff);  // the limit survives, the base is the selector's
+  CHECK(s.segment[kDs].base == 0x12340);
+  CHECK_FALSE(InSegmentLimit(s.segment[kEs], 0x10000, 1));
+  // A 16-bit or 32-bit default size survives, too.
+  m.Describe(kCode0, MakeDescriptor(0, 0xffff, 0x409b));
+  REQUIRE(WriteCr0(s, m.memory, s.cr0 | kCr0Pe).done());
+  REQUIRE(FarJump(s, m.memory, kCode0, 0x100, 16, 0).done());
+  CHECK(s.CodeBits() == 32);
+  REQUIRE(WriteCr0(s, m.memory, s.cr0 & ~kCr0Pe).done());
+  REQUIRE(FarJump(s, m.memory, 0xf000, 0x100, 16, 0).done());
+  CHECK(s.CodeBits() == 32);
+  CHECK(s.segment[kCs].base == 0xf0000);
 }
 
 TEST_CASE("LLDT and LTR", "[segments]") {
