@@ -407,7 +407,7 @@ bool PicInterruptArrives() {
   StartPit(PitMode::kOneShot, 1000);
   EnableInterrupts();
   const u64 start = Rdtsc();
-  while (ticks == 0 && Rdtsc() - start < 100'000'000) {
+  while (ticks == 0 && Rdtsc() - start < 600'000'000) {
   }
   DisableInterrupts();
   MaskIrq(0);
