@@ -92,6 +92,7 @@ CodeMode EngineImpl::CurrentMode() {
     mode.flat = mode.code_bits == 32 && flat(vcpu::kCs, false) && flat(vcpu::kDs, true) &&
                 flat(vcpu::kEs, true) && flat(vcpu::kSs, true) && state_.segment[vcpu::kSs].Big() &&
                 !vcpu::RealOrVirtual8086(state_);
+    mode.wide_stack = state_.segment[vcpu::kSs].Big();
   }
   mode.careful = state_.ChecksAlignment();
   mode.unit_rules = translator::UnitRules(state_);
@@ -650,22 +651,27 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
 
 u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
   const Instr& instr = *site.instr;
-  const u64 mask = instr.code_bits == 64 ? ~u64{0} : 0xffffffff;
+  u64 offset = 0;
   switch (site.shape) {
     case translator::AccessShape::kPush:
-      return (state_.gpr[vcpu::kRsp] - site.size) & mask;
-    case translator::AccessShape::kPop:
-      return state_.gpr[vcpu::kRsp] & mask;
-    case translator::AccessShape::kFrame:
-      return state_.gpr[vcpu::kRbp] & mask;
-    case translator::AccessShape::kOperand:
+      offset = state_.gpr[vcpu::kRsp] - site.size;
       break;
+    case translator::AccessShape::kPop:
+      offset = state_.gpr[vcpu::kRsp];
+      break;
+    case translator::AccessShape::kFrame:
+      offset = state_.gpr[vcpu::kRbp];
+      break;
+    case translator::AccessShape::kOperand:
+      return OperandAddress(instr, state_);
   }
-  return OperandAddress(instr, state_);
+  if (instr.code_bits == 64) return offset;
+  if (!site.ccf->mode.wide_stack) offset = static_cast<u16>(offset);
+  return static_cast<u32>(offset + state_.segment[vcpu::kSs].base);
 }
 
 bool EngineImpl::SiteWraps(const SiteDesc& site) const {
-  if (site.instr->code_bits == 64) return false;
+  if (site.instr->code_bits == 64 || !site.ccf->mode.flat) return false;
   const translator::MemOperand& mem = site.instr->mem;
   switch (site.shape) {
     case translator::AccessShape::kPush:

@@ -26,10 +26,11 @@ struct CodeMode {
   bool user = false;    // CPL 3
   bool middle = false;  // CPL 1 or 2: pages take it for the kernel, privileged instructions do not
   bool flat = true;     // not 16-bit code, and CS DS ES SS have base 0 and no effective limit
-  bool single = false;  // one instruction per TU, exits not chained (single-step, shadows)
-  bool simulate = false;  // the TU's first memory site is translated SIMULATE (page crossings)
-  bool careful = false;   // no access without a callout: alignment checks, data breakpoints
-  u8 unit_rules = 0;      // UnitRule bits
+  bool wide_stack = true;  // SS.B, of code that is not flat: ESP, not SP, is the stack pointer
+  bool single = false;     // one instruction per TU, exits not chained (single-step, shadows)
+  bool simulate = false;   // the TU's first memory site is translated SIMULATE (page crossings)
+  bool careful = false;    // no access without a callout: alignment checks, data breakpoints
+  u8 unit_rules = 0;       // UnitRule bits
   // Of CS; code is translated for one base and limit, because its branches depend on both.
   u32 code_base = 0;
   u64 code_limit = ~u64{0};
@@ -37,7 +38,7 @@ struct CodeMode {
   constexpr u32 Bits() const {
     return (code_bits | (u32{user} << 8) | (u32{flat} << 9) | (u32{single} << 10) |
             (u32{simulate} << 11) | (u32{careful} << 12) | (u32{middle} << 13) |
-            (u32{unit_rules} << 16)) ^
+            (u32{wide_stack} << 14) | (u32{unit_rules} << 16)) ^
            code_base * 0x9e3779b1u;
   }
   // Linear PCs are what code is known by; RIP is the offset in CS.

@@ -196,11 +196,6 @@ void Emitter::Impl::EmitInstr(unsigned i) {
     EmitRaise(static_cast<vcpu::Vector>(vector));
     return;
   }
-  // In code that is not flat the simulator does what uses the stack: correct first.
-  if (!request_->mode.flat && instr.treatment == Treatment::kStack) {
-    EmitSimulateWhole(i + 1 == tu_->count && tu_->ends_with_control);
-    return;
-  }
   switch (instr.treatment) {
     case Treatment::kIdent:
       if (instr.mem.present) {
@@ -404,6 +399,7 @@ void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
   cold_exits_.push_back({exit, hot_.Offset() - 4, static_cast<u8>(index_)});
 }
 
+// r11 is the target's RIP.
 void Emitter::Impl::EmitIndirectExit() {
   ExitDesc* exit = NewExit(ExitKind::kIndirect, 0);
   if (request_->mode.code_bits == 64) NoteBranch(exit);
@@ -411,6 +407,15 @@ void Emitter::Impl::EmitIndirectExit() {
     exit->patch = hot_.Here();
     exit->patch_length = 5;
     hot_.JmpTo(stubs_.stop);
+    return;
+  }
+  if (!request_->mode.UsesJumpTable()) {
+    if (request_->mode.code_base != 0) {
+      a().lea(x86::r11d, x86::ptr(x86::r11, static_cast<i32>(request_->mode.code_base)));
+    }
+    exit->patch = hot_.Here();
+    exit->patch_length = 5;
+    hot_.JmpTo(stubs_.lookup);
     return;
   }
   a().pext(x86::r10, x86::r11, State(offsetof(VcpuState, jump_index_mask)));

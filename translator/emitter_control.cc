@@ -7,8 +7,9 @@ using vcpu::VcpuState;
 
 namespace {
 
-constexpr bool IsLoop(Op op) {
-  return op == Op::kLoop || op == Op::kLoope || op == Op::kLoopne || op == Op::kJcxz;
+// Of return addresses and targets in memory.
+constexpr unsigned SlotBytes(const Instr& instr) {
+  return instr.code_bits == 64 ? 8 : instr.operand_bits / 8u;
 }
 
 }  // namespace
@@ -19,13 +20,15 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
   const bool relative = instr.layout.imm_kind == ImmKind::kRelative;
   const bool nowhere = relative && (!CanBeCode(instr.branch_target) ||
                                     mode.RipOf(instr.branch_target) > mode.code_limit);
-  // Jumps alone are at home in any code; 64-bit and flat code also call and return here, unless
-  // the operand size truncates RIP and the stack slots. Counters of 16 bits have no host loop.
-  const bool jump = instr.op == Op::kJmp || instr.op == Op::kJcc ||
-                    (IsLoop(instr.op) && instr.address_bits != 16);
-  const bool usual = mode.flat && instr.operand_bits != 16;
-  if (nowhere || !(usual || (jump && instr.code_bits != 64)) ||
-      ccf_->plans[index_].kind == SiteKind::kSimulate) {
+  // Outside flat code a computed target may lie behind the limit, unless it has 16 bits or there
+  // is none. In flat 32-bit code 16-bit branches are what compilers never make.
+  const bool computed =
+      instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect;
+  const bool within = mode.code_limit >= (instr.operand_bits == 16 ? 0xffff : 0xffffffff);
+  const bool unusual = mode.flat ? instr.operand_bits == 16 &&
+                                       (computed || instr.op == Op::kCall || instr.code_bits == 64)
+                                 : computed && !within;
+  if (nowhere || unusual || ccf_->plans[index_].kind == SiteKind::kSimulate) {
     EmitSimulateWhole(true);
     return;
   }
@@ -68,8 +71,8 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
 }
 
 void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
-  const unsigned size = request_->mode.code_bits / 8;
-  Ea ea = StackEa(-static_cast<i32>(size));
+  const unsigned size = SlotBytes(instr);
+  Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   const bool follower = groups_[index_].follower;
   x86::Mem slot = HostOperand(ea, size);
@@ -79,10 +82,11 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
     a().mov(x86::r11, slot);
     a().mov(State(offsetof(VcpuState, spill) + 6 * 8), x86::r11);
   }
-  const u64 pc = instr.next_pc();
-  if (size == 4 || static_cast<u64>(static_cast<i32>(pc)) == pc) {
+  const u64 pc = request_->mode.RipOf(instr.next_pc());
+  if (size != 8 || static_cast<u64>(static_cast<i32>(pc)) == pc) {
     MarkFaultPoint(site, follower);
-    a().mov(slot, asmjit::imm(static_cast<i64>(static_cast<i32>(pc))));
+    const i32 value = size == 2 ? static_cast<i16>(pc) : static_cast<i32>(pc);
+    a().mov(slot, asmjit::imm(i64{value}));
   } else {
     const x86::Gp value = ea.base_disp ? x86::r11 : x86::r10;
     if (!ea.base_disp && !ea.host_in_r11) {
@@ -97,8 +101,8 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
 }
 
 void Emitter::Impl::EmitRet(const Instr& instr) {
-  const unsigned size = request_->mode.code_bits / 8;
-  Ea ea = StackEa(0);
+  const unsigned size = SlotBytes(instr);
+  Ea ea = StackEa(vcpu::kRsp, 0, size, false);
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kPop);
   LoadR11(ea, size, site);
   AdjustRsp(static_cast<i32>(size + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0)));
@@ -106,10 +110,12 @@ void Emitter::Impl::EmitRet(const Instr& instr) {
 }
 
 void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
-  const unsigned size = request_->mode.code_bits / 8;
+  const unsigned size = SlotBytes(instr);
   if (!instr.mem.present) {
     if (size == 8) {
       LoadGpr(x86::r11, instr.gprs[0].reg);
+    } else if (size == 2) {
+      a().movzx(x86::r11d, Gp64(instr.gprs[0].reg).r16());
     } else {
       a().mov(x86::r11d, Gp64(instr.gprs[0].reg).r32());
     }
@@ -149,6 +155,10 @@ void Emitter::Impl::EmitLoop(const Instr& instr) {
     default:
       break;
   }
+  if (instr.address_bits == 16) {
+    EmitLoop16(instr);
+    return;
+  }
   while (hot_.Here() - ccf_->entry < 5) a().nop();
   if (instr.address_bits == 32) hot_.Raw({0x67});
   hot_.Raw({opcode, 0});
@@ -157,6 +167,30 @@ void Emitter::Impl::EmitLoop(const Instr& instr) {
   EmitExit(instr.next_pc());
   hot_.PatchRel8(from);
   EmitExit(instr.branch_target);
+}
+
+// 64-bit code has no loops that count in CX.
+void Emitter::Impl::EmitLoop16(const Instr& instr) {
+  while (hot_.Here() - ccf_->entry < 5) a().nop();
+  a().movzx(x86::r10d, x86::cx);
+  if (instr.op != Op::kJcxz) {
+    a().lea(x86::r10d, x86::ptr(x86::r10, -1));
+    a().movzx(x86::r10d, x86::r10w);
+    a().mov(x86::cx, x86::r10w);
+  }
+  a().xchg(x86::r10, x86::rcx);
+  hot_.Raw({0xe3, 0});  // jrcxz
+  const u32 from = hot_.Offset();
+  a().mov(x86::rcx, x86::r10);
+  if (instr.op == Op::kLoope || instr.op == Op::kLoopne) {
+    EmitJccExit(instr.op == Op::kLoope ? 4 : 5, instr.branch_target);
+    EmitExit(instr.next_pc());
+  } else {
+    EmitExit(instr.op == Op::kJcxz ? instr.next_pc() : instr.branch_target);
+  }
+  hot_.PatchRel8(from);
+  a().mov(x86::rcx, x86::r10);
+  EmitExit(instr.op == Op::kJcxz ? instr.branch_target : instr.next_pc());
 }
 
 }  // namespace alibi::translator

@@ -101,7 +101,8 @@ class Emitter::Impl {
   bool EmitSimulatedStore(const Instr& instr);
   Ea PrepareEa(const MemOperand& mem, const Instr& instr);
   void EmitSegment(u8 segment, unsigned size, bool write);
-  Ea StackEa(i32 delta);
+  // The stack slot of `size` bytes at [base + delta], base being the stack or frame pointer.
+  Ea StackEa(u8 base, i32 delta, unsigned size, bool write);
   static x86::Mem Address(const MemOperand& mem);
   void EaToR11(const Ea& ea);      // may have wrapped, in 32-bit code
   void LinearToR11(const Ea& ea);  // the address the guest means
@@ -114,6 +115,7 @@ class Emitter::Impl {
   void EmitPop(const Instr& instr);
   void EmitLeave(const Instr& instr);
   void AdjustRsp(i32 delta);
+  void SetRsp(u8 base, i32 delta);
   void LoadGpr(const x86::Gp& host, u8 guest_reg);   // 64 bits
   void StoreGpr(u8 guest_reg, const x86::Gp& host);  // 64 bits
   // Loads a stack slot or operand of `bytes` into r11, zero-extended.
@@ -127,6 +129,7 @@ class Emitter::Impl {
   void EmitBranchTargetToR11(const Instr& instr);
   void EmitReturnAddressPush(const Instr& instr);
   void EmitLoop(const Instr& instr);
+  void EmitLoop16(const Instr& instr);
 
   // --- emitter_system.cc ---
   bool EmitInTc(const Instr& instr);  // false: no sequence here, simulate

@@ -95,8 +95,12 @@ void Emitter::Impl::EmitSegment(u8 segment, unsigned size, bool write) {
   a().lea(x86::r11d, x86::ptr(x86::r11, x86::r10));
 }
 
-Emitter::Impl::Ea Emitter::Impl::StackEa(i32 delta) {
-  return {.base_disp = true, .base = vcpu::kRsp, .disp = delta};
+Emitter::Impl::Ea Emitter::Impl::StackEa(u8 base, i32 delta, unsigned size, bool write) {
+  if (request_->mode.flat) return {.base_disp = true, .base = base, .disp = delta};
+  a().lea(x86::r11d, x86::ptr(Gp64(base), delta));
+  if (!request_->mode.wide_stack) a().movzx(x86::r11d, x86::r11w);
+  EmitSegment(vcpu::kSs, size, write);
+  return {};
 }
 
 void Emitter::Impl::EaToR11(const Ea& ea) {
@@ -390,24 +394,30 @@ void Emitter::Impl::EmitStack(const Instr& instr) {
   } else if (simple && instr.op == Op::kPop) {
     EmitPop(instr);
   } else if (ccf_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kLeave &&
-             instr.operand_bits == request_->mode.code_bits) {
+             (instr.operand_bits == request_->mode.code_bits || !request_->mode.flat)) {
     EmitLeave(instr);
   } else {
     EmitSimulateWhole(false);
   }
 }
 
-void Emitter::Impl::AdjustRsp(i32 delta) {
+void Emitter::Impl::AdjustRsp(i32 delta) { SetRsp(vcpu::kRsp, delta); }
+
+// The stack pointer becomes base + delta, in its own width.
+void Emitter::Impl::SetRsp(u8 base, i32 delta) {
+  const x86::Mem sum = x86::ptr(Gp64(base), delta);
   if (request_->mode.code_bits == 64) {
-    a().lea(x86::rsp, x86::ptr(x86::rsp, delta));
+    a().lea(x86::rsp, sum);
+  } else if (request_->mode.wide_stack) {
+    a().lea(x86::esp, sum);
   } else {
-    a().lea(x86::esp, x86::ptr(x86::rsp, delta));
+    a().lea(x86::sp, sum);
   }
 }
 
 void Emitter::Impl::EmitPush(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
-  Ea ea = StackEa(-static_cast<i32>(size));
+  Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   const bool follower = groups_[index_].follower;
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   x86::Mem slot = HostOperand(ea, size);
@@ -452,9 +462,9 @@ void Emitter::Impl::LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site) {
 void Emitter::Impl::EmitPop(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
   const u8 reg = instr.gprs[0].reg;
-  Ea ea = StackEa(0);
+  Ea ea = StackEa(vcpu::kRsp, 0, size, false);
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kPop);
-  if (size == request_->mode.code_bits / 8u && !IsStolen(reg)) {
+  if (size == request_->mode.code_bits / 8u && size != 2 && !IsStolen(reg)) {
     MarkFaultPoint(site, groups_[index_].follower);
     if (size == 8) {
       a().mov(Gp64(reg), HostOperand(ea, 8));
@@ -479,15 +489,16 @@ void Emitter::Impl::EmitPop(const Instr& instr) {
 
 void Emitter::Impl::EmitLeave(const Instr& instr) {
   const unsigned size = instr.operand_bits / 8;
-  Ea ea{.base_disp = true, .base = vcpu::kRbp};
+  Ea ea = StackEa(vcpu::kRbp, 0, size, false);
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kFrame);
   LoadR11(ea, size, site);
+  SetRsp(vcpu::kRbp, static_cast<i32>(size));
   if (size == 8) {
-    a().lea(x86::rsp, x86::ptr(x86::rbp, 8));
     a().mov(x86::rbp, x86::r11);
-  } else {
-    a().lea(x86::esp, x86::ptr(x86::rbp, 4));
+  } else if (size == 4) {
     a().mov(x86::ebp, x86::r11d);
+  } else {
+    a().mov(x86::bp, x86::r11w);
   }
 }
 

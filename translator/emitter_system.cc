@@ -169,7 +169,7 @@ void Emitter::Impl::EmitPushf() {
   a().add(x86::al, 0x7f);
   a().sahf();
   a().mov(x86::rax, State(kSpillRax));
-  Ea ea = StackEa(-8);
+  Ea ea = StackEa(vcpu::kRsp, -8, 8, true);
   SiteDesc* site = EmitLookup(ea, 8, true, AccessShape::kPush);
   a().mov(x86::r11, State(kSpillValue));
   MarkFaultPoint(site, false);
@@ -178,7 +178,7 @@ void Emitter::Impl::EmitPushf() {
 }
 
 void Emitter::Impl::EmitPopf() {
-  Ea ea = StackEa(0);
+  Ea ea = StackEa(vcpu::kRsp, 0, 8, false);
   SiteDesc* pop = EmitLookup(ea, 8, false, AccessShape::kPop);
   LoadR11(ea, 8, pop);
   SiteDesc* slow = NewSite();
