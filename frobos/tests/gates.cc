@@ -649,6 +649,15 @@ void TestFlags() {
       }
     }
   }
+  // A return into code that ring 0 has returned into before.
+  const void* behind = CODE32("call 1f; cli; jmp 2f; 1: ret; 2: nop");
+  for (unsigned i = 0; i < 4; i++) sensitive.Case(Run(behind).Done());
+  for (unsigned ring = 1; ring < 4; ring++) {
+    const Outcome o = Run(behind, {.eflags = 2}, ring);
+    if (!sensitive.Case(o.Is(kGeneralProtection, 0) && o.frame.eip == At(behind, 5))) {
+      Print("FAIL CPL %u behind a return: got %s\n", ring, VectorName(o.vector));
+    }
+  }
 }
 
 // Single steps over changes of the ring (SDM vol. 3B 17.3.1.4).
