@@ -72,7 +72,8 @@ class Planner {
     if (sites_[i].kind != SiteKind::kDirect || sites_[i].alone || !mode_.flat) return access;
     if (instr.treatment == Treatment::kIdent && instr.mem.present) {
       if (instr.mem.size == 0 || instr.mem.size > 64 || !IsBaseDisp(instr, mode_) ||
-          UsesHighByte(instr) || UsesBothStolen(instr)) {
+          !FitsI32(instr.mem.disp + instr.mem.size) || UsesHighByte(instr) ||
+          UsesBothStolen(instr)) {
         return access;
       }
       return {instr.mem.base, instr.mem.disp, instr.mem.size, 0, instr.mem.written};
@@ -159,7 +160,8 @@ class Planner {
       low = std::min(low, moved_);
       high = std::max(high, moved_ + 1);
     }
-    if (high - low > kMaxSpan) return false;
+    // The range is addressed off the register as it was at the leader, by an i32.
+    if (high - low > kMaxSpan || !FitsI32(low) || !FitsI32(high)) return false;
     leader.low = static_cast<i32>(low);
     leader.high = static_cast<i32>(high);
     leader.stores |= access.store;

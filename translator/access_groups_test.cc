@@ -83,6 +83,18 @@ TEST_CASE("Indexed accesses with dead flags fold, and the group goes on", "[grou
   CHECK(Plan("48 8b 03 48 8b 0e 48 8b 53 08 31 c0 eb 00").letters == "-----");
 }
 
+TEST_CASE("A range that a displacement cannot express is no group's", "[groups]") {
+  // mov rax, [rbx + 0x7fffffff]; mov ecx, [rbx + 0x7fffffff]: ends beyond
+  CHECK(Plan("48 8b 83 ff ff ff 7f 8b 8b ff ff ff 7f").letters == "--");
+  // mov rax, [rbx + 0x7ffffff0]; add rbx, 16; mov rcx, [rbx + 0x7ffffff0]
+  CHECK(Plan("48 8b 83 f0 ff ff 7f 48 83 c3 10 48 8b 8b f0 ff ff 7f").letters == "---");
+  // mov rax, [rbx - 0x80000000]; sub rbx, 16; mov rcx, [rbx - 0x80000000]: begins below. The range
+  // would be looked up 4 GB away from where it is accessed.
+  CHECK(Plan("48 8b 83 00 00 00 80 48 83 eb 10 48 8b 8b 00 00 00 80").letters == "---");
+  // mov rax, [rbx - 0x80000000]; mov rcx, [rbx - 0x7ffffff8]
+  CHECK(Plan("48 8b 83 00 00 00 80 48 8b 8b 08 00 00 80").letters == "Lf");
+}
+
 TEST_CASE("32-bit code: sums that cannot wrap", "[groups]") {
   // mov eax, [ebp - 0x118]; mov [ebp - 0x120], ecx
   CHECK(Plan("8b 85 e8 fe ff ff 89 8d e0 fe ff ff", 32).letters == "Lf");
