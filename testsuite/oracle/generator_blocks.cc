@@ -139,7 +139,10 @@ void Generator::BlockIf(unsigned depth) {
   const bool wide = depth > 0 || random_.Percent(50);
   Bytes opcode = wide ? Bytes{0x0f, static_cast<u8>(0x80 | condition)}
                       : Bytes{static_cast<u8>(0x70 | condition)};
-  const std::size_t over = EmitJump(opcode, true && wide);
+  if (!wide && random_.Percent(15)) {  // JCXZ, JECXZ, JRCXZ
+    opcode = random_.Percent(30) ? Bytes{0x67, 0xe3} : Bytes{0xe3};
+  }
+  const std::size_t over = EmitJump(opcode, wide);
   if (wide) {
     EmitInner(depth);
   } else {
@@ -165,8 +168,10 @@ void Generator::BlockLoop(unsigned depth) {
   known_[vcpu::kRcx].reset();
   if (random_.Percent(50) && Here() - head < 110) {
     // LOOP, and LOOPE/LOOPNE which end earlier.
-    const u8 opcode = static_cast<u8>(random_.Percent(70) ? 0xe2 : 0xe0 + random_.Below(2));
-    Emit({opcode, static_cast<u8>(head - (Here() + 2))});
+    Bytes loop = {static_cast<u8>(random_.Percent(70) ? 0xe2 : 0xe0 + random_.Below(2))};
+    if (random_.Percent(15)) loop.insert(loop.begin(), 0x67);
+    loop.push_back(static_cast<u8>(head - (Here() + loop.size() + 1)));
+    Emit(std::move(loop));
     return;
   }
   if (random_.Percent(50)) {
@@ -184,7 +189,16 @@ void Generator::BlockLoop(unsigned depth) {
 void Generator::BlockCall(unsigned depth) {
   // call F; jmp end; F: ...; ret; end:
   const u64 style = random_.Below(4);
-  if (style == 0 && !eight_) {
+  // Of the other operand size: a return address of 16 bits in 32-bit code and vice versa.
+  const bool other = segmented_ && Narrow() && random_.Percent(25) &&
+                     OffsetOf(selector_[vcpu::kCs], Here() + 1000) <= 0xffff;
+  const unsigned size = other ? 48 - bits_ : bits_;
+  auto emit_return = [&](Bytes bytes) { other ? EmitSized(size, std::move(bytes)) : Emit(bytes); };
+  if (other) {
+    Bytes call = {0xe8, static_cast<u8>(bits_ == 16 ? 3 : 5), 0};
+    if (size == 32) call.insert(call.end(), {0, 0});
+    EmitSized(size, std::move(call));
+  } else if (style == 0 && !eight_) {
     const u8 reg = PickGpr(true);
     EmitLeaRip(reg, Here() + 7 + (reg >= 8 ? 3 : 2) + 5);
     Bytes call = {0xff, static_cast<u8>(0xd0 | (reg & 7))};
@@ -198,9 +212,9 @@ void Generator::BlockCall(unsigned depth) {
   const std::size_t end = EmitJump({0xe9}, true);
   if (depth < 2) EmitInner(depth + 1);
   if (random_.Percent(80)) {
-    Emit({0xc3});
+    emit_return({0xc3});
   } else {
-    Emit({0xc2, static_cast<u8>(8 * random_.Below(3)), 0});
+    emit_return({0xc2, static_cast<u8>(8 * random_.Below(3)), 0});
   }
   Bind(end);
 }
@@ -406,8 +420,8 @@ void Generator::BlockGather() {
     mask = static_cast<u8>(random_.Below(8));
   } while ((data == index || mask == index || data == mask) && !random_.Percent(3));
   // vpsrld index, index, 24: indices below 256
-  Emit(
-      {0xc5, static_cast<u8>((~index & 15) << 3 | 4 | 1), 0x72, static_cast<u8>(0xd0 | index), 24});
+  Emit({0xc5, static_cast<u8>(0x80 | (~index & 15) << 3 | 4 | 1), 0x72,
+        static_cast<u8>(0xd0 | index), 24});
   static constexpr u8 kOps[] = {0x90, 0x91, 0x92, 0x93};
   const u8 sib = static_cast<u8>(random_.Below(4) << 6 | index << 3 | base);
   if (random_.Percent(60)) {
