@@ -26,12 +26,12 @@ using translator::CodeMode;
 using translator::DecodeStatus;
 using translator::ExitDesc;
 using translator::Instr;
+using translator::kNoPage;
 using translator::Op;
 using vcpu::GuestFault;
 
 namespace {
 
-constexpr u64 kNoPage = ~u64{0};
 constexpr u64 kBounceBytes = 8192;
 // XCR0 components that translated code may touch: x87, SSE, AVX, AVX-512. (Not PKRU: the host's.)
 constexpr u64 kXstateComponents = 0xe7;

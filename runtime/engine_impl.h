@@ -1,5 +1,6 @@
-// The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts,
-// compiled for general registers only) and host_fault.cc (signals).
+// The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts),
+// fast_path_debug.cc and chaining.cc (these three for general registers only) and host_fault.cc
+// (signals).
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
@@ -14,6 +15,11 @@
 #include "translator/emitter.h"
 
 namespace alibi::runtime {
+
+// No library call, which might use vector registers while the guest's are live.
+inline void CopyBytes(void* to, const void* from, u64 size) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
+}
 
 class EngineImpl final : public Engine, public mmu::TraceListener {
  public:
@@ -76,6 +82,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void Step();
   void Enter(u64 entry);
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
+  // An invalidated translation whose guest code is what it was again, or null.
+  Ccf* Revive(u64 pc, PhysAddr phys, const translator::CodeMode& mode, const u8* page);
+  u64 ContentHash(const Ccf& ccf, const u8* page) const;
   void FlushTc();
 
   // --- fast_path.cc ---
@@ -141,16 +150,13 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // The site is the push of a call to what is no address, which faults before the push can.
   bool CallsNowhere(const SiteDesc& site) const;
 
-  // --- chaining and invalidation (fast_path.cc) ---
+  // --- chaining.cc ---
   void Chain(ExitDesc* exit, Ccf* target);
   void Unchain(ExitDesc* exit);
   void PatchJump(u64 at, u8 length, u64 target);
   void RedirectEntry(Ccf* ccf, u64 target);
   void RedirectEntryToLookup(Ccf* ccf);
   void Invalidate(Ccf* ccf);
-  // An invalidated translation whose guest code is what it was again, or null.
-  Ccf* Revive(u64 pc, PhysAddr phys, const translator::CodeMode& mode, const u8* page);
-  u64 ContentHash(const Ccf& ccf, const u8* page) const;
   void Retire(Ccf* ccf);
   void Kick(Ccf* ccf);
   void UndoKicks();

@@ -20,6 +20,8 @@ namespace alibi::translator {
 
 struct Ccf;
 
+inline constexpr u64 kNoPage = ~u64{0};
+
 // The small set of mode bits that a translation depends on, besides PC and physical page.
 struct CodeMode {
   u8 code_bits = 64;    // 16, 32, 64
@@ -156,7 +158,7 @@ struct ColdMapEntry {
 struct Ccf {
   u64 pc = 0;                // linear
   u64 phys_page = 0;         // physical page number of pc
-  u64 phys_page2 = ~u64{0};  // of the next page, for an instruction that crosses
+  u64 phys_page2 = kNoPage;  // of the next page, for an instruction that crosses
   CodeMode mode;
   bool valid = true;          // false: its guest code changed
   bool retired = false;       // replaced by another translation of the same code; forwards to it

@@ -86,14 +86,12 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
         WriteEntryCheck(tu_->pc, ccf->flags_live_in, stubs_.entry_miss, hot_.Here(), check);
     a().embed(check, size);
   }
-  const u32 entry_offset = hot_.Offset();
   ccf->entry = hot_.Here();
 
   PlanAccesses(*tu_, request.mode, request.plans, &groups_);
   for (index_ = 0; index_ < tu_->count; ++index_) EmitInstr(index_);
   if (!tu_->ends_with_control) {
-    // Room for the jump that forwards or invalidates this CCF, should its exit be elided.
-    while (hot_.Offset() - entry_offset < 5) a().nop();
+    PadEntry();
     index_ = tu_->count - 1;
     EmitExit(ccf->instrs.back().next_pc());
   }
@@ -356,7 +354,7 @@ void Emitter::Impl::EmitRaise(vcpu::Vector vector) {
 }
 
 void Emitter::Impl::EmitExit(u64 target_pc) {
-  if (request_->mode.single || !SamePage(target_pc) || ccf_->phys_page2 != ~u64{0}) {
+  if (!Chainable(target_pc)) {
     if (target_pc >> 32 == 0) {
       a().mov(x86::r11d, asmjit::imm(target_pc));
     } else {
@@ -384,7 +382,7 @@ void Emitter::Impl::EmitExit(u64 target_pc) {
 }
 
 void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
-  if (request_->mode.single || !SamePage(target_pc) || ccf_->phys_page2 != ~u64{0}) {
+  if (!Chainable(target_pc)) {
     // Jump over the unconditional exit on the opposite condition.
     hot_.Raw({static_cast<u8>(0x70 | (condition ^ 1)), 0});
     const u32 from = hot_.Offset();

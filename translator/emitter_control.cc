@@ -33,14 +33,13 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
     return;
   }
   // A stepped indirect branch must not be left before its target has been checked.
-  if (request_->mode.single &&
-      (instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect)) {
+  if (mode.single && computed) {
     EmitSimulateWhole(true);
     return;
   }
   switch (instr.op) {
     case Op::kJmp:
-      while (hot_.Here() - ccf_->entry < 5) a().nop();
+      PadEntry();
       EmitExit(instr.branch_target);
       break;
     case Op::kJcc:
@@ -75,7 +74,7 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
   Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   const bool follower = groups_[index_].follower;
-  x86::Mem slot = HostOperand(ea, size);
+  const x86::Mem slot = HostOperand(ea, size);
   if (instr.op == Op::kCallIndirect && size == 8) {
     // What the push overwrites, in case the call is undone: see NoteBranch.
     MarkFaultPoint(site, follower);
@@ -88,14 +87,9 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
     const i32 value = size == 2 ? static_cast<i16>(pc) : static_cast<i32>(pc);
     a().mov(slot, asmjit::imm(i64{value}));
   } else {
-    const x86::Gp value = ea.base_disp ? x86::r11 : x86::r10;
-    if (!ea.base_disp && !ea.host_in_r11) {
-      a().lea(x86::r11, slot);
-      slot = x86::ptr(x86::r11);
-    }
-    a().mov(value, asmjit::imm(pc));
+    a().mov(x86::r11, asmjit::imm(pc));  // free: the stack of 64-bit code is [rsp + disp]
     MarkFaultPoint(site, follower);
-    a().mov(slot, value);
+    a().mov(slot, x86::r11);
   }
   AdjustRsp(-static_cast<i32>(size));
 }
@@ -141,27 +135,13 @@ void Emitter::Impl::EmitIndirect(const Instr& instr) {
 }
 
 void Emitter::Impl::EmitLoop(const Instr& instr) {
-  u8 opcode = 0xe3;
-  switch (instr.op) {
-    case Op::kLoopne:
-      opcode = 0xe0;
-      break;
-    case Op::kLoope:
-      opcode = 0xe1;
-      break;
-    case Op::kLoop:
-      opcode = 0xe2;
-      break;
-    default:
-      break;
-  }
   if (instr.address_bits == 16) {
     EmitLoop16(instr);
     return;
   }
-  while (hot_.Here() - ccf_->entry < 5) a().nop();
+  PadEntry();
   if (instr.address_bits == 32) hot_.Raw({0x67});
-  hot_.Raw({opcode, 0});
+  hot_.Raw({instr.bytes[instr.layout.opcode], 0});
   const u32 from = hot_.Offset();
   // The fall-through exit must not be elided: the taken one follows it.
   EmitExit(instr.next_pc());
@@ -171,7 +151,7 @@ void Emitter::Impl::EmitLoop(const Instr& instr) {
 
 // 64-bit code has no loops that count in CX.
 void Emitter::Impl::EmitLoop16(const Instr& instr) {
-  while (hot_.Here() - ccf_->entry < 5) a().nop();
+  PadEntry();
   a().movzx(x86::r10d, x86::cx);
   if (instr.op != Op::kJcxz) {
     a().lea(x86::r10d, x86::ptr(x86::r10, -1));

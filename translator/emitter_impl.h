@@ -86,13 +86,20 @@ class Emitter::Impl {
   void EmitIndirectExit();
   void NoteBranch(const ExitDesc* exit);
   void FlushCold();
+  // Room for the jump that forwards or invalidates this CCF, should its exit be elided.
+  void PadEntry() {
+    while (hot_.Here() - ccf_->entry < 5) a().nop();
+  }
   SiteDesc* NewSite();
   ExitDesc* NewExit(ExitKind kind, u64 target);
   void* NewData(u32 size);
   void CallStub(u64 stub, SiteDesc* site);  // resumes right behind
   void MarkFaultPoint(SiteDesc* site, bool follower);
   bool FlagsLive() const { return tu_->flags_live_before[index_] != 0; }
-  bool SamePage(u64 pc) const { return (pc >> 12) == (tu_->pc >> 12); }
+  // An exit to there may become a direct jump: both sides lie in one page, and in no other.
+  bool Chainable(u64 pc) const {
+    return !request_->mode.single && pc >> 12 == tu_->pc >> 12 && ccf_->phys_page2 == kNoPage;
+  }
   bool CanBeCode(u64 pc) const { return request_->mode.code_bits != 64 || vcpu::IsCanonical(pc); }
 
   // --- emitter_memory.cc ---

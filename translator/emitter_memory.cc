@@ -243,10 +243,6 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
     return;
   }
   Ea ea = PrepareEa(mem, instr);
-  if (groups_[index_].folded && ea.base_disp) {
-    EaToR11(ea);
-    ea = {};
-  }
   if (segmented) EmitSegment(mem.segment, mem.size, mem.written);
   const bool follower = groups_[index_].follower;
   SiteDesc* site = EmitLookup(ea, mem.size, mem.written, AccessShape::kOperand);
@@ -420,7 +416,7 @@ void Emitter::Impl::EmitPush(const Instr& instr) {
   Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   const bool follower = groups_[index_].follower;
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
-  x86::Mem slot = HostOperand(ea, size);
+  const x86::Mem slot = HostOperand(ea, size);
   if (instr.gpr_count == 0) {
     MarkFaultPoint(site, follower);
     a().mov(slot, asmjit::imm(static_cast<i64>(instr.immediate)));
@@ -429,16 +425,8 @@ void Emitter::Impl::EmitPush(const Instr& instr) {
   }
   x86::Gp value = Gp64(instr.gprs[0].reg);
   if (IsStolen(instr.gprs[0].reg)) {
-    if (!ea.base_disp) {  // r11 is in use: fold the address into it
-      if (!ea.host_in_r11) a().lea(x86::r11, slot);
-      slot = x86::ptr(x86::r11);
-      slot.setSize(size);
-      a().mov(x86::r10, GuestGpr(instr.gprs[0].reg));
-      value = x86::r10;
-    } else {
-      a().mov(x86::r11, GuestGpr(instr.gprs[0].reg));
-      value = x86::r11;
-    }
+    a().mov(x86::r11, GuestGpr(instr.gprs[0].reg));  // free: 64-bit code, [rsp + disp]
+    value = x86::r11;
   }
   MarkFaultPoint(site, follower);
   const x86::Gp sized =

@@ -1,0 +1,145 @@
+// Links between CCFs, and what cuts them: retranslation, overwritten code, requests to stop. Called
+// while guest vector state is live: compiled for general registers only, as fast_path.cc.
+#include "runtime/engine_impl.h"
+
+namespace alibi::runtime {
+
+using translator::Ccf;
+using translator::ExitDesc;
+using translator::ExitKind;
+using translator::kNoPage;
+
+void EngineImpl::PatchJump(u64 at, u8 length, u64 target) {
+  u8* code = tc_->Writable(at);
+  const unsigned rel_at = length == 6 ? 2 : 1;
+  const i32 rel = static_cast<i32>(target - (at + rel_at + 4));
+  if (length != 6) code[0] = 0xe9;
+  __builtin_memcpy(code + rel_at, &rel, 4);
+}
+
+void EngineImpl::Chain(ExitDesc* exit, Ccf* target) {
+  if (exit->kind != ExitKind::kDirect || exit->linked != nullptr || exit->ccf->mode.single ||
+      target->phys_page2 != kNoPage || target->phys_page != exit->ccf->phys_page) {
+    return;
+  }
+  PatchJump(exit->patch, exit->patch_length, target->entry);
+  exit->linked = target;
+  exit->next_incoming = target->incoming;
+  target->incoming = exit;
+  ++counters_.chained_exits;
+}
+
+void EngineImpl::Unchain(ExitDesc* exit) {
+  if (exit->linked == nullptr) return;
+  for (ExitDesc** link = &exit->linked->incoming; *link != nullptr;
+       link = &(*link)->next_incoming) {
+    if (*link == exit) {
+      *link = exit->next_incoming;
+      break;
+    }
+  }
+  exit->linked = nullptr;
+  exit->next_incoming = nullptr;
+  // An elided exit has no jump: its successor's entry has been redirected instead.
+  if (!exit->elided) PatchJump(exit->patch, exit->patch_length, exit->stub);
+}
+
+void EngineImpl::RedirectEntry(Ccf* ccf, u64 target) { PatchJump(ccf->entry, 5, target); }
+
+// Whoever still enters the CCF (falling in from an elided exit, a stale jump-table entry, a chained
+// predecessor) looks its PC up again.
+void EngineImpl::RedirectEntryToLookup(Ccf* ccf) {
+  if (ccf->entry_bytes[0] == 0) {
+    CopyBytes(ccf->entry_bytes.data(), tc_->Writable(ccf->entry), ccf->entry_bytes.size());
+  }
+  RedirectEntry(ccf, ccf->redirect);
+}
+
+// Its guest code changed: nothing may enter it again. Code that is running in it leaves at the
+// next callout, because valid is false.
+void EngineImpl::Invalidate(Ccf* ccf) {
+  if (!ccf->valid) return;
+  UndoKicks();
+  ++counters_.ccf_invalidations;
+  ccf->valid = false;
+  if (!ccf->retired) tc_->Remove(ccf);
+  mmu_.ResetJumpEntriesForPhysPage(PhysAddr(ccf->phys_page * kPageSize));
+  if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
+  while (ccf->incoming != nullptr) Unchain(ccf->incoming);
+  for (ExitDesc* exit : ccf->exits) Unchain(exit);
+  RedirectEntryToLookup(ccf);
+}
+
+// A new translation of the same code will take its place. Predecessors are not visited: its entry
+// becomes a forwarding jump as soon as the new one exists (until then: a look-up).
+void EngineImpl::Retire(Ccf* ccf) {
+  if (!ccf->valid || ccf->retired) return;
+  UndoKicks();
+  ccf->retired = true;
+  tc_->Remove(ccf);
+  if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
+  RedirectEntryToLookup(ccf);
+}
+
+void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
+  const u64 first = address.value, last = address.value + size;
+  for (u64 page = first >> 12; page <= (last - 1) >> 12; ++page) {
+    const std::vector<Ccf*>* list = tc_->InPage(page);
+    if (list == nullptr) continue;
+    for (Ccf* ccf : *list) {
+      if (!ccf->valid) continue;
+      const u64 page_start = ccf->phys_page * kPageSize - (ccf->pc & ~kPageMask);
+      bool hit = first < page_start + ccf->examined_end && last > page_start + ccf->examined_begin;
+      if (ccf->phys_page2 != kNoPage && ccf->phys_page2 == page) {
+        hit = hit || (first & kPageMask) < 16 || (page << 12) > first;
+      }
+      if (hit) Invalidate(ccf);
+    }
+  }
+}
+
+// Unlinks the CCF's exits, so that running code leaves it at its end.
+void EngineImpl::Kick(Ccf* ccf) {
+  auto save = [&](u64 at, u8 length) {
+    KickPatch& patch = kicks_[kick_count_++];
+    patch.at = at;
+    patch.length = length;
+    const u8* code = tc_->Writable(at);
+    for (unsigned i = 0; i < length; ++i) patch.bytes[i] = code[i];
+  };
+  if (kick_count_ + ccf->exits.size() > kMaxKicks) return;
+  for (unsigned i = 0; i < kick_count_; ++i) {
+    if (kicks_[i].at >= ccf->hot_start && kicks_[i].at < ccf->hot_end) return;  // done already
+  }
+  for (ExitDesc* exit : ccf->exits) {
+    if (exit->kind == ExitKind::kDirect) {
+      if (exit->linked == nullptr) continue;  // goes to its stub anyway
+      const u64 at = exit->elided ? exit->linked->entry : exit->patch;
+      const u8 length = exit->elided ? 5 : exit->patch_length;
+      save(at, length);
+      PatchJump(at, length, exit->stub);
+    } else {
+      save(exit->patch, 5);
+      PatchJump(exit->patch, 5, stubs_.at(Callout::kStop));
+    }
+  }
+  ++counters_.async_stops;
+}
+
+void EngineImpl::UndoKicks() {
+  while (kick_count_ > 0) {
+    const KickPatch& patch = kicks_[--kick_count_];
+    CopyBytes(tc_->Writable(patch.at), patch.bytes, patch.length);
+  }
+}
+
+u64 EngineImpl::StopSoon(u64 resume) {
+  if (resume == stubs_.jump) {
+    state_.resume_host_pc = stubs_.at(Callout::kStop);  // r11 will be the target
+  } else if (Ccf* ccf = tc_->FindByHost(resume)) {
+    Kick(ccf);
+  }
+  return resume;
+}
+
+}  // namespace alibi::runtime
