@@ -12,6 +12,7 @@ constexpr unsigned kCascadeIrq = 2;
 constexpr unsigned kKeyboardIrq = 1;
 constexpr unsigned kSerialIrq = 4;
 constexpr unsigned kRtcIrq = 8;
+constexpr unsigned kNumericErrorIrq = 13;
 constexpr unsigned kTimerIoApicInput = 2;
 constexpr PhysAddr kTestMemory{0xff000000};
 
@@ -60,6 +61,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
         }
       }),
       debug_exit_(hooks_.exit_requested),
+      numeric_error_(lines_[kNumericErrorIrq], hooks_.ignore_numeric_error),
       debug_console_(hooks_.debug_output),
       printer_(hooks_.debug_output) {
   for (unsigned irq = 0; irq < lines_.size(); ++irq) {
@@ -106,6 +108,7 @@ Status Pc::Wire(const PcConfig& config) {
       {0xcf8, 8, &pci_, "PCI"},
       {0xe0, 4, &test_ports_, "test ports"},
       {0x2000, TestIrqLines::kLines, &test_lines_, "test lines"},
+      {0xf0, 1, &numeric_error_, "x87 errors"},
       {0xf4, 4, &debug_exit_, "debug exit"},
       {0x378, 3, &printer_, "printer"},
   };

@@ -8,13 +8,12 @@
 //           0xb2-0xb3             SMI command         0x600-0x63f  ACPI power management
 //           0x510-0x511           fw_cfg              0xcf8-0xcff  PCI, reset control at 0xcf9
 //           0xe9, 0x402, ...      debug consoles      0x190        POST latch
-//           0x378-0x37a           printer
+//           0x378-0x37a           printer             0xf0         x87 error latch
 //           0xe0-0xe3, 0x2000-0x2017  test device
 //   memory  0xfec00000 I/O APIC, 0xfee00000 local APIC, 0xff000000 test device
-//   lines   0 8254, 1 keyboard, 2 cascade, 4 COM1, 8 RTC, 9 ACPI; each goes to the 8259s and to the
-//   I/O APIC's input of
-//           the same number, but the 8254 to input 2, as everywhere. The 8259s' output goes to
-//           LINT0.
+//   lines   0 8254, 1 keyboard, 2 cascade, 4 COM1, 8 RTC, 9 ACPI, 13 x87 errors; each goes to the
+//           8259s and to the I/O APIC's input of the same number, but the 8254 to input 2, as
+//           everywhere. The 8259s' output goes to LINT0.
 #ifndef ALIBI_DEVICES_PC_H_
 #define ALIBI_DEVICES_PC_H_
 
@@ -38,6 +37,7 @@
 #include "devices/irq.h"
 #include "devices/keyboard8042.h"
 #include "devices/lapic.h"
+#include "devices/numeric_error.h"
 #include "devices/pci.h"
 #include "devices/pic8259.h"
 #include "devices/pit8254.h"
@@ -65,9 +65,10 @@ struct PcHooks {
   std::function<void(u32 status)> exit_requested;
   std::function<void()> interrupt_raised;  // InterruptPending() may have become true
   std::function<void()> nmi;
-  std::function<void()> init;       // an INIT sent to the only CPU: reset it
-  std::function<void()> reset;      // the keyboard controller, port 0x92 or 0xcf9
-  std::function<void()> power_off;  // ACPI soft off
+  std::function<void()> ignore_numeric_error;  // IGNNE# is asserted
+  std::function<void()> init;                  // an INIT sent to the only CPU: reset it
+  std::function<void()> reset;                 // the keyboard controller, port 0x92 or 0xcf9
+  std::function<void()> power_off;             // ACPI soft off
   std::function<void(const PciHost::Pam&)> pam;
 };
 
@@ -99,6 +100,9 @@ class Pc : private LapicHost {
   // An ISA interrupt line (not 2), for devices the embedder adds. Edge-triggered unless ELCR or the
   // I/O APIC say otherwise.
   IrqLine& Irq(unsigned irq);
+
+  // The VCPU asserts FERR#.
+  void NumericError() { numeric_error_.Set(); }
 
   // Bytes for the guest's serial port; they wait until the guest takes them.
   void SerialInput(std::string_view bytes) { serial_.Receive(bytes); }
@@ -156,6 +160,7 @@ class Pc : private LapicHost {
   TestMemory<4> test_ports_;
   TestMemory<0x10000> test_memory_;
   DebugExit debug_exit_;
+  NumericErrorLatch numeric_error_;
   PostPort post_;
   PostPort post190_;
   DebugConsole debug_console_;

@@ -21,6 +21,7 @@ struct Machine {
     hooks.exit_requested = [this](u32 status) { exits.push_back(status); };
     hooks.interrupt_raised = [this] { ++raised; };
     hooks.nmi = [this] { ++nmis; };
+    hooks.ignore_numeric_error = [this] { ++ignored; };
     auto made = Pc::Create(config, std::move(hooks), clock, tsc);
     REQUIRE(made.ok());
     pc = std::move(made.value());
@@ -45,8 +46,28 @@ struct Machine {
   std::vector<u32> exits;
   int raised = 0;
   int nmis = 0;
+  int ignored = 0;
   std::unique_ptr<Pc> pc;
 };
+
+TEST_CASE("PC: x87 errors are interrupt 13 until port 0xf0 is written") {
+  Machine machine;
+  machine.RemapPics();
+  machine.Out(0xf0, 0);  // nothing to ignore
+  CHECK(machine.ignored == 0);
+  for (int i = 1; i <= 2; ++i) {
+    CHECK_FALSE(machine.Pending());
+    machine.pc->NumericError();
+    machine.pc->NumericError();  // the same error, met again
+    REQUIRE(machine.Pending());
+    CHECK(machine.pc->interrupts().Acknowledge() == 0x2d);
+    CHECK_FALSE(machine.Pending());
+    machine.Out(0xf0, 0);
+    CHECK(machine.ignored == i);
+    machine.Out(0xa0, 0x20);
+    machine.Out(0x20, 0x20);
+  }
+}
 
 TEST_CASE("PC: as the BIOS leaves it") {
   Machine machine;

@@ -33,6 +33,8 @@ using vcpu::GuestFault;
 namespace {
 
 constexpr u64 kBounceBytes = 8192;
+constexpr u64 kXsaveHeader = 512;
+constexpr u16 kX87Exceptions = 0x3f, kX87Summary = 0x8080;  // the status word's ES and B
 // XCR0 components that translated code may touch: x87, SSE, AVX, AVX-512. (Not PKRU: the host's.)
 constexpr u64 kXstateComponents = 0xe7;
 
@@ -53,6 +55,16 @@ bool IsString(Op op) {
 
 // Those after which an interrupt shadow is that of SS, which holds debug exceptions back as well.
 bool LoadsSs(Op op) { return op == Op::kMovSreg || op == Op::kPopSreg || op == Op::kLds; }
+
+// FLDCW, FLDENV and FRSTOR: of the waiting instructions those that load the control word.
+bool LoadsControlWord(const Instr& instr) {
+  if (instr.unit != translator::Unit::kX87) return false;
+  const u8* byte = &instr.bytes[instr.layout.opcode];
+  const u8 extension = byte[1] >> 3 & 7;
+  if (byte[1] >= 0xc0) return false;
+  return (byte[0] == 0xd9 && (extension == 4 || extension == 5)) ||
+         (byte[0] == 0xdd && extension == 4);
+}
 
 u64 ReadXcr0() {
   u32 low, high;
@@ -168,6 +180,7 @@ Exit EngineImpl::Run() {
   thread_id_ = static_cast<int>(syscall(SYS_gettid));
   __atomic_store_n(&running_, true, __ATOMIC_SEQ_CST);
   gs_ = 0;
+  hide_numeric_error_ = false;  // an interrupt may have come in front of that instruction
   struct Leave {
     EngineImpl* engine;
     ~Leave() {
@@ -191,7 +204,10 @@ Exit EngineImpl::Run() {
     if (state_.nmi_pending && vcpu::CanTakeNmi(state_)) return Exit::kInterruptWindow;
     if (state_.halted) return Exit::kHalted;
     watching_ = vcpu::BreakpointsEnabled(state_);
-    if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || watching_) {
+    // How long IGNNE# lasts shows in the status word alone: one instruction at a time.
+    if (ignore_numeric_error_ && !NumericErrorPending()) ignore_numeric_error_ = false;
+    if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || watching_ ||
+        ignore_numeric_error_) {
       Step();
       continue;
     }
@@ -206,11 +222,41 @@ void EngineImpl::Enter(u64 entry) {
   ++counters_.full_exits;
 }
 
+// The XSAVE area begins with x87's control and status words.
+bool EngineImpl::NumericErrorPending() const {
+  u16 words[2];
+  u64 components;
+  std::memcpy(words, state_.xsave_area, sizeof(words));
+  std::memcpy(&components, state_.xsave_area + kXsaveHeader, sizeof(components));
+  return (components & 1) != 0 && (words[1] & ~words[0] & kX87Exceptions) != 0;
+}
+
+void EngineImpl::HideNumericError() {
+  u16 words[2];
+  std::memcpy(words, state_.xsave_area, sizeof(words));
+  hidden_control_ = words[0];
+  hidden_exceptions_ = words[1] & ~words[0] & kX87Exceptions;
+  words[0] |= kX87Exceptions;
+  words[1] &= static_cast<u16>(~(hidden_exceptions_ | kX87Summary));
+  std::memcpy(state_.xsave_area, words, sizeof(words));
+}
+
+void EngineImpl::ShowNumericError(const Instr* instr) {
+  if (instr != nullptr && LoadsControlWord(*instr)) return;
+  u16 words[2];
+  std::memcpy(words, state_.xsave_area, sizeof(words));
+  words[0] = (words[0] & ~kX87Exceptions) | (hidden_control_ & kX87Exceptions);
+  words[1] |= hidden_exceptions_ | kX87Summary;
+  std::memcpy(state_.xsave_area, words, sizeof(words));
+}
+
 // SDM vol. 3, 17.3 and table 6-2.
 void EngineImpl::Step() {
   const bool trap = (state_.system_flags & vcpu::kTf) != 0;
   const bool only_branches = (state_.debugctl & vcpu::kDebugCtlBtf) != 0;
   const u64 start = state_.rip;
+  const bool hide = hide_numeric_error_;
+  hide_numeric_error_ = false;  // whatever is delivered now: others follow
   const u16 task = state_.segment[vcpu::kTr].selector;
   auto deliver = [&](u64 dr6, bool between_iterations) {
     vcpu::ReportDebug(state_, dr6);
@@ -243,10 +289,16 @@ void EngineImpl::Step() {
       vcpu::ReportDebug(state_, held_debug_hits_);
       held_debug_hits_ = 0;
     }
+    if (hide) HideNumericError();
     Enter(entry);
     in_single_ = false;
-    if ((again_ || simulate_next_) && counters_.exceptions_delivered == delivered) {
-      state_.interrupt_shadow = shadow;
+    const bool again = (again_ || simulate_next_) && counters_.exceptions_delivered == delivered;
+    if (hide) {
+      const bool done = !again && counters_.exceptions_delivered == delivered;
+      ShowNumericError(done ? &instr : nullptr);
+    }
+    if (again) {
+      if (!state_.halted) state_.interrupt_shadow = shadow;
       return;
     }
     ss_shadow_ = false;
@@ -497,6 +549,11 @@ void EngineImpl::StopInHandler(void* context) {
 
 void EngineImpl::RequestAttention() {
   __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
+}
+
+void EngineImpl::IgnoreNumericError() {
+  ignore_numeric_error_ = true;
+  RequestAttention();
 }
 
 void EngineImpl::StateChanged() {

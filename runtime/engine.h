@@ -87,6 +87,10 @@ class Engine {
   // instruction boundary.
   virtual void RequestAttention() = 0;
 
+  // IGNNE# is asserted, for as long as an x87 exception is pending: waiting instructions do not
+  // wait for it. From a port or MMIO handler or between runs.
+  virtual void IgnoreNumericError() = 0;
+
   // After the caller changed VcpuState (registers, segments, control registers) between runs.
   virtual void StateChanged() = 0;
 

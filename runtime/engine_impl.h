@@ -31,6 +31,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void RequestStop() override;
   void StopInHandler(void* context) override;
   void RequestAttention() override;
+  void IgnoreNumericError() override;
   void StateChanged() override;
   void InjectInterrupt(u8 vector) override;
   const Counters& counters() const override { return counters_; }
@@ -80,6 +81,11 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   u64 PrepareEntry();
   // One instruction, and the debug exceptions around it.
   void Step();
+  bool NumericErrorPending() const;
+  // x87 state around an instruction that ignores the pending exception. Without `instr` it was not
+  // executed.
+  void HideNumericError();
+  void ShowNumericError(const translator::Instr* instr);
   void Enter(u64 entry);
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
   // An invalidated translation whose guest code is what it was again, or null.
@@ -187,6 +193,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool in_single_ = false;
   bool again_ = false;  // the single step has done nothing yet
   bool memory_map_changed_ = false;
+  bool ignore_numeric_error_ = false;  // IGNNE#
+  bool hide_numeric_error_ = false;    // the next instruction is one that met it
+  u16 hidden_control_ = 0, hidden_exceptions_ = 0;
   bool watching_ = false;   // breakpoints are enabled
   bool ss_shadow_ = false;  // the last step loaded SS: no debug exception before the next
   u64 held_debug_hits_ = 0;

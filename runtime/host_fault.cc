@@ -172,6 +172,20 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       Charge(&site, adapt::Event::kArithmetic, true);
       return deliver(GuestFault::Simple(vcpu::kDivideError));
     }
+    if (x87 && !(state_.cr0 & vcpu::kCr0Ne)) {
+      if (ignore_numeric_error_) {
+        again_ = hide_numeric_error_ = true;
+        return dispatch();
+      }
+      if (options_.platform->NumericError()) {
+        // In front of the instruction, which any interrupt interrupts. Its shadow is over: it would
+        // keep the interrupt out that it waits for.
+        again_ = true;
+        state_.halted = 1;
+        state_.interrupt_shadow = 0;
+        return dispatch();
+      }
+    }
     if (x87) return deliver(GuestFault::Simple(vcpu::kX87Error));
     return deliver(GuestFault::Simple(state_.cr4 & vcpu::kCr4Osxmmexcpt ? vcpu::kSimdError
                                                                         : vcpu::kInvalidOpcode));

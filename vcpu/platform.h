@@ -16,6 +16,11 @@ class Platform {
   virtual void TaskPriorityWritten() = 0;  // cr8: a pending interrupt may now be deliverable
   virtual void TscWritten() {}             // tsc_offset
 
+  // FERR# is asserted: an unmasked x87 exception is pending, CR0.NE is clear, and a waiting
+  // instruction is reached, which then waits for an interrupt (SDM vol. 1, 8.7.2). False: the wire
+  // leads nowhere, so that nobody could answer; it is an #MF all the same.
+  virtual bool NumericError() { return false; }
+
   // IA32_TSC_DEADLINE and the x2APIC's registers (MSRs 800h to 8ffh) live in the local APIC.
   // False: the access is a #GP(0), as everywhere without one.
   virtual bool ReadApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64* value) {

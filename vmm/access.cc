@@ -56,6 +56,11 @@ void Machine::TscWritten() {
   board_.TscWritten();
 }
 
+bool Machine::NumericError() {
+  SimdGuard guard(simd_);
+  return board_.NumericError();
+}
+
 bool Machine::ReadApicMsr(u32 index, u64* value) {
   SimdGuard guard(simd_);
   return board_.ReadApicMsr(index, value);

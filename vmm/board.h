@@ -27,6 +27,7 @@ class Board {
   virtual void ApicBaseWritten() {}
   virtual void TscWritten() {}
   // See vcpu::Platform.
+  virtual bool NumericError() { return false; }
   virtual bool ReadApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64* value) {
     return false;
   }

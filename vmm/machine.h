@@ -80,6 +80,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void SetDeadline(u64 monotonic_ns) { stop_timer_.SetDeadline(monotonic_ns); }
   // From inside an access: Run() goes on with a Turn() at the next instruction boundary.
   void RequestTurn();
+  // IGNNE#: see runtime::Engine.
+  void IgnoreNumericError() { engine_->IgnoreNumericError(); }
 
   // --- From any thread or signal handler ---
   // Run() returns kRequested; if it is not running, the next one does.
@@ -103,6 +105,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void ApicBaseWritten() override;
   void TaskPriorityWritten() override;
   void TscWritten() override;
+  bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
 

@@ -94,6 +94,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
     if (pc_ != nullptr && !in_mmio_write_) machine_->InterruptsChanged();
   };
   hooks.nmi = [this] { machine_->RaiseNmi(); };
+  hooks.ignore_numeric_error = [this] { machine_->IgnoreNumericError(); };
   // The only CPU sent itself an INIT: as a PC, it starts anew from its reset vector.
   hooks.init = [this] { End(PcEnd::kTripleFault); };
   hooks.reset = [this] { End(PcEnd::kReset); };
@@ -306,6 +307,12 @@ void PcMachine::ApicBaseWritten() {
   SyncTprToLapic();
   pc_->SetApicBase(machine_->state().apic_base);
   machine_->state().cr8 = pc_->lapic().tpr() >> 4;  // switching off resets it
+}
+
+bool PcMachine::NumericError() {
+  SyncTprToLapic();
+  pc_->NumericError();
+  return true;
 }
 
 void PcMachine::TscWritten() {

@@ -99,6 +99,7 @@ class PcMachine final : private Board {
   bool HeldByPriority(u8 cr8) override;
   void ApicBaseWritten() override;
   void TscWritten() override;
+  bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
   void Turn() override;
