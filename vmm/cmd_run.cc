@@ -1,4 +1,4 @@
-// alibi run: a multiboot kernel on a PC, with its serial port on our terminal.
+// alibi run: a kernel or a BIOS ROM on a PC, with its serial port on our terminal.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -130,9 +130,9 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
 int CmdRun(int argc, char** argv) {
   RunOptions options;
   CLI::App app(
-      "Runs a Linux or multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port "
-      "COM1 is the terminal; Ctrl-C ends it,\n"
-      "Ctrl-A X quits, Ctrl-A C sends a Ctrl-C, Ctrl-A Ctrl-A a Ctrl-A.");
+      "Runs a Linux or multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port\n"
+      "COM1 is the terminal; Ctrl-C ends it, Ctrl-A X quits, Ctrl-A C sends a Ctrl-C,\n"
+      "Ctrl-A Ctrl-A a Ctrl-A.");
   app.add_option("IMAGE,--kernel", options.image,
                  "the kernel: ELF32 or ELF64 with a multiboot 1 header, or a Linux bzImage");
   app.add_option("--bios", options.bios,
@@ -151,9 +151,8 @@ int CmdRun(int argc, char** argv) {
                  "adaptation policy: " + PolicyList() + " (hysteresis)");
   app.add_option("--append", options.append, "the kernel's command line, behind the image's name");
   app.add_option("--initrd", options.initrd,
-                 "Linux's initial RAM disk; or modules for a multiboot kernel, separated by "
-                 "commas: FILE or \"FILE arguments\"; a comma\n"
-                 "in a name is doubled")
+                 "Linux's initial RAM disk; or modules for a multiboot kernel, separated by\n"
+                 "commas: FILE or \"FILE arguments\"; a comma in a name is doubled")
       ->type_name("FILES");
   app.add_flag("--stats", options.stats, "show every counter on stderr at the end");
   app.add_option("--stats-json", options.stats_json, "write the counters to FILE")

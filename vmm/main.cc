@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kVersion = "0.1";
 
 constexpr Subcommand kSubcommands[] = {
-    {"run", "run a multiboot kernel on a PC, the terminal being its serial port", CmdRun},
+    {"run", "run a kernel or a BIOS ROM on a PC, the terminal being its serial port", CmdRun},
     {"bench", "measure against native and QEMU TCG: tables, a chart, JSON and SVG", CmdBench},
     {"dump", "show translations: guest code, IR, CCFs, exits, adaptation", CmdDump},
     {"cpu", "show the CPU that guests see", CmdCpu},

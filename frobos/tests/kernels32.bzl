@@ -1,4 +1,4 @@
-"""The kernels of 32-bit code without paging, the legacy half of the machine; //vmm runs the same."""
+"""The kernels of 32-bit code, the legacy half of the machine; //vmm runs the same."""
 
 KERNELS32 = [
     "access32",
