@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -12,9 +13,10 @@ namespace {
 constexpr u64 kReservationBytes = kViewHeaderBytes + kShadowTableBytes;
 constexpr u64 kChunkBytes = View::kChunkEntries * 8;
 constexpr u64 kChunkMapBytes = kShadowEntries / View::kChunkEntries / 8;
+constexpr u64 kFilledBytes = kShadowEntries / View::kChunkEntries;
 constexpr u64 kExecuteBytes = View::kExecuteSlots * 16;
 constexpr u64 kSideBytes =
-    kChunkMapBytes + kExecuteBytes + View::kMaxChunks * 4 + View::kMaxTables * 4;
+    kChunkMapBytes + kFilledBytes + kExecuteBytes + View::kMaxChunks * 4 + View::kMaxTables * 4;
 
 constexpr u64 kJumpsPerPage = kPageSize;
 constexpr u64 kLongestInstruction = 15;
@@ -52,8 +54,9 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   reservation_ = base;
   side_ = static_cast<u8*>(side);
   chunk_map_ = reinterpret_cast<u64*>(side_);
-  execute_ = reinterpret_cast<Executed*>(side_ + kChunkMapBytes);
-  chunks_ = reinterpret_cast<u32*>(side_ + kChunkMapBytes + kExecuteBytes);
+  filled_ = side_ + kChunkMapBytes;
+  execute_ = reinterpret_cast<Executed*>(filled_ + kFilledBytes);
+  chunks_ = reinterpret_cast<u32*>(filled_ + kFilledBytes + kExecuteBytes);
   tables_ = chunks_ + kMaxChunks;
   directory_ = reinterpret_cast<SlotDirectory*>(table + kSlotDirectoryOffset);
   slots_ = reinterpret_cast<LookupSlot*>(table + kSlotsOffset);
@@ -91,6 +94,17 @@ void View::PoisonEntries(u64 first, u64 count) {
   for (u64* end = entry + count; entry != end; ++entry, poison -= kPageSize) *entry = poison;
 }
 
+void View::PoisonFilled(u64 first, u64 last) {
+  u8& filled = filled_[first >> kChunkShift];
+  constexpr u64 kLeafEntries = u64{1} << kLeafShift;
+  for (u64 leaf = first & ~(kLeafEntries - 1); leaf <= last; leaf += kLeafEntries) {
+    if (!(filled & LeafBit(leaf))) continue;
+    const u64 from = std::max(first, leaf), to = std::min(last, leaf + kLeafEntries - 1);
+    PoisonEntries(from, to - from + 1);
+    if (to - from + 1 == kLeafEntries) filled &= static_cast<u8>(~LeafBit(leaf));
+  }
+}
+
 bool View::InitChunk(u64 index) {
   if (chunk_count_ == kMaxChunks) return false;
   const u64 chunk = index >> kChunkShift;
@@ -113,7 +127,7 @@ void View::PoisonRange(u64 first, u64 count) {
   auto poison_in = [&](u64 chunk) {
     const u64 from = chunk == first_chunk ? first : chunk << kChunkShift;
     const u64 to = chunk == last_chunk ? last : (chunk << kChunkShift) + kChunkEntries - 1;
-    PoisonEntries(from, to - from + 1);
+    PoisonFilled(from, to);
   };
   if (last_chunk - first_chunk < 64) {
     for (u64 chunk = first_chunk; chunk <= last_chunk; ++chunk) {
@@ -273,11 +287,13 @@ void View::Clear(bool release) {
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     for (u32 i = 0; i < chunk_count_; ++i) {
       chunk_map_[chunks_[i] >> 6] = 0;
+      filled_[chunks_[i]] = 0;
     }
     chunk_count_ = 0;
   } else {
     for (u32 i = 0; i < chunk_count_; ++i) {
-      PoisonEntries(u64{chunks_[i]} << kChunkShift, kChunkEntries);
+      const u64 first = u64{chunks_[i]} << kChunkShift;
+      PoisonFilled(first, first + kChunkEntries - 1);
     }
   }
   ClearSlots();

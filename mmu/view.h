@@ -44,6 +44,7 @@ class View {
   // A chunk is the unit in which the table becomes accessible: 32 KB, 4,096 entries, 16 MB of
   // linear addresses. Small, because sparse address spaces pay for whole chunks.
   static constexpr unsigned kChunkShift = 12;
+  static constexpr unsigned kLeafShift = 9;  // 512 entries: eight to a chunk
   static constexpr u64 kChunkEntries = u64{1} << kChunkShift;
   static constexpr u32 kMaxChunks = 8192;
   static constexpr u32 kExecuteSlots = 8192;
@@ -105,6 +106,7 @@ class View {
     const u64 old = table_[index];
     if (old == entry) return false;
     table_[index] = entry;
+    filled_[index >> kChunkShift] |= LeafBit(index);
     if (old != Poison(index)) DropCached(index);
     return true;
   }
@@ -200,6 +202,9 @@ class View {
   }
   bool InitChunk(u64 index);
   void PoisonEntries(u64 first, u64 count);
+  // Those of [first, last] in one chunk that may hold something.
+  void PoisonFilled(u64 first, u64 last);
+  static u8 LeafBit(u64 index) { return static_cast<u8>(1u << ((index >> kLeafShift) & 7)); }
   void DropCached(u64 index) {
     u16& holder = directory_->holder[index % SlotDirectory::kResidues];
     if (holder == 0) return;
@@ -219,6 +224,8 @@ class View {
   // Hot first.
   u64* table_ = nullptr;
   u64* chunk_map_ = nullptr;  // 2^24 bits
+  // A byte per chunk, a bit per leaf table in it: clear if all its entries are poison.
+  u8* filled_ = nullptr;
   u64 guard_ = 0;
   PrivilegePeer* peer_ = nullptr;
   SmapPeer* smap_peer_ = nullptr;
