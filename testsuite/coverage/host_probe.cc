@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "testsuite/native_child.h"
 
 namespace alibi::coverage {
 
@@ -29,6 +30,9 @@ struct HostProber::Shared {
 };
 
 namespace {
+
+using native_child::ClearFlagsOfSequence;
+using native_child::Copy;
 
 // Both below 4 GB, for 32-bit code. The data lies around what every register holds.
 constexpr u64 kCodePage = 0x1000'0000, kCodeEnd = kCodePage + kPageSize;
@@ -49,15 +53,6 @@ struct Child {
   alignas(64) u8 xsave[kMaxXsaveArea];
 };
 Child child;
-
-// While %fs is the probe's there is no C library: no errno, no stack protector.
-#define ALIBI_BARE                                                                     \
-  __attribute__((no_stack_protector, no_sanitize("address"), no_sanitize("undefined"), \
-                 optimize("no-tree-loop-distribute-patterns")))
-
-ALIBI_BARE inline void Copy(void* to, const void* from, u64 size) {
-  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
-}
 
 ALIBI_BARE u64 StartOf(const Probe& probe) { return kCodeEnd - probe.length; }
 
@@ -103,18 +98,7 @@ ALIBI_BARE void Load(ucontext_t* uc) {
 }
 
 ALIBI_BARE void OnSignal(int signal, siginfo_t*, void* context) {
-  // What an instruction may have set and the return takes from here rather than from the signal
-  // frame (ID and NT), and what would trap here (AC).
-  asm volatile(
-      "lea -128(%%rsp), %%rsp\n\t"  // the red zone
-      "pushfq\n\t"
-      "andq $~0x244000, (%%rsp)\n\t"
-      "popfq\n\t"
-      "cld\n\t"
-      "lea 128(%%rsp), %%rsp"
-      :
-      :
-      : "cc", "memory");
+  ClearFlagsOfSequence();
   auto* uc = static_cast<ucontext_t*>(context);
   if (signal == SIGPROF) {
     if (!child.running) return;

@@ -19,6 +19,7 @@
 #include <ctime>
 
 #include "base/check.h"
+#include "testsuite/native_child.h"
 
 namespace alibi::oracle {
 
@@ -55,6 +56,9 @@ struct NativeShared {
 
 namespace {
 
+using native_child::ClearFlagsOfSequence;
+using native_child::Copy;
+
 constexpr u64 kChildStack = 512 * 1024;
 constexpr u32 kTickMicroseconds = 10'000;
 // Guest GPR number -> index into gregs.
@@ -74,14 +78,6 @@ struct Child {
 };
 Child child;
 
-// While %fs is the sequence's there is no C library: no errno, no stack protector.
-#define ALIBI_BARE                                                                     \
-  __attribute__((no_stack_protector, no_sanitize("address"), no_sanitize("undefined"), \
-                 optimize("no-tree-loop-distribute-patterns")))
-
-ALIBI_BARE inline void Copy(void* to, const void* from, u64 size) {
-  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
-}
 ALIBI_BARE inline void Fill(void* to, u8 value, u64 size) {
   asm volatile("rep stosb" : "+D"(to), "+c"(size) : "a"(value) : "memory");
 }
@@ -154,18 +150,7 @@ ALIBI_BARE void OnSignal(int signal, siginfo_t*, void* context) {
   u64 fs, gs;
   asm volatile("rdfsbase %0" : "=r"(fs));
   asm volatile("rdgsbase %0" : "=r"(gs));
-  // What a sequence may have set and sigreturn takes from here rather than from the signal frame
-  // (ID and NT), and what would trap here (AC).
-  asm volatile(
-      "lea -128(%%rsp), %%rsp\n\t"  // the red zone
-      "pushfq\n\t"
-      "andq $~0x244000, (%%rsp)\n\t"
-      "popfq\n\t"
-      "cld\n\t"
-      "lea 128(%%rsp), %%rsp"
-      :
-      :
-      : "cc", "memory");
+  ClearFlagsOfSequence();
   auto* uc = static_cast<ucontext_t*>(context);
   NativeShared& shared = *child.shared;
   u8 end = static_cast<u8>(End::kException);
