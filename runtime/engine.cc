@@ -271,6 +271,23 @@ void EngineImpl::Step() {
     if (hits != 0) return deliver(hits, false);
   }
 
+  // What MOV SS has held back waits for the boundary behind the next instruction. If that one
+  // faults, this is the one in front of its handler (SDM vol. 3, 6.8.3), as with INT n.
+  const u64 delivered = counters_.exceptions_delivered;
+  const bool general_detect = (state_.dr[7] & vcpu::kDr7Gd) != 0;
+  auto deliver_held = [&] {
+    ss_shadow_ = false;
+    const u64 held = held_debug_hits_;
+    held_debug_hits_ = 0;
+    if (held == 0 || state_.shutdown) return;
+    // A #DB of its own, of MOV DR, brings it along.
+    if (general_detect && !(state_.dr[7] & vcpu::kDr7Gd)) {
+      state_.dr[6] |= held;
+    } else {
+      deliver(held, false);
+    }
+  };
+
   in_single_ = true;
   again_ = false;
   watch_hits_ = 0;
@@ -281,7 +298,6 @@ void EngineImpl::Step() {
     const u64 next_rip = ccf.mode.RipOf(instr.next_pc());
     const translator::Op op = instr.op;
     const bool repeated = instr.rep || instr.repne;
-    const u64 delivered = counters_.exceptions_delivered;
     const u8 shadow = state_.interrupt_shadow;
     state_.interrupt_shadow = 0;  // it covers exactly this instruction
     if (op == Op::kInt1 && held_debug_hits_ != 0) {
@@ -301,13 +317,14 @@ void EngineImpl::Step() {
       if (!state_.halted) state_.interrupt_shadow = shadow;
       return;
     }
+    if (counters_.exceptions_delivered != delivered) return deliver_held();
     ss_shadow_ = false;
     const u64 held = held_debug_hits_;
     held_debug_hits_ = 0;
-    if (counters_.exceptions_delivered != delivered) return;
     const bool unfinished = repeated && IsString(op) && state_.rip == start;
     const bool loads_rf = op == Op::kIret || state_.segment[vcpu::kTr].selector != task;
-    if (!loads_rf && !unfinished) state_.system_flags &= ~static_cast<u32>(vcpu::kRf);
+    if (!loads_rf && !unfinished)
+      state_.system_flags &= ~static_cast<u32>(vcpu::kRf);
     // A taken INT n, INT3, INTO or INT1 has cleared TF before the trap would come.
     const bool taken = IsSoftwareInterrupt(op) && !(state_.system_flags & vcpu::kTf);
     u64 hits = watch_hits_ | held;
@@ -321,6 +338,8 @@ void EngineImpl::Step() {
     const bool passes = only_branches && (unfinished || state_.rip == next_rip);
     if (trap && !taken && !steps_itself && !passes) hits |= vcpu::kDr6Bs;
     if (hits != 0) deliver(hits, unfinished);
+  } else if (counters_.exceptions_delivered != delivered) {
+    deliver_held();
   }
   in_single_ = false;
 }

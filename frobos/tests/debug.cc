@@ -322,6 +322,35 @@ void TestHeldBack() {
   o = RunUnder(1, at, kAccess, kFour, int1, {.rdi = at});
   CheckFault("... and int1: one #DB for both", o, kDebug, 0, At(int1, 3));
   CheckEq("... DR6", ReadDr6(), 2);
+  struct Case {
+    const char* name;
+    const void* code;
+    u8 vector;
+  };
+  const Case cases[] = {
+      {"... and int3: in front of its handler", KERNEL_CODE("mov ss, [rdi]; int3"), kBreakpoint},
+      {"... and a #UD", KERNEL_CODE("mov ss, [rdi]; ud2"), kInvalidOpcode},
+      {"... and a #PF", KERNEL_CODE("mov ss, [rdi]; mov eax, [rsi]"), kPageFault},
+      {"... and a #GP", KERNEL_CODE("mov ss, [rdi]; mov cr3, r8"), kGeneralProtection},
+      {"... and a #DE", KERNEL_CODE("mov ss, [rdi]; div ecx"), kDivideError},
+  };
+  const void* handler = KERNEL_CODE("nop; nop");
+  const u64 nowhere = kHighBase + 0x800000;
+  for (const Case& c : cases) {
+    SetEntry(c.vector, handler);
+    o = RunUnder(1, at, kAccess, kFour, c.code, {.rsi = nowhere, .rdi = at, .r8 = ~0ull});
+    RestoreEntry(c.vector);
+    CheckFault(c.name, o, kDebug, 0, At(handler));
+    CheckEq("... DR6", ReadDr6(), 2);
+  }
+  const void* detect = KERNEL_CODE("mov ss, [rdi]; mov rax, dr0; nop");
+  ClearDr6();
+  SetAddress(1, at);
+  WriteDr7(Control(1, kAccess, kFour) | kDr7Gd);
+  o = RunKernel(detect, {.rdi = at});
+  WriteDr7(0);
+  CheckFault("... and DR7.GD: one #DB for both", o, kDebug, 0, At(detect, 2));
+  CheckEq("... DR6", ReadDr6(), 2 | kDr6Bd);
 }
 
 // TF as SYSCALL and SYSRET leave it decides, not TF as they begin.
