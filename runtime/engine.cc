@@ -322,8 +322,8 @@ void EngineImpl::Step() {
     const u64 held = held_debug_hits_;
     held_debug_hits_ = 0;
     const bool unfinished = repeated && IsString(op) && state_.rip == start;
-    const bool loads_rf = op == Op::kIret || state_.segment[vcpu::kTr].selector != task;
-    if (!loads_rf && !unfinished)
+    const bool switched = op != Op::kLtr && state_.segment[vcpu::kTr].selector != task;
+    if (op != Op::kIret && !switched && !unfinished)
       state_.system_flags &= ~static_cast<u32>(vcpu::kRf);
     // A taken INT n, INT3, INTO or INT1 has cleared TF before the trap would come.
     const bool taken = IsSoftwareInterrupt(op) && !(state_.system_flags & vcpu::kTf);
@@ -336,7 +336,8 @@ void EngineImpl::Step() {
     // SYSCALL and SYSRET step by the TF they leave behind, by themselves.
     const bool steps_itself = op == Op::kSyscall || op == Op::kSysret;
     const bool passes = only_branches && (unfinished || state_.rip == next_rip);
-    if (trap && !taken && !steps_itself && !passes) hits |= vcpu::kDr6Bs;
+    // Of a task switch TF went into the old task's TSS.
+    if (trap && !taken && !steps_itself && !switched && !passes) hits |= vcpu::kDr6Bs;
     if (hits != 0) deliver(hits, unfinished);
   } else if (counters_.exceptions_delivered != delivered) {
     deliver_held();

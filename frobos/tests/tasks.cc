@@ -506,6 +506,30 @@ void TestTrapBit() {
   Reset();
 }
 
+// Each task is stepped by its own TF: the old one's goes into its TSS (SDM vol. 3A 7.3).
+void TestStep() {
+  const void* code = CODE32("nop; nop");
+  MakeTask(code);
+  const void* ltr = CODE32("ltr ax; nop");
+  CheckFault("a single step of ltr", RunTask(ltr, {.eax = kTask, .eflags = kFlagsFixed | kFlagTf}),
+             kDebug, 0, At(ltr, 3));
+  MakeTask(code);
+  task.eflags |= kFlagTf;
+  const void* jump = Jump();
+  Outcome o = RunTask(jump, {.ebx = At(&far_pointer)});
+  CheckFault("a switch to a task that is stepped", o, kDebug, 0, At(code, 1));
+  // QEMU steps by the old task's TF once more, in the new one.
+  if (SkipOnQemu("a switch from a task that is stepped")) return;
+  MakeTask(code);
+  o = RunTask(jump, {.ebx = At(&far_pointer), .eflags = kFlagsFixed | kFlagTf});
+  CheckDone("a switch from a task that is stepped", o);
+  CheckEq("... TF in its TSS", main_tss.eflags & kFlagTf, kFlagTf);
+  MakeTask(code);
+  task.eflags |= kFlagTf;
+  o = RunTask(jump, {.ebx = At(&far_pointer), .eflags = kFlagsFixed | kFlagTf});
+  CheckFault("... to one that is, too", o, kDebug, 0, At(code, 1));
+}
+
 void TestDebugRegisters() {
   MakeTask(CODE32("mov eax, dr7"));
   static u32 watched;
@@ -674,7 +698,7 @@ constexpr Section kSections[] = {
     {"ldt", TestLdt},           {"tss16", Test16},
     {"trap", TestTrapBit},      {"debug", TestDebugRegisters},
     {"paging", TestPaging},     {"io", TestIoMap},
-    {"external", TestExternal},
+    {"external", TestExternal}, {"step", TestStep},
 };
 
 }  // namespace
