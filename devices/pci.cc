@@ -1,5 +1,7 @@
 #include "devices/pci.h"
 
+#include <utility>
+
 #include "devices/acpi_pm.h"
 
 namespace alibi::devices {

@@ -10,7 +10,6 @@
 
 #include <array>
 #include <functional>
-#include <utility>
 
 #include "base/types.h"
 #include "devices/device.h"

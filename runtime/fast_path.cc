@@ -3,7 +3,6 @@
 #include <immintrin.h>
 #include <x86intrin.h>
 
-#include "base/check.h"
 #include "runtime/engine_impl.h"
 #include "translator/entry_check.h"
 #include "translator/unit_rules.h"
@@ -12,7 +11,6 @@
 #include "vcpu/control_transfer.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
-#include "vcpu/interrupts.h"
 #include "vcpu/outcome.h"
 #include "vcpu/segments.h"
 

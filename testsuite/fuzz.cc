@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <ctime>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -14,16 +14,9 @@ extern u8 trap_stubs[], user_return[], kernel_end[];
 void EnterUser(u32 eip, u32 esp, u32* saved_esp);
 [[noreturn]] void LeaveUser(u32 saved_esp);
 
-// The compiler may call these by itself.
-void* memset(void* to, int value, size_t n) {
-  u8* p = static_cast<u8*>(to);
-  for (size_t i = 0; i < n; i++) p[i] = static_cast<u8>(value);
-  return to;
-}
-void* memcpy(void* to, const void* from, size_t n) {
-  for (size_t i = 0; i < n; i++) static_cast<u8*>(to)[i] = static_cast<const u8*>(from)[i];
-  return to;
-}
+// lib32/memory.cc
+void* memcpy(void* to, const void* from, size_t n);
+void* memset(void* to, int value, size_t n);
 }
 
 namespace {

@@ -5,8 +5,6 @@
 #ifndef ALIBI_RUNTIME_SIMULATOR_VECTOR_STATE_H_
 #define ALIBI_RUNTIME_SIMULATOR_VECTOR_STATE_H_
 
-#include <cstddef>
-
 #include "base/types.h"
 #include "vcpu/state.h"
 

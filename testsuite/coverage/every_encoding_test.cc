@@ -1,6 +1,5 @@
 // Every encoding that is IDENT, run on the host and in all translation kinds. The oracle's forms
 // are chosen by hand; these are what the walk of the opcode space finds.
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <memory>

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "translator/decoder.h"
 
 namespace alibi::oracle {

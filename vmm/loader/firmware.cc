@@ -1,7 +1,6 @@
 #include "vmm/loader/firmware.h"
 
 #include <cstring>
-#include <span>
 #include <string_view>
 
 #include "vmm/loader/aml.h"

@@ -7,7 +7,6 @@
 #ifndef ALIBI_VMM_LOADER_FIRMWARE_H_
 #define ALIBI_VMM_LOADER_FIRMWARE_H_
 
-#include <string>
 #include <vector>
 
 #include "base/types.h"
