@@ -46,6 +46,78 @@ bool ConstantAdjust(const Instr& instr, u8 reg, i64* delta) {
   return true;
 }
 
+// MOV and LEA of the address size: `dest` becomes `source` plus a constant.
+bool Derived(const Instr& instr, u8* dest, u8* source, i64* delta) {
+  if (instr.treatment != Treatment::kIdent || instr.encoding != Encoding::kLegacy ||
+      instr.operand_bits != instr.code_bits) {
+    return false;
+  }
+  if (instr.op == Op::kLea) {
+    const MemOperand& mem = instr.mem;
+    if (mem.base == kNoReg || mem.index != kNoReg || mem.rip_relative ||
+        mem.address_bits != instr.code_bits) {
+      return false;
+    }
+    *dest = instr.gprs[0].reg;
+    *source = mem.base;
+    *delta = mem.disp;
+    return true;
+  }
+  const u8 opcode = instr.bytes[instr.layout.opcode];
+  if (instr.mem.present || instr.gpr_count != 2 || (opcode != 0x89 && opcode != 0x8b)) return false;
+  const unsigned to = instr.gprs[0].written ? 0 : 1;
+  *dest = instr.gprs[to].reg;
+  *source = instr.gprs[1 - to].reg;
+  *delta = 0;
+  return true;
+}
+
+// The registers that hold the base register's value at the leader, plus a known offset.
+class KnownRegisters {
+ public:
+  bool Holds(u8 reg) const { return reg != kNoReg && ((mask_ >> reg) & 1); }
+  bool None() const { return mask_ == 0; }
+  i64 Offset(u8 reg) const { return offset_[reg]; }
+  void Set(u8 reg, i64 offset) {
+    mask_ = static_cast<u16>(mask_ | 1u << reg);
+    offset_[reg] = offset;
+  }
+  void Forget(u8 reg) { mask_ = static_cast<u16>(mask_ & ~(1u << reg)); }
+  void Clear() { mask_ = 0; }
+
+  // What the instruction does to them; `stack` is how it moves the stack pointer as an access.
+  void Pass(const Instr& instr, i64 stack) {
+    u8 dest = kNoReg, source = kNoReg;
+    i64 delta = 0;
+    if (Derived(instr, &dest, &source, &delta)) {
+      const bool known = Holds(source);
+      const i64 offset = known ? Offset(source) + delta : 0;
+      known ? Set(dest, offset) : Forget(dest);
+      return;
+    }
+    if (instr.op == Op::kLeave) {
+      Holds(vcpu::kRbp) ? Set(vcpu::kRsp, Offset(vcpu::kRbp) + instr.operand_bits / 8)
+                        : Forget(vcpu::kRsp);
+      Forget(vcpu::kRbp);
+      return;
+    }
+    for (u8 reg = 0; reg < 16; ++reg) {
+      if (!Holds(reg)) continue;
+      if (reg == vcpu::kRsp && stack != 0) {
+        offset_[reg] += stack;
+      } else if (ConstantAdjust(instr, reg, &delta)) {
+        offset_[reg] += delta;
+      } else if (WritesGpr(instr, reg)) {
+        Forget(reg);
+      }
+    }
+  }
+
+ private:
+  u16 mask_ = 0;
+  std::array<i64, 16> offset_{};
+};
+
 class Planner {
  public:
   Planner(const TranslationUnit& tu, const CodeMode& mode,
@@ -77,6 +149,9 @@ class Planner {
         return access;
       }
       return {instr.mem.base, instr.mem.disp, instr.mem.size, 0, instr.mem.written};
+    }
+    if (instr.op == Op::kLeave && instr.operand_bits == mode_.code_bits) {
+      return {vcpu::kRbp, 0, mode_.code_bits / 8, 0, false};
     }
     const bool push = instr.op == Op::kPush || instr.op == Op::kCall;
     const bool pop = instr.op == Op::kPop || instr.op == Op::kRet;
@@ -115,20 +190,18 @@ class Planner {
 
   // Is the open group worth keeping over instruction i, which would be folded?
   bool UsedBehind(unsigned i) const {
+    KnownRegisters known = known_;
     for (unsigned k = i + 1; k < tu_.count; ++k) {
-      if (AccessOf(k).base == base_) return true;
-      if (!Harmless(k) && !Foldable(k)) return false;
-      i64 delta;
-      if (WritesGpr(tu_.instrs[k], base_) && !ConstantAdjust(tu_.instrs[k], base_, &delta)) {
-        return false;
-      }
+      known.Pass(tu_.instrs[k - 1], 0);
+      if (known.Holds(AccessOf(k).base)) return true;
+      if (known.None() || (!Harmless(k) && !Foldable(k))) return false;
     }
     return false;
   }
 
   void Plan(unsigned i) {
     const Access access = AccessOf(i);
-    const bool joined = leader_ >= 0 && access.base == base_ && Join(i, access);
+    const bool joined = known_.Holds(access.base) && Join(i, access);
     if (leader_ >= 0 && !joined) {
       if (Foldable(i) && UsedBehind(i)) {
         plans_[i].folded = true;
@@ -137,13 +210,14 @@ class Planner {
       }
     }
     if (access.base != kNoReg && leader_ < 0) Open(i, access);
-    Move(i, access);
+    if (leader_ < 0) return;
+    known_.Pass(tu_.instrs[i], access.base_moves);
+    if (known_.None()) Close();
   }
 
   void Open(unsigned i, const Access& access) {
     leader_ = static_cast<int>(i);
-    base_ = access.base;
-    moved_ = 0;
+    known_.Set(access.base, 0);
     members_ = 1;
     AccessPlan& plan = plans_[i];
     plan.leader = true;
@@ -154,11 +228,12 @@ class Planner {
 
   bool Join(unsigned i, const Access& access) {
     AccessPlan& leader = plans_[leader_];
-    i64 low = std::min<i64>(leader.low, moved_ + access.offset);
-    i64 high = std::max<i64>(leader.high, moved_ + access.offset + access.size);
-    if (mode_.code_bits == 32 && moved_ != 0) {  // the register must not have wrapped on its way
-      low = std::min(low, moved_);
-      high = std::max(high, moved_ + 1);
+    const i64 moved = known_.Offset(access.base);
+    i64 low = std::min<i64>(leader.low, moved + access.offset);
+    i64 high = std::max<i64>(leader.high, moved + access.offset + access.size);
+    if (mode_.code_bits == 32 && moved != 0) {  // the register must not have wrapped on its way
+      low = std::min(low, moved);
+      high = std::max(high, moved + 1);
     }
     // The range is addressed off the register as it was at the leader, by an i32.
     if (high - low > kMaxSpan || !FitsI32(low) || !FitsI32(high)) return false;
@@ -170,22 +245,10 @@ class Planner {
     return true;
   }
 
-  // What instruction i does to the open group's base register.
-  void Move(unsigned i, const Access& access) {
-    if (leader_ < 0) return;
-    i64 delta = 0;
-    if (access.base_moves != 0 && base_ == vcpu::kRsp) {
-      moved_ += access.base_moves;
-    } else if (ConstantAdjust(tu_.instrs[i], base_, &delta)) {
-      moved_ += delta;
-    } else if (WritesGpr(tu_.instrs[i], base_)) {
-      Close();
-    }
-  }
-
   void Close() {
     if (leader_ >= 0 && members_ < 2) plans_[leader_].leader = false;
     leader_ = -1;
+    known_.Clear();
   }
 
   const TranslationUnit& tu_;
@@ -193,8 +256,7 @@ class Planner {
   const std::array<SitePlan, kMaxTuInstructions>& sites_;
   AccessPlans& plans_;
   int leader_ = -1;
-  u8 base_ = kNoReg;
-  i64 moved_ = 0;  // the base register now, relative to its value at the leader
+  KnownRegisters known_;
   unsigned members_ = 0;
 };
 

@@ -1,7 +1,8 @@
 // Which memory accesses of a TU share a look-up.
 //
-// A group is a run of accesses off one base register. Its leader looks the whole range up, and the
-// displacement stays in r10 up to the last follower. What comes in between must do without r10:
+// A group is a run of accesses off one base register, or off registers that were derived from it by
+// MOV, LEA, additions of constants, PUSH, POP and LEAVE. Its leader looks the whole range up, and
+// the displacement stays in r10 up to the last follower. What comes in between must do without r10:
 // such accesses are folded, which means that they find their host address in r11 alone, and needs
 // the arithmetic flags to be dead.
 #ifndef ALIBI_TRANSLATOR_ACCESS_GROUPS_H_

@@ -70,6 +70,26 @@ TEST_CASE("The stack is a base register that moves", "[groups]") {
   CHECK(p.plans[0].high == 8);
 }
 
+TEST_CASE("Registers derived from the base register belong to its group", "[groups]") {
+  // push rbp; mov rbp, rsp; sub rsp, 32; mov [rbp - 8], rax; lea rcx, [rsp + 8]; mov rdx, [rcx]
+  const Planned p = Plan("55 48 89 e5 48 83 ec 20 48 89 45 f8 48 8d 4c 24 08 48 8b 11");
+  CHECK(p.letters == "L--f-f");
+  CHECK(p.plans[0].low == -32);  // the last: -8 - 32 + 8
+  CHECK(p.plans[0].high == 0);
+  // mov rbx, [rbp - 8]; mov rsp, rbp; pop rbp; ret
+  CHECK(Plan("48 8b 5d f8 48 89 ec 5d c3").letters == "L-ff");
+  // mov rbx, [rbp - 8]; leave; ret
+  CHECK(Plan("48 8b 5d f8 c9 c3").letters == "Lff");
+  // mov eax, [ebp - 8]; leave; ret
+  CHECK(Plan("8b 45 f8 c9 c3", 32).letters == "Lff");
+  // mov rax, [rbx]; mov rcx, rbx; mov rcx, rdx; mov rsi, [rcx]: not any more
+  CHECK(Plan("48 8b 03 48 89 d9 48 89 d1 48 8b 31").letters == "----");
+  // mov rax, [rbx]; mov ecx, ebx; mov rsi, [rcx]: half of it
+  CHECK(Plan("48 8b 03 89 d9 48 8b 31").letters == "---");
+  // mov rax, [rbx]; mov rcx, rbx; mov rbx, rdx; mov rsi, [rcx + 8]: what is left of it
+  CHECK(Plan("48 8b 03 48 89 d9 48 89 d3 48 8b 71 08").letters == "L--f");
+}
+
 TEST_CASE("Indexed accesses with dead flags fold, and the group goes on", "[groups]") {
   // mov rax, [rbx]; mov rcx, [rsi + rdi*8]; mov rdx, [rbx + 8]; xor eax, eax; jmp
   CHECK(Plan("48 8b 03 48 8b 0c fe 48 8b 53 08 31 c0 eb 00").letters ==
