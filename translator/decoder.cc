@@ -142,7 +142,8 @@ u16 HostXsaveAreaSize() {
   return size;
 }
 
-// What AMD's CPUs and Intel's make of some encodings differs. The guest is shown the host's vendor.
+// AMD's CPUs and Intel's differ in some encodings. The guest gets the host's way, as it does where
+// instructions are IDENT; only CPU model base64 may show another vendor.
 bool HostIsAmd() {
   static const bool is_amd = [] {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

@@ -68,8 +68,11 @@ def apt(cache, arch, tool, *arguments, **options):
     command = [tool]
     for key, value in settings.items():
         command += ["-o", f"{key}={value}"]
-    result = subprocess.run(command + list(arguments), stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, check=False, **options)
+    try:
+        result = subprocess.run(command + list(arguments), stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, check=False, **options)
+    except FileNotFoundError:
+        raise Failure(f"{tool} is missing: packages come through Debian's apt") from None
     if result.returncode != 0:
         raise Failure(f"{tool} {' '.join(arguments)} failed: {result.stderr.strip()}")
     return result.stdout
@@ -198,7 +201,7 @@ def main():
             return subprocess.run(command, check=False).returncode
         finally:
             initrd.unlink()
-    except Failure as failure:
+    except (Failure, OSError, subprocess.CalledProcessError) as failure:
         say(str(failure))
         return 1
     except KeyboardInterrupt:
