@@ -2,6 +2,7 @@
 #ifndef ALIBI_FROBOS_LIB_INTERRUPTS_H_
 #define ALIBI_FROBOS_LIB_INTERRUPTS_H_
 
+#include "frobos/lib/cpu.h"
 #include "frobos/lib/types.h"
 
 namespace alibi::frobos {
@@ -57,6 +58,17 @@ void InitLapic();
 bool LapicBit(LapicRegister array, u8 vector);
 // A fixed interrupt to ourselves.
 void SendSelfIpi(u8 vector);
+
+// Waits until the condition holds. False: not within what any machine takes that works at all.
+template <class Condition>
+bool WaitFor(Condition condition) {
+  constexpr u64 kPatience = 4'000'000'000;  // TSC cycles
+  const u64 start = Rdtsc();
+  while (!condition()) {
+    if (Rdtsc() - start > kPatience) return false;
+  }
+  return true;
+}
 
 }  // namespace alibi::frobos
 

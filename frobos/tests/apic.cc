@@ -24,7 +24,6 @@ constexpr u32 kEsrSendIllegal = 1u << 5, kEsrReceiveIllegal = 1u << 6;
 constexpr u32 kShorthandSelf = 1u << 18, kShorthandAll = 2u << 18, kShorthandOthers = 3u << 18;
 constexpr u32 kAssert = 1u << 14, kLogical = 1u << 11, kDeliverNmi = 4u << 8;
 constexpr u8 kVectors[] = {0x40, 0x41, 0x50, 0x61, 0x72, 0xf3};
-constexpr u64 kPatience = 4'000'000'000;
 
 bool x2;  // registers are MSRs now
 volatile u64 arrivals, nmis, order;
@@ -54,14 +53,6 @@ void SendIpi(u32 command, u32 target = 0) {
 bool Bit(u32 array, u8 vector) { return Get(array + vector / 32 * 0x10) >> (vector % 32) & 1; }
 u32 Id() { return x2 ? Get(kLapicId) : Get(kLapicId) >> 24; }
 
-template <class Condition>
-bool WaitFor(Condition condition) {
-  const u64 start = Rdtsc();
-  while (!condition()) {
-    if (Rdtsc() - start > kPatience) return false;
-  }
-  return true;
-}
 void Pause(u64 cycles) {
   for (const u64 start = Rdtsc(); Rdtsc() - start < cycles;) {
   }

@@ -18,8 +18,6 @@ namespace {
 
 constexpr u8 kTimer = kIrqBase, kUartVector = kIrqBase + 4;
 constexpr u16 kMillisecond = kPitHz / 1000;
-// Long enough for any machine that works at all; TSC cycles.
-constexpr u64 kPatience = 4'000'000'000;
 constexpr u64 kFlagsOn = kFlagsFixed | kFlagIf;
 
 volatile u64 ticks;
@@ -41,15 +39,6 @@ void LeaveLoop(TrapFrame* frame) {
   }
   CountTick(frame);
   frame->rip = frame->r15;
-}
-
-template <class Condition>
-bool WaitFor(Condition condition) {
-  const u64 start = Rdtsc();
-  while (!condition()) {
-    if (Rdtsc() - start > kPatience) return false;
-  }
-  return true;
 }
 
 // Raises IRQ 0 once, as soon as possible, and waits until the PIC has it.

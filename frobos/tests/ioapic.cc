@@ -22,7 +22,6 @@ constexpr u64 kMasked = 1u << 16, kLevel = 1u << 15, kRemoteIrr = 1u << 14, kLog
 constexpr u8 kVector = 0x55, kOther = 0x66;
 constexpr unsigned kUartInput = 4;
 constexpr u32 kTmr = 0x180;
-constexpr u64 kPatience = 4'000'000'000;
 
 volatile u64 arrivals, order;
 bool withdraw, end_in_handler;
@@ -44,14 +43,6 @@ void WriteEntry(unsigned input, u64 value) {
   Write(kFirstEntry + 2 * input, static_cast<u32>(value));
 }
 
-template <class Condition>
-bool WaitFor(Condition condition) {
-  const u64 start = Rdtsc();
-  while (!condition()) {
-    if (Rdtsc() - start > kPatience) return false;
-  }
-  return true;
-}
 void OpenWindow() { asm volatile("sti; nop; nop; nop; nop; cli" : : : "memory"); }
 
 void RaiseUart() {

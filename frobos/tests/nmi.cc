@@ -19,7 +19,6 @@ constexpr u32 kSendNmi = 4u << 8 | 1u << 14;
 constexpr u32 kSendVector = 1u << 18 | 1u << 14;
 constexpr u32 kDeliverNmi = 4u << 8;
 constexpr u8 kVector = 0x51;
-constexpr u64 kPatience = 4'000'000'000;
 
 volatile u64 nmis, depth, deepest, interrupts;
 TrapFrame last;

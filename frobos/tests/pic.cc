@@ -17,19 +17,10 @@ constexpr u8 kReadIrr = 0x0a, kReadIsr = 0x0b, kPoll = 0x0c;
 constexpr u8 kSpecialMask = 0x68, kNoSpecialMask = 0x48;
 constexpr u8 kEoi = 0x20, kSpecificEoi = 0x60, kRotateOnEoi = 0xa0, kSetPriority = 0xc0,
              kRotateOnSpecificEoi = 0xe0;
-constexpr u64 kPatience = 4'000'000'000;
 
 volatile u64 order, arrivals;
 bool end_in_handler = true;
 
-template <class Condition>
-bool WaitFor(Condition condition) {
-  const u64 start = Rdtsc();
-  while (!condition()) {
-    if (Rdtsc() - start > kPatience) return false;
-  }
-  return true;
-}
 void OpenWindow() { asm volatile("sti; nop; nop; nop; nop; cli" : : : "memory"); }
 u8 ReadRegister(u16 pic, u8 which) {
   Outb(pic, which);

@@ -15,18 +15,8 @@ namespace {
 
 constexpr u16 kChannel0 = 0x40, kChannel2 = 0x42, kControl = 0x43, kSystem = 0x61;
 constexpr u8 kGate2 = 1, kSpeaker = 2, kRefresh = 0x10, kOut2 = 0x20;
-constexpr u64 kPatience = 4'000'000'000;
 
 volatile u64 ticks;
-
-template <class Condition>
-bool WaitFor(Condition condition) {
-  const u64 start = Rdtsc();
-  while (!condition()) {
-    if (Rdtsc() - start > kPatience) return false;
-  }
-  return true;
-}
 
 void Program(unsigned channel, unsigned mode, u16 count, bool bcd = false) {
   Outb(kControl, static_cast<u8>(channel << 6 | 0x30 | mode << 1 | bcd));
