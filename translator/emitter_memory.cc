@@ -463,7 +463,8 @@ void Emitter::Impl::EmitPop(const Instr& instr) {
     return;
   }
   LoadR11(ea, size, site);
-  if (reg != vcpu::kRsp) AdjustRsp(static_cast<i32>(size));
+  // POP SP replaces the low half of what the addition makes, carry and all.
+  if (reg != vcpu::kRsp || size == 2) AdjustRsp(static_cast<i32>(size));
   if (size == 2) {
     if (IsStolen(reg)) {
       a().mov(State(offsetof(VcpuState, gpr) + 8u * reg, 2), x86::r11w);

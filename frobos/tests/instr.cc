@@ -23,12 +23,14 @@ constexpr u64 kB = kA + kPageSize;
 constexpr u64 kHole = kB + kPageSize;
 constexpr u64 kC = kHole + kPageSize;
 constexpr u64 kEnd = kC + 2 * kPageSize;
+constexpr u64 kCarry = kA + 0xf000;  // the last page of 64 KB
 
 u8* At(u64 va) { return reinterpret_cast<u8*>(va); }
 
 void Prepare() {
   MapShuffled(kA, 2, kPteW | kPteU);
   MapShuffled(kC, 2, kPteW | kPteU);
+  MapShuffled(kCarry, 1, kPteW | kPteU);
 }
 
 void Fill() {
@@ -207,6 +209,10 @@ void TestStackForms() {
   o = RunUser(USER_CODE("push rax; mov rbx, rsp; pop rsp; xchg rbx, rsp"),
               {.rax = 0x4242, .rsp = top});
   CheckEq("pop rsp", o.frame.rbx, 0x4242);
+  const u16 low = 0x1234;
+  memcpy(At(kCarry + kPageSize - 2), &low, 2);
+  o = RunUser(USER_CODE("pop sp"), {.rsp = kCarry + kPageSize - 2});
+  CheckEq("pop sp replaces the low half of the new rsp", o.frame.rsp, kCarry + kPageSize + low);
   o = RunUser(USER_CODE("push -1; pop rax; push 0x12345678; pop rbx; .byte 0x66, 0x68, 0xff, 0x7f; "
                         "mov cx, [rsp]"),
               {.rsp = top});
