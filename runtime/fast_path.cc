@@ -379,12 +379,10 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
     if (site->in_group) return Retry(instr.pc);  // reading a copy may set traces
     if (site->shared) {
       // A group's range crosses, whether or not its members do: look each one up alone.
-      adapt::SiteRecord& record = sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc));
-      if (!record.alone) {
-        record.alone = true;
-        Retire(site->ccf);
-      }
-      return Retry(instr.pc);
+      // (Simulated this time: what a retry would find may be another translation that groups it.)
+      sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc)).alone = true;
+      Retire(site->ccf);
+      return SimulateNext(instr.pc);
     }
     if (!SiteWrites(*site)) {
       // A load needs no write-back: let it read a copy, at an address of the same alignment.

@@ -215,6 +215,24 @@ TEST_CASE("Everything that the fuzzer ever found", "[oracle]") {
 }
 
 // The check of the divisor needs r10, which held the look-up that the accesses share.
+// The stack's end comes into the range of a group whose leader starts one translation and lies
+// inside another: each looked itself up in the other, for ever.
+const Case kCrossingGroups = {"Groups that cross a page in two translations of their leader",
+                              {{0xb9, 0x04, 0x00, 0x00, 0x00},  // mov ecx, 4
+                               {0x41, 0xff, 0xc2},              // loop: inc r10d
+                               {0x41, 0x52},                    // push r10
+                               {0x5b},                          // pop rbx
+                               {0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90},
+                               {0x5d},  // pop rbp
+                               {0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90},
+                               {0x0f, 0x85, 0xe1, 0xff, 0xff, 0xff}},  // jnz loop
+                              [](CpuState& s) { s.gpr[kRsp] = kStackBase + kPageSize + 0xf30; }};
+
+TEST_CASE("Groups that cross a page", "[oracle]") {
+  Harness harness;
+  CHECK(Run(harness, kCrossingGroups).empty());
+}
+
 const Case kCompatCases[] = {
     {"LDMXCSR of a bad value through an address that wraps: the bounced operation faults",
      {{0x0f, 0xae, 0x96, 0x10, 0x01, 0x00, 0x20}},  // ldmxcsr [esi + 0x20000110]
