@@ -162,6 +162,7 @@ TEST_CASE("Bad command lines and images") {
       {{"run", hello, "--cpu", "486"}, 64, "base64"},
       {{"run"}, 64, "--bios"},
       {{"run", hello, "--bios", hello}, 64, "not both"},
+      {{"run", "--bios", empty, "--append", "quiet"}, 64, "--append"},
       {{"run", "--bios", empty}, 65, "multiple of 4096"},
       {{"run", "--bios", text}, 65, "multiple of 4096"},
       {{"run", "--bios", "/nonexistent/rom"}, 66, "/nonexistent/rom"},

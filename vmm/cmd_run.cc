@@ -174,6 +174,10 @@ int CmdRun(int argc, char** argv) {
                             ? "give a kernel's IMAGE, or --bios ROM; --help shows more"
                             : "give either a kernel's IMAGE or --bios ROM, not both");
   }
+  if (!options.bios.empty() && !(options.append.empty() && options.initrd.empty())) {
+    return Fail(kUsage,
+                "--append and --initrd are for a kernel's IMAGE; leave them out with --bios");
+  }
 
   // --- Everything that can be wrong before there is a machine ---
   auto ram = ParseSize(options.ram);
@@ -260,6 +264,9 @@ int CmdRun(int argc, char** argv) {
     std::vector<loader::Module> modules;
     for (const ModuleFile& file : *module_files) {
       modules.push_back({file.bytes, file.command_line});
+    }
+    if (loader::IsLinux(*image) && modules.size() > 1) {
+      return Fail(kUsage, "--initrd: a Linux kernel takes one file; join them with cat");
     }
     const std::string command_line =
         options.append.empty() ? options.image : options.image + " " + options.append;

@@ -69,7 +69,9 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
   if (!IsLinux(image)) return Bad(name, "it has no Linux boot header");
   const u16 version = Load16(image, kVersion);
   if (version < kOldestVersion || !(image[kLoadFlags] & kLoadedHigh)) {
-    return Bad(name, "its boot protocol is older than 2.04, or it is a zImage");
+    return Bad(name,
+               "its boot protocol is older than 2.04, or it is a zImage; give a bzImage of Linux "
+               "2.6.14 or newer");
   }
   const u64 sectors = image[kSetupSectors] == 0 ? 4 : image[kSetupSectors];
   const u64 setup_bytes = (sectors + 1) * 512;
