@@ -218,7 +218,8 @@ TEST_CASE("Everything that the fuzzer ever found", "[oracle]") {
 // The stack's end comes into the range of a group whose leader starts one translation and lies
 // inside another: each looked itself up in the other, for ever.
 const Case kCrossingGroups = {"Groups that cross a page in two translations of their leader",
-                              {{0xb9, 0x04, 0x00, 0x00, 0x00},  // mov ecx, 4
+                              {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90},
+                               {0xb9, 0x04, 0x00, 0x00, 0x00},  // mov ecx, 4
                                {0x41, 0xff, 0xc2},              // loop: inc r10d
                                {0x41, 0x52},                    // push r10
                                {0x5b},                          // pop rbx
