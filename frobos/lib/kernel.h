@@ -14,6 +14,19 @@ bool HasOption(const char* name);
 u64 NumberOption(const char* key, u64 default_value);
 // True if key=a,b,c names the item, or if the key is absent altogether.
 bool Selected(const char* key, const char* item);
+
+// A kernel's parts, which the command line's only=a,b,c selects.
+struct Section {
+  const char* name;
+  void (*run)();
+};
+template <u64 kCount>
+void RunSections(const Section (&sections)[kCount]) {
+  for (const Section& s : sections) {
+    if (Selected("only", s.name)) s.run();
+  }
+}
+
 // True if the command line has key=value with exactly this value.
 bool OptionIs(const char* key, const char* value);
 

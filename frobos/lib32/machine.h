@@ -11,8 +11,19 @@ namespace alibi::frobos {
 
 // The kernel's body; the result is the exit code.
 int Main();
-// "only=a,b" on the command line selects sections.
+
+// The kernel's parts, which the command line's only=a,b,c selects.
+struct Section {
+  const char* name;
+  void (*run)();
+};
 bool Selected(const char* section);
+template <u32 kCount>
+void RunSections(const Section (&sections)[kCount]) {
+  for (const Section& s : sections) {
+    if (Selected(s.name)) s.run();
+  }
+}
 
 enum Vector : u8 {
   kDivideError = 0,

@@ -461,10 +461,6 @@ void TestPartialAccesses() {
   Invlpg(next);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"small", TestSmallPages},     {"twice", TestTwice},         {"large", TestLargePages},
     {"upper", TestUpperLevels},    {"toggle", TestToggledModes}, {"two", TestTwoMappings},

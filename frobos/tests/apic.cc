@@ -555,10 +555,6 @@ void TestX2() {
   CheckEq("x2APIC to off to xAPIC", ReadLapic(kLapicId) >> 24, Cpuid(1).ebx >> 24);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {{"xapic", TestMemory}, {"base", TestBase}, {"x2apic", TestX2}};
 
 }  // namespace
@@ -572,9 +568,7 @@ int Main() {
   InitLapic();
   for (const u8 v : kVectors) SetHandler(v, Note);
   SetHandler(kSpuriousVector, [](TrapFrame*) {});
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -580,10 +580,6 @@ void TestBranchSteps() {
   WriteMsr(kDebugCtl, 0);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"execute", TestExecute},
     {"data", TestData},
@@ -603,9 +599,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

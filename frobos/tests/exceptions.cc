@@ -641,10 +641,6 @@ void TestAlignmentCheck() {
   }
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"divide", TestDivide},           {"traps", TestTraps},
     {"opcode", TestInvalidOpcode},    {"protection", TestGeneralProtection},
@@ -657,9 +653,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -313,10 +313,6 @@ void TestAvx() {
   CheckFault("#UD AVX without XCR0.AVX", sse_only, kInvalidOpcode);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"x87", TestX87},
     {"sse", TestSse},
@@ -332,9 +328,7 @@ int Main() {
     asm volatile("xsetbv" : : "c"(0), "a"(7), "d"(0));
     avx = true;
   }
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

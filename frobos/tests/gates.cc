@@ -695,10 +695,6 @@ void TestSteps() {
   CheckEq("... not in its handler", o.entry_eflags & kFlagTf, 0);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"calls", TestCallGates},
     {"stacks", TestStackSwitch},
@@ -713,9 +709,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected(s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

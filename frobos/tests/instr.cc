@@ -450,10 +450,6 @@ void TestPorts() {
   CheckEq("in al keeps the rest", o.frame.rbx >> 8, ~0ull >> 8);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"strings", TestStrings},          {"faults", TestStringFaults},
     {"stack", TestStackForms},         {"bits", TestBits},
@@ -465,9 +461,7 @@ constexpr Section kSections[] = {
 
 int Main() {
   Prepare();
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -518,10 +518,6 @@ void TestLapic() {
   for (const u8 v : {kLapicVector, kVector50, kVector61}) SetHandler(v, nullptr);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"pit", TestPit},   {"window", TestWindow},    {"loops", TestLoops}, {"rep", TestRep},
     {"uart", TestUart}, {"cr8", TestTaskPriority}, {"lapic", TestLapic},
@@ -530,9 +526,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -269,10 +269,6 @@ void TestPriority() {
   Reset();
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {{"registers", TestRegisters}, {"edge", TestEdge},
                                  {"level", TestLevel},         {"destination", TestDestinations},
                                  {"timer", TestTimer},         {"priority", TestPriority}};
@@ -291,9 +287,7 @@ int Main() {
   SetHandler(kVector, Note);
   SetHandler(kOther, Note);
   SetHandler(kSpuriousVector, [](TrapFrame*) {});
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -256,10 +256,6 @@ void TestTsc() {
   CheckDone("rdtsc in CPL 0 with CR4.TSD", kernel);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"privilege", TestPrivilege},
     {"values", TestValues},
@@ -276,9 +272,7 @@ int Main() {
   intel = Cpuid(0).ebx == 0x756e6547;
   rdmsr = KERNEL_CODE("rdmsr");
   wrmsr = KERNEL_CODE("wrmsr");
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

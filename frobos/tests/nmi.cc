@@ -293,10 +293,6 @@ void TestShadows() {
   SetHandler(kVector, nullptr);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"delivery", TestDelivery}, {"block", TestBlocking}, {"hlt", TestHlt}, {"shadow", TestShadows}};
 
@@ -310,9 +306,7 @@ int Main() {
   InitPic();
   InitLapic();
   SetHandler(kSpuriousVector, [](TrapFrame*) {});
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -446,10 +446,6 @@ void TestPageZero() {
   Check(Load(0x1f8) == old, "... and back");
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"ad", TestAccessedDirty},
     {"invalidation", TestInvalidation},
@@ -467,9 +463,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -491,10 +491,6 @@ void TestAlignment() {
   CheckDone("nor any without CR0.AM", Run(read32, odd, 3));
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"paging", Test32},           {"pae", TestPae},
     {"events", TestEvents},       {"sysenter", TestSysenter},
@@ -504,9 +500,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected(s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -240,10 +240,6 @@ void TestInvalidation() {
   WriteCr4(cr4);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"control", TestControl}, {"faults", TestInvpcidFaults}, {"invalidation", TestInvalidation}};
 
@@ -253,9 +249,7 @@ int Main() {
   invpcid = KERNEL_CODE("invpcid rax, [rdi]");
   write_cr3 = KERNEL_CODE("mov cr3, rax");
   write_cr4 = KERNEL_CODE("mov cr4, rax");
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

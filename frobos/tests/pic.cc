@@ -313,10 +313,6 @@ void TestSlave() {
   ReadCmos(0x0c);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"masks", TestMasks},         {"vectors", TestVectors},   {"registers", TestRegisters},
     {"nesting", TestNesting},     {"rotation", TestRotation}, {"poll", TestPoll},
@@ -327,9 +323,7 @@ constexpr Section kSections[] = {
 
 int Main() {
   for (u8 irq = 0; irq < 16; irq++) SetHandler(kIrqBase + irq, Note);
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   Reset();
   return Summary();
 }

@@ -266,10 +266,6 @@ void TestRate() {
   SetHandler(kIrqBase, nullptr);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {{"status", TestStatus},
                                  {"latch", TestLatch},
                                  {"counting", TestCounting},
@@ -279,9 +275,7 @@ constexpr Section kSections[] = {{"status", TestStatus},
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

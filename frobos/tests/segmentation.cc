@@ -708,10 +708,6 @@ void TestTables() {
   CheckFault("lgdt in CPL 3", Run(lgdt, {.ebx = At(&p)}, 3), kGeneralProtection, 0, At(lgdt));
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"loads", TestLoads},    {"shadow", TestShadow}, {"limits", TestLimits},
     {"bases", TestBases},    {"stacks", TestStacks}, {"code", TestCode},
@@ -721,9 +717,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected(s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

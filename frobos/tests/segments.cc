@@ -350,10 +350,6 @@ void TestFsGs() {
   WriteMsr(kMsrGsBase, 0);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"loads", TestLoads},
     {"rights", TestRights},
@@ -366,9 +362,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

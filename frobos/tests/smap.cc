@@ -230,19 +230,13 @@ void TestUmip() {
   WriteCr4(cr4);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"stac", TestStac}, {"accesses", TestAccesses}, {"entries", TestEntries}, {"umip", TestUmip}};
 
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -559,10 +559,6 @@ void TestAliasAhead() {
   Unmap(va2);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"function", TestPatchedFunction},   {"own", TestOwnBlock},
     {"shared", TestSharedPage},          {"alias", TestAlias},
@@ -575,9 +571,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

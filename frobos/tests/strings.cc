@@ -426,10 +426,6 @@ void TestInterrupted() {
   SetHandler(kIrqBase, nullptr);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {{"all", TestAll},
                                  {"overlap", TestOverlap},
                                  {"faults", TestFaults},
@@ -447,9 +443,7 @@ int Main() {
     Map(kSource + page * kPageSize, source_frame + page * kPageSize, kPteW);
     Map(kTarget + page * kPageSize, target_frame + page * kPageSize, kPteW);
   }
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

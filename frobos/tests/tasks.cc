@@ -687,10 +687,6 @@ void TestExternal() {
   RestoreIdt(2);
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"jump", TestJump},         {"call", TestCall},
     {"gates", TestGates},       {"rights", TestRights},
@@ -704,9 +700,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected(s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -194,18 +194,12 @@ void TestAlignment() {
             RunUser(USER_CODE("mov eax, [rsp - 61]"), {.rflags = kFlagsFixed | kFlagAc}));
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {{"units", TestUnits}, {"alignment", TestAlignment}};
 
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -405,10 +405,6 @@ void TestControls() {
   CheckDone("user cpuid", RunUser(USER_CODE("xor eax, eax; cpuid")));
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"privileged", TestPrivileged}, {"iopl", TestIopl},
     {"syscall", TestSyscall},       {"iret", TestIret},
@@ -419,9 +415,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

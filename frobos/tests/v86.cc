@@ -735,10 +735,6 @@ void TestBreakpoints() {
   asm volatile("mov %0, %%dr7" : : "r"(0x400));
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"frames", TestFrames},
     {"iopl", TestIopl},
@@ -759,9 +755,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  for (const Section& s : kSections) {
-    if (Selected(s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 

@@ -578,10 +578,6 @@ void TestXsave() {
   }
 }
 
-struct Section {
-  const char* name;
-  void (*run)();
-};
 constexpr Section kSections[] = {
     {"fxsave", TestFxsave},       {"mxcsr", TestMxcsr},       {"xm", TestSimdExceptions},
     {"control", TestControlBits}, {"x87", TestX87Exceptions}, {"ferr", TestFerr},
@@ -593,9 +589,7 @@ constexpr Section kSections[] = {
 int Main() {
   xsetbv = KERNEL_CODE("xsetbv");
   if (HasXsave()) supported = Cpuid(0xd, 0).eax | u64{Cpuid(0xd, 0).edx} << 32;
-  for (const Section& s : kSections) {
-    if (Selected("only", s.name)) s.run();
-  }
+  RunSections(kSections);
   return Summary();
 }
 
