@@ -132,7 +132,7 @@ Status EngineImpl::Init() {
   };
   request.dispatch = [](void* engine, void*, u64) {
     static_cast<EngineImpl*>(engine)->NoticeView();
-    return static_cast<EngineImpl*>(engine)->DispatchFromState();
+    return static_cast<EngineImpl*>(engine)->DispatchThroughTable();
   };
   request.host = tc_->stub_host();
   request.writable = tc_->Writable(tc_->stub_host());
@@ -346,7 +346,6 @@ void EngineImpl::Step() {
 }
 
 u64 EngineImpl::PrepareEntry() {
-  SettleLegacyState();
   CodeMode mode = CurrentMode();
   mode.single = in_single_;
   mode.simulate = simulate_next_;

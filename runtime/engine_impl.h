@@ -55,6 +55,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
 #include "runtime/callouts.inc"
 #undef ALIBI_CALLOUT
   u64 StopSoon(u64 resume);
+  // Goes on at the state's PC as Dispatch does, but by way of the jump table where there is one:
+  // for computed targets that have mostly been seen before.
+  u64 DispatchThroughTable();
   // SYSCALL and SYSRET switch views without telling: catch up.
   void NoticeView() {
     const u64 gs = _readgsbase_u64();
@@ -63,7 +66,6 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
       mmu_.PrivilegeChanged();
     }
   }
-  u64 DispatchFromState();
 
   // --- host_fault.cc ---
   // True: the fault was the guest's business and the context goes on correctly.
@@ -94,6 +96,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void FlushTc();
 
   // --- fast_path.cc ---
+  // Puts what translations of that mode rely on in place, too: see SettleLegacyState.
   translator::CodeMode CurrentMode();
   // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
   bool NoticeMode(const translator::CodeMode& mode);
@@ -107,9 +110,6 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // Goes on at linear `pc`: host PC, or 0 when the run loop must act (translate, stop,
   // single-step).
   u64 Dispatch(u64 pc);
-  // As Dispatch(LinearPc()), but by way of the jump table where there is one: for computed targets
-  // that have mostly been seen before.
-  u64 DispatchThroughTable();
   u64 DeliverAndDispatch(const vcpu::GuestFault& fault);
   Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
               bool* faulted);

@@ -75,6 +75,7 @@ CodeMode EngineImpl::CurrentMode() {
   mode.user = state_.cpl == 3;
   mode.middle = state_.cpl == 1 || state_.cpl == 2;
   if (mode.code_bits != 64) {
+    SettleLegacyState();
     const vcpu::Segment& code = state_.segment[vcpu::kCs];
     mode.code_base = static_cast<u32>(code.base);
     mode.code_limit = code.limit;
@@ -171,13 +172,11 @@ u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
 // What translations of code that is not 64-bit rely on: rooms, and registers without upper halves
 // (which are undefined after a mode change, SDM vol. 1, 3.4.1.1).
 void EngineImpl::SettleLegacyState() {
-  if (state_.In64BitCode()) return;
   vcpu::UpdateSegmentRooms(state_);
   for (unsigned reg = 0; reg < 8; ++reg) state_.gpr[reg] = static_cast<u32>(state_.gpr[reg]);
 }
 
 u64 EngineImpl::Dispatch(u64 pc) {
-  SettleLegacyState();
   CodeMode mode = CurrentMode();
   state_.rip = mode.RipOf(pc);
   SyncGs();
@@ -208,7 +207,6 @@ u64 EngineImpl::Dispatch(u64 pc) {
 
 // Behind an instruction of code that is not 64-bit, which any segment register load may change.
 bool EngineImpl::ModeHasChanged(const CodeMode& before) {
-  SettleLegacyState();
   CodeMode now = CurrentMode();
   now.single = before.single;
   now.simulate = before.simulate;
@@ -244,8 +242,6 @@ u64 EngineImpl::DispatchThroughTable() {
   state_.spill[4] = state_.rip;  // the stub loads it into r11
   return stubs_.jump;
 }
-
-u64 EngineImpl::DispatchFromState() { return DispatchThroughTable(); }
 
 void EngineImpl::LinkJumpTable(Ccf* ccf) {
   if (ccf->indirect_entry == 0) {
