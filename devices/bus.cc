@@ -37,7 +37,9 @@ Status PortBus::Add(u16 first, u32 count, Device& device, std::string name, u64 
     return Error{"ports " + Hex(first) + "+" + Hex(count) + " of device '" + name +
                  "' leave the 64 K port space"};
   }
-  if (ranges_.size() == 255) {
+  auto place = std::find_if(ranges_.begin(), ranges_.end(),
+                            [](const Range& range) { return range.device == nullptr; });
+  if (place == ranges_.end() && ranges_.size() == 255) {
     return Error{"no room for device '" + name + "': the port bus already has 255 ranges"};
   }
   for (u32 port = first; port <= last; ++port) {
@@ -46,9 +48,19 @@ Status PortBus::Add(u16 first, u32 count, Device& device, std::string name, u64 
                      other->first + other->count - 1);
     }
   }
-  ranges_.push_back(Range{first, count, first_offset, &device, std::move(name)});
-  std::fill_n(index_.begin() + first, count, static_cast<u8>(ranges_.size()));
+  if (place == ranges_.end()) place = ranges_.emplace(place);
+  *place = Range{first, count, first_offset, &device, std::move(name)};
+  std::fill_n(index_.begin() + first, count, static_cast<u8>(place - ranges_.begin() + 1));
   return Ok{};
+}
+
+void PortBus::Remove(u16 first) {
+  const u8 index = index_[first];
+  ALIBI_CHECK(index != kUnassigned && ranges_[index - 1].first == first,
+              "a range is removed where it begins");
+  Range& range = ranges_[index - 1];
+  std::fill_n(index_.begin() + first, range.count, kUnassigned);
+  range = Range{};  // its number is free
 }
 
 bool PortBus::Move(u16 from, u16 to) {
@@ -160,6 +172,13 @@ bool MmioBus::Move(PhysAddr from, PhysAddr to) {
     ALIBI_CHECK(back.ok(), "a range fits where it was");
   }
   return ok;
+}
+
+void MmioBus::Remove(PhysAddr base) {
+  const auto found = std::find_if(ranges_.begin(), ranges_.end(),
+                                  [base](const Range& range) { return range.base == base; });
+  ALIBI_CHECK(found != ranges_.end(), "a range is removed where it begins");
+  ranges_.erase(found);
 }
 
 bool MmioBus::Claims(PhysAddr addr, u64 size) const {

@@ -24,11 +24,14 @@ class PortBus {
   // latch must stay where they are.
   bool Move(u16 from, u16 to);
 
+  // The range that begins at `first` ends being anybody's.
+  void Remove(u16 first);
+
   // `size` is 1, 2 or 4. Bytes beyond port 0xffff belong to nobody: they do not wrap to port 0.
   u32 Read(u16 port, unsigned size);
   void Write(u16 port, unsigned size, u32 value);
 
-  // See Device::Latch. The answer for a port changes only by Add().
+  // See Device::Latch. The answer for a port changes only by Add() and Remove().
   const u8* Latch(u16 port) const;
 
   // The name given to Add(), or nullptr: for traces and messages.
@@ -36,10 +39,10 @@ class PortBus {
 
  private:
   struct Range {
-    u16 first;
-    u32 count;
-    u64 first_offset;
-    Device* device;
+    u16 first = 0;
+    u32 count = 0;
+    u64 first_offset = 0;
+    Device* device = nullptr;  // null: the place in ranges_ is free
     std::string name;
   };
   static constexpr u8 kUnassigned = 0;
@@ -58,6 +61,8 @@ class MmioBus {
 
   // A range given to Add() moves; false, and it stays, if another one is in the way.
   bool Move(PhysAddr from, PhysAddr to);
+
+  void Remove(PhysAddr base);
 
   // Whether any byte of [addr, addr + size) belongs to a device.
   bool Claims(PhysAddr addr, u64 size) const;

@@ -38,7 +38,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
       ioapic_([this](const ApicMessage& message) {
         // ExtINT names no vector: the 8259s are asked. Their wire is LINT0 here, so an entry in
         // that mode has nothing to add.
-        if (lapic_.IsDestination(message)) lapic_.Deliver(message);
+        Deliver(message);
       }),
       pit_(clock, timers_, lines_[kTimerIrq]),
       port61_(clock, pit_),
@@ -48,10 +48,16 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
       keyboard_(lines_[kKeyboardIrq], gates_),
       port92_(gates_),
       reset_control_(gates_),
-      pci_(reset_control_, hooks_.pam,
-           [this](u16 base) {
-             if (base != acpi_base_ && ports_.Move(acpi_base_, base)) acpi_base_ = base;
-           }),
+      pci_({.ports = ports_,
+            .mmio = mmio_,
+            .reset_control = reset_control_,
+            .isa_line = [this](unsigned irq, bool level) { lines_[irq].SetFromPci(level); },
+            .message = [this](const ApicMessage& message) { Deliver(message); },
+            .pam = hooks_.pam,
+            .pm_base =
+                [this](u16 base) {
+                  if (base != acpi_base_ && ports_.Move(acpi_base_, base)) acpi_base_ = base;
+                }}),
       acpi_(clock, timers_, lines_[AcpiPm::kSciIrq], hooks_.power_off),
       test_lines_([this](unsigned line, bool level) {
         if (line >= lines_.size()) {

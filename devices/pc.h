@@ -101,6 +101,11 @@ class Pc : private LapicHost {
   // I/O APIC say otherwise.
   IrqLine& Irq(unsigned irq);
 
+  // A message-signalled interrupt.
+  void Deliver(const ApicMessage& message) {
+    if (lapic_.IsDestination(message)) lapic_.Deliver(message);
+  }
+
   // The VCPU asserts FERR#.
   void NumericError() { numeric_error_.Set(); }
 
@@ -114,15 +119,21 @@ class Pc : private LapicHost {
       pic_ = pic;
       ioapic_ = ioapic;
     }
-    void Set(bool level) override {
-      if (pic_ == nullptr) return;
-      pic_->Set(level);
-      ioapic_->Set(level);
-    }
+    void Set(bool level) override { Drive(level, pci_); }
+    void SetFromPci(bool level) { Drive(isa_, level); }
 
    private:
+    void Drive(bool isa, bool pci) {
+      isa_ = isa;
+      pci_ = pci;
+      if (pic_ == nullptr) return;
+      pic_->Set(isa || pci);
+      ioapic_->Set(isa || pci);
+    }
+
     IrqLine* pic_ = nullptr;
     IrqLine* ioapic_ = nullptr;
+    bool isa_ = false, pci_ = false;  // who asserts it
   };
 
   Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc);

@@ -1,139 +1,173 @@
 #include "devices/pci.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "devices/acpi_pm.h"
+#include "base/check.h"
 
 namespace alibi::devices {
 namespace {
 
 constexpr u32 kEnable = 1u << 31;
 constexpr u64 kData = 4;  // port 0xcfc
-
-// Configuration space.
-enum Offset : unsigned {
-  kIds = 0x00,
-  kCommand = 0x04,
-  kClass = 0x08,  // with the revision
-  kHeaderType = 0x0e,
-  kSubsystem = 0x2c,
-  kInterruptLine = 0x3c,
-  kInterruptPin = 0x3d,
-};
 constexpr u8 kManyFunctions = 0x80;
-constexpr u32 kIntel = 0x8086;
-// By this, firmware and systems know that the machine is QEMU's kind of PC.
-constexpr u32 kQemuSubsystem = 0x1100'1af4;
 
-// The PIIX3's routing of the PCI interrupt lines: off.
-constexpr unsigned kPirqRoutes = 0x60;
-constexpr u32 kRoutesOff = 0x80808080;
-// The PIIX4's power management: I/O base and its enable, as the firmware sets them.
-constexpr unsigned kPmBase = 0x40, kPmEnable = 0x80;
-// "SMIs by the command port are set up": firmware that finds this set leaves system management
-// mode, which does not exist here, alone.
-constexpr unsigned kDeviceActivityB = 0x58;
-constexpr u32 kSmiCommandEnabled = 1u << 25;
+// As SeaBIOS routes PIRQA to PIRQD.
+constexpr u8 kFirmwareRoutes[] = {10, 10, 11, 11};
 
-PciFunction MakeFunction(u32 device, u32 class_and_revision) {
-  PciFunction function;
-  function.Set(kIds, device << 16 | kIntel, 4);
-  function.Set(kClass, class_and_revision, 4);
-  function.Set(kSubsystem, kQemuSubsystem, 4);
-  function.writable[kCommand] = 0x07;
-  function.writable[kInterruptLine] = 0xff;
-  return function;
-}
+unsigned PirqOf(unsigned slot, unsigned pin) { return (slot + pin - 2) & 3; }
 
 }  // namespace
 
-PciHost::PciHost(Device& reset_control, std::function<void(const Pam&)> pam,
-                 std::function<void(u16)> pm_base)
-    : reset_control_(reset_control),
-      on_pam_(std::move(pam)),
-      on_pm_base_(std::move(pm_base)),
-      host_bridge_(MakeFunction(0x1237, 0x06000002)),
-      isa_bridge_(MakeFunction(0x7000, 0x06010000)),
-      power_(MakeFunction(0x7113, 0x06800003)) {
-  host_bridge_.Set(kCommand, 0x0006, 2);
-  host_bridge_.writable[kCommand] = 0;
-  for (unsigned i = 0; i < kPamCount; ++i) host_bridge_.writable[kFirstPam + i] = 0x33;
-  host_bridge_.writable[0x72] = 0x7f;  // SMRAM control: kept, without an effect
-  host_bridge_.bytes[0x72] = 0x02;
-
-  isa_bridge_.Set(kCommand, 0x0007, 2);
-  isa_bridge_.Set(kHeaderType, kManyFunctions, 1);
-  isa_bridge_.Set(kPirqRoutes, kRoutesOff, 4);
-  for (unsigned i = 0; i < 4; ++i) isa_bridge_.writable[kPirqRoutes + i] = 0x8f;
-
-  power_.Set(kPmBase, AcpiPm::kDefaultBase | 1, 4);
-  power_.Set(kPmEnable, 1, 1);
-  power_.Set(kDeviceActivityB, kSmiCommandEnabled, 4);
-  power_.writable[kPmBase] = 0xc0;
-  power_.writable[kPmBase + 1] = 0xff;
-  power_.writable[kPmEnable] = 0x01;
-  power_.Set(kInterruptLine, AcpiPm::kSciIrq, 1);
-  power_.Set(kInterruptPin, 1, 1);
+PciHost::PciHost(Wiring wiring)
+    : wiring_(std::move(wiring)),
+      host_bridge_(wiring_.pam),
+      isa_bridge_([this] { UpdateRoutes(); }),
+      power_(wiring_.pm_base) {
+  Add(0, 0, host_bridge_);
+  Add(1, 0, isa_bridge_);
+  Add(1, 3, power_);
 }
 
-PciHost::Pam PciHost::pam() const {
-  Pam pam;
-  for (unsigned i = 0; i < kPamCount; ++i) pam[i] = host_bridge_.bytes[kFirstPam + i];
-  return pam;
+void PciHost::Add(unsigned slot, unsigned function, PciFunction& pci_function) {
+  ALIBI_CHECK(slot < kSlots && function < kFunctions, "a bus has 32 slots of 8 functions");
+  PciFunction*& place = functions_[slot * kFunctions + function];
+  ALIBI_CHECK(place == nullptr && pci_function.host_ == nullptr,
+              "one function in each place, each function once");
+  place = &pci_function;
+  pci_function.host_ = this;
+  pci_function.slot_ = slot;
+  PciFunction* first = functions_[slot * kFunctions];
+  for (unsigned i = 1; first != nullptr && i < kFunctions; ++i) {
+    if (functions_[slot * kFunctions + i] == nullptr) continue;
+    first->Set(PciFunction::kHeaderType, first->Get(PciFunction::kHeaderType, 1) | kManyFunctions,
+               1);
+  }
+}
+
+void PciHost::Map(PciFunction& function, unsigned index) {
+  PciFunction::Bar& bar = function.bars_[index];
+  u64 address;
+  if (bar.mapped || !function.WantedAddress(index, &address)) return;
+  const Status added =
+      bar.io ? wiring_.ports.Add(static_cast<u16>(address), static_cast<u32>(bar.size), *bar.device,
+                                 function.name())
+             : wiring_.mmio.Add(PhysAddr(address), bar.size, *bar.device, function.name());
+  // Somebody else is there: it waits until that one moves.
+  if (!added.ok()) return;
+  bar.mapped = true;
+  bar.address = address;
+}
+
+void PciHost::UpdateMappings(PciFunction& function) {
+  bool room = false;
+  for (unsigned i = 0; i < PciFunction::kBars; ++i) {
+    PciFunction::Bar& bar = function.bars_[i];
+    u64 address;
+    if (!bar.mapped || (function.WantedAddress(i, &address) && address == bar.address)) continue;
+    if (bar.io) {
+      wiring_.ports.Remove(static_cast<u16>(bar.address));
+    } else {
+      wiring_.mmio.Remove(PhysAddr(bar.address));
+    }
+    bar.mapped = false;
+    room = true;
+  }
+  for (unsigned i = 0; i < PciFunction::kBars; ++i) Map(function, i);
+  if (!room) return;
+  for (PciFunction* other : functions_) {
+    for (unsigned i = 0; other != nullptr && i < PciFunction::kBars; ++i) Map(*other, i);
+  }
+}
+
+void PciHost::DrivePin(unsigned slot, unsigned pin, bool level) {
+  unsigned& count = asserted_[PirqOf(slot, pin)];
+  ALIBI_CHECK(level || count != 0, "a pin is released by who asserted it");
+  count += level ? 1 : -1u;
+  UpdateRoutes();
+}
+
+void PciHost::UpdateRoutes() {
+  u16 levels = 0;
+  for (unsigned pirq = 0; pirq < kPirqs; ++pirq) {
+    if (asserted_[pirq] != 0) levels = static_cast<u16>(levels | 1u << isa_bridge_.Route(pirq));
+  }
+  levels &= 0xfffe;  // 0 is no line
+  const u16 changed = levels ^ isa_levels_;
+  isa_levels_ = levels;
+  for (unsigned irq = 1; irq < 16; ++irq) {
+    if (changed >> irq & 1) wiring_.isa_line(irq, levels >> irq & 1);
+  }
+}
+
+void PciHost::AssignAsFirmware() {
+  struct Request {
+    PciFunction* function;
+    unsigned index;
+    u64 size;
+  };
+  std::vector<Request> memory, ports;
+  for (PciFunction* function : functions_) {
+    for (unsigned i = 0; function != nullptr && i < PciFunction::kRomBar; ++i) {
+      const PciFunction::Bar& bar = function->bars_[i];
+      if (bar.device != nullptr) (bar.io ? ports : memory).push_back({function, i, bar.size});
+    }
+  }
+  // The largest first: each then begins at a multiple of its size.
+  const auto place = [](std::vector<Request>& requests, u64 base, u64 end) {
+    std::stable_sort(requests.begin(), requests.end(),
+                     [](const Request& a, const Request& b) { return a.size > b.size; });
+    for (const Request& request : requests) {
+      if (base + request.size > end) continue;
+      request.function->SetBarAddress(request.index, base);
+      base += request.size;
+    }
+  };
+  place(memory, kMemoryBase, kMemoryEnd);
+  place(ports, kIoBase, 0x10000);
+  for (unsigned i = 0; i < kPirqs; ++i) {
+    isa_bridge_.ConfigWrite(PciIsaBridge::kFirstRoute + i, 1, kFirmwareRoutes[i]);
+  }
+  for (std::size_t at = 0; at < functions_.size(); ++at) {
+    PciFunction* function = functions_[at];
+    if (function == nullptr || function == &power_) continue;
+    const unsigned pin = function->Get(PciFunction::kInterruptPin, 1);
+    if (pin != 0) {
+      const u8 line = kFirmwareRoutes[PirqOf(static_cast<unsigned>(at / kFunctions), pin)];
+      function->ConfigWrite(PciFunction::kInterruptLine, 1, line);
+    }
+    const u32 command = function->Get(PciFunction::kCommand, 2);
+    function->ConfigWrite(PciFunction::kCommand, 2,
+                          command | PciFunction::kIoEnable | PciFunction::kMemoryEnable);
+  }
 }
 
 PciFunction* PciHost::Selected() {
-  if (!(address_ & kEnable)) return nullptr;
-  switch (address_ >> 8 & 0xffff) {  // bus, device, function
-    case 0x0000:
-      return &host_bridge_;
-    case 0x0008:
-      return &isa_bridge_;
-    case 0x000b:
-      return &power_;
-    default:
-      return nullptr;
-  }
+  if (!(address_ & kEnable) || (address_ >> 16 & 0xff) != 0) return nullptr;
+  return functions_[address_ >> 8 & 0xff];  // slot and function
 }
 
 u64 PciHost::Read(u64 offset, unsigned size) {
   if (offset < kData) {
     if (offset == 0 && size == 4) return address_;
-    if (offset == 1 && size == 1) return reset_control_.Read(0, 1);
+    if (offset == 1 && size == 1) return wiring_.reset_control.Read(0, 1);
     return ~u64{0};
   }
-  const PciFunction* function = Selected();
+  PciFunction* function = Selected();
   if (function == nullptr) return ~u64{0};
-  const unsigned first = (address_ & 0xfc) + static_cast<unsigned>(offset - kData);
-  u64 value = 0;
-  for (unsigned i = 0; i < size; ++i) value |= u64{function->bytes[(first + i) & 0xff]} << (8 * i);
-  return value;
+  return function->ConfigRead((address_ & 0xfc) + static_cast<unsigned>(offset - kData), size);
 }
 
 void PciHost::Write(u64 offset, unsigned size, u64 value) {
   if (offset < kData) {
     if (offset == 0 && size == 4) address_ = static_cast<u32>(value);
-    if (offset == 1 && size == 1) reset_control_.Write(0, 1, value);
+    if (offset == 1 && size == 1) wiring_.reset_control.Write(0, 1, value);
     return;
   }
   PciFunction* function = Selected();
   if (function == nullptr) return;
-  const Pam before = pam();
-  const unsigned first = (address_ & 0xfc) + static_cast<unsigned>(offset - kData);
-  for (unsigned i = 0; i < size; ++i) {
-    const unsigned at = (first + i) & 0xff;
-    const u8 mask = function->writable[at];
-    const u8 byte = static_cast<u8>(value >> (8 * i));
-    function->bytes[at] = static_cast<u8>((function->bytes[at] & ~mask) | (byte & mask));
-  }
-  NoticeChanges(before);
-}
-
-void PciHost::NoticeChanges(const Pam& before) {
-  if (on_pam_ && pam() != before) on_pam_(pam());
-  const u16 base =
-      static_cast<u16>((power_.bytes[kPmBase] & 0xc0) | power_.bytes[kPmBase + 1] << 8);
-  if (on_pm_base_ && (power_.bytes[kPmEnable] & 1) && base != 0) on_pm_base_(base);
+  function->ConfigWrite((address_ & 0xfc) + static_cast<unsigned>(offset - kData), size,
+                        static_cast<u32>(value));
 }
 
 }  // namespace alibi::devices

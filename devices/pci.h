@@ -1,59 +1,83 @@
-// PCI configuration mechanism 1 (ports 0xcf8 and 0xcfc) and the functions that every PC of the
-// i440FX kind has: host bridge, ISA bridge, power management. There are no other devices.
+// The PCI bus of a PC of the i440FX kind: configuration mechanism 1 (ports 0xcf8 and 0xcfc), the
+// functions that every such PC has (devices/pci_chipset.h), and those that are added.
 //
-// The power management's I/O range moves to where its base register says, while that is enabled.
+//   memory  0xe0000000 .. 0xfebfffff   BARs        ports  0xc000 ..   BARs
+//   slots   0 host bridge, 1 ISA bridge (1.1 IDE, 1.3 power management), 2 VGA, 3.. the rest
 //
-// The host bridge's PAM registers say, for 13 ranges between 768 KB and 1 MB, whether reads and
-// writes go to RAM or to the ROM.
+// A slot's pin INTx is wired to PIRQ (slot + x - 1) mod 4 (A is 0), as everywhere; the ISA bridge's
+// registers 0x60 to 0x63 lead PIRQA to PIRQD to ISA lines.
 #ifndef ALIBI_DEVICES_PCI_H_
 #define ALIBI_DEVICES_PCI_H_
 
 #include <array>
 #include <functional>
+#include <vector>
 
 #include "base/types.h"
+#include "devices/bus.h"
 #include "devices/device.h"
+#include "devices/lapic.h"
+#include "devices/pci_chipset.h"
+#include "devices/pci_function.h"
 
 namespace alibi::devices {
 
-// A function's 256 bytes, and which of their bits can be written.
-struct PciFunction {
-  std::array<u8, 256> bytes{};
-  std::array<u8, 256> writable{};
-
-  void Set(unsigned offset, u32 value, unsigned size) {
-    for (unsigned i = 0; i < size; ++i) bytes[offset + i] = static_cast<u8>(value >> (8 * i));
-  }
-};
-
 class PciHost : public Device {
  public:
-  static constexpr unsigned kFirstPam = 0x59, kPamCount = 7;
-  using Pam = std::array<u8, kPamCount>;
+  static constexpr u32 kMemoryBase = 0xe0000000, kMemoryEnd = 0xfec00000;
+  static constexpr u32 kIoBase = 0xc000;
+  static constexpr unsigned kSlots = 32, kFunctions = 8;
+  using Pam = PciHostBridge::Pam;
 
-  // `reset_control` sits in the middle of the address register and takes byte accesses. `pam` is
-  // told of each change, `pm_base` of each new place.
-  PciHost(Device& reset_control, std::function<void(const Pam&)> pam,
-          std::function<void(u16)> pm_base);
+  // What the bus is connected to; the buses outlive it.
+  struct Wiring {
+    PortBus& ports;
+    MmioBus& mmio;
+    // `reset_control` sits in the middle of the address register and takes byte accesses.
+    Device& reset_control;
+    // The PCI side of an ISA interrupt line.
+    std::function<void(unsigned irq, bool level)> isa_line;
+    std::function<void(const ApicMessage&)> message;
+    // Told of each change, and of each new place of the power management's ports.
+    std::function<void(const Pam&)> pam;
+    std::function<void(u16)> pm_base;
+  };
+  explicit PciHost(Wiring wiring);
+
+  // Puts a function, which outlives the host, on the bus; function 0 of a slot must come too.
+  void Add(unsigned slot, unsigned function, PciFunction& pci_function);
+
+  // Places all BARs, enables decoding, and routes interrupts (PIRQA and B to line 10, C and D to
+  // 11), for guests that are started without the firmware (SeaBIOS) that does so.
+  void AssignAsFirmware();
 
   // Offset 0 is port 0xcf8.
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 4; }
 
-  Pam pam() const;
+  Pam pam() const { return host_bridge_.pam(); }
+
+  // --- For functions ---
+  void Send(const ApicMessage& message) { wiring_.message(message); }
+  void UpdateMappings(PciFunction& function);
+  void DrivePin(unsigned slot, unsigned pin, bool level);
 
  private:
-  PciFunction* Selected();
-  void NoticeChanges(const Pam& before);
+  static constexpr unsigned kPirqs = 4;
 
-  Device& reset_control_;
-  std::function<void(const Pam&)> on_pam_;
-  std::function<void(u16)> on_pm_base_;
+  PciFunction* Selected();
+  void Map(PciFunction& function, unsigned index);
+  void UpdateRoutes();
+
+  Wiring wiring_;
   u32 address_ = 0;
-  PciFunction host_bridge_;
-  PciFunction isa_bridge_;
-  PciFunction power_;
+  std::array<PciFunction*, kSlots * kFunctions> functions_{};
+  std::array<unsigned, kPirqs> asserted_{};  // functions that assert each PIRQ
+  u16 isa_levels_ = 0;
+  PciHostBridge host_bridge_;
+  PciIsaBridge isa_bridge_;
+  PciPowerManagement power_;
 };
 
 }  // namespace alibi::devices

@@ -185,6 +185,7 @@ Status PcMachine::LoadLinux(std::span<const u8> image, const std::string& name,
 }
 
 Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {
+  pc_->pci().AssignAsFirmware();
   loader::AcpiHardware hardware;
   hardware.low_ram_bytes = low_ram_bytes_;
   if (low_ram_bytes_ >= BiosRom::kShadowEnd && !loader::WriteFirmware(hardware, memory)) {
@@ -341,7 +342,26 @@ u64 PcMachine::HostDeadline() {
   return next + clock_start_ns_;
 }
 
+bool PcMachine::GuestDma::Read(PhysAddr address, void* out, u64 size) {
+  const mmu::GuestMemory& memory = machine_.machine_->memory();
+  if (!memory.IsBacked(address, size)) return false;
+  memory.ReadPhys(address, out, size);
+  return true;
+}
+
+bool PcMachine::GuestDma::Write(PhysAddr address, const void* data, u64 size) {
+  mmu::GuestMemory& memory = machine_.machine_->memory();
+  if (size == 0) return true;
+  if (!memory.IsBacked(address, size)) return false;
+  for (u64 at = address.value & ~kPageMask; at < address.value + size; at += kPageSize) {
+    if (memory.Info(PhysAddr(at))->flags & mmu::kRomPage) return false;
+  }
+  memory.WritePhys(address, data, size);
+  return true;
+}
+
 void PcMachine::Turn() {
+  mailbox_.Drain();
   std::string input = events_->TakeInput();
   if (!input.empty()) {
     if (input_filter_) input = input_filter_(std::move(input));

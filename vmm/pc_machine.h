@@ -17,6 +17,8 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "devices/clock.h"
+#include "devices/dma.h"
+#include "devices/mailbox.h"
 #include "devices/pc.h"
 #include "vmm/bios_rom.h"
 #include "vmm/board.h"
@@ -59,6 +61,9 @@ class PcMachine final : private Board {
 
   Machine& machine() { return *machine_; }
   devices::Pc& pc() { return *pc_; }
+  // What workers of devices hand to the VCPU's thread, and guest memory for devices.
+  devices::Mailbox& mailbox() { return mailbox_; }
+  devices::Dma& dma() { return dma_; }
   u64 low_ram_bytes() const { return low_ram_bytes_; }
   u64 high_ram_bytes() const { return high_ram_bytes_; }
 
@@ -109,6 +114,21 @@ class PcMachine final : private Board {
   void SyncTprToLapic();
   void NoticeHeldInterrupt();
 
+  class GuestDma final : public devices::Dma {
+   public:
+    explicit GuestDma(PcMachine& machine) : machine_(machine) {}
+    bool Read(PhysAddr address, void* out, u64 size) override;
+    bool Write(PhysAddr address, const void* data, u64 size) override;
+
+   private:
+    PcMachine& machine_;
+  };
+
+  devices::Mailbox mailbox_{[this] {
+    machine_->RequestTurnFromOutside();
+    events_->Wake();
+  }};
+  GuestDma dma_{*this};
   devices::MonotonicClock clock_;
   std::optional<devices::HostTsc> tsc_;
   std::unique_ptr<devices::Pc> pc_;

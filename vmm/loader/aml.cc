@@ -102,9 +102,9 @@ Bytes Name(std::string_view name, const Bytes& object) {
   return Join({{kName}, Segment(name), object});
 }
 
-Bytes Package(std::initializer_list<Bytes> elements) {
+Bytes Package(const std::vector<Bytes>& elements) {
   Bytes body = {static_cast<u8>(elements.size())};
-  Append(body, Join(elements));
+  for (const Bytes& element : elements) Append(body, element);
   return Join({{kPackage}, WithLength(body)});
 }
 

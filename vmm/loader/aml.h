@@ -19,7 +19,7 @@ Bytes Integer(u64 value);
 Bytes EisaId(std::string_view id);
 // `name` is one segment of up to four characters.
 Bytes Name(std::string_view name, const Bytes& object);
-Bytes Package(std::initializer_list<Bytes> elements);
+Bytes Package(const std::vector<Bytes>& elements);  // up to 255
 Bytes Device(std::string_view name, std::initializer_list<Bytes> objects);
 Bytes SystemBusScope(std::initializer_list<Bytes> objects);  // \_SB
 

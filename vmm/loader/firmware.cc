@@ -80,6 +80,21 @@ class Heap {
   Bytes bytes_;
 };
 
+// Where each slot's interrupt pins end (section 6.2.13): PIRQA and B are on input 10, C and D on
+// 11, which nothing changes once the system runs.
+Bytes PciRouting() {
+  constexpr u8 kInputs[] = {10, 10, 11, 11};
+  std::vector<Bytes> routes;
+  for (u64 slot = 1; slot < 32; ++slot) {
+    for (u64 pin = 0; pin < 4; ++pin) {
+      routes.push_back(
+          aml::Package({aml::Integer(slot << 16 | 0xffff), aml::Integer(pin), aml::Integer(0),
+                        aml::Integer(kInputs[(slot - 1 + pin) & 3])}));
+    }
+  }
+  return aml::Package(routes);
+}
+
 Bytes BuildDsdt(const AcpiHardware& hardware) {
   using namespace aml;  // NOLINT(google-build-using-namespace)
   const auto isa_device = [](std::string_view name, std::string_view id, const Bytes& resources) {
@@ -101,6 +116,7 @@ Bytes BuildDsdt(const AcpiHardware& hardware) {
                                MemoryRange(0xa0000, 0xbffff),
                                MemoryRange(pci_memory, hardware.io_apic - 1),
                            })),
+              Name("_PRT", PciRouting()),
               Device(
                   "ISA",
                   {

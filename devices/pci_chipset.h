@@ -1,0 +1,60 @@
+// The functions that every PC of the i440FX kind has.
+#ifndef ALIBI_DEVICES_PCI_CHIPSET_H_
+#define ALIBI_DEVICES_PCI_CHIPSET_H_
+
+#include <array>
+#include <functional>
+
+#include "base/types.h"
+#include "devices/pci_function.h"
+
+namespace alibi::devices {
+
+// 82441FX. Its PAM registers say, for 13 ranges between 768 KB and 1 MB, whether reads and writes
+// go to RAM or to the ROM.
+class PciHostBridge : public PciFunction {
+ public:
+  static constexpr unsigned kFirstPam = 0x59, kPamCount = 7;
+  using Pam = std::array<u8, kPamCount>;
+
+  // `on_pam` is told of each change.
+  explicit PciHostBridge(std::function<void(const Pam&)> on_pam);
+  Pam pam() const;
+
+ private:
+  void ConfigWritten(unsigned offset, unsigned size) override;
+
+  std::function<void(const Pam&)> on_pam_;
+  Pam last_pam_{};
+};
+
+// The PIIX3's bridge: routes the PCI interrupt lines.
+class PciIsaBridge : public PciFunction {
+ public:
+  static constexpr unsigned kFirstRoute = 0x60;
+
+  explicit PciIsaBridge(std::function<void()> on_routes);
+  // The ISA line of PIRQA (0) to PIRQD (3); 0: none.
+  unsigned Route(unsigned pirq) const;
+
+ private:
+  void ConfigWritten(unsigned offset, unsigned size) override;
+
+  std::function<void()> on_routes_;
+};
+
+// The PIIX4's power management: its I/O range moves to where its base register says, while that is
+// enabled.
+class PciPowerManagement : public PciFunction {
+ public:
+  explicit PciPowerManagement(std::function<void(u16)> on_base);
+
+ private:
+  void ConfigWritten(unsigned offset, unsigned size) override;
+
+  std::function<void(u16)> on_base_;
+};
+
+}  // namespace alibi::devices
+
+#endif  // ALIBI_DEVICES_PCI_CHIPSET_H_
