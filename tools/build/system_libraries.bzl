@@ -39,6 +39,12 @@ _LIBRARIES = {
         defines = [],
         linkopts = ["-lfmt"],
     ),
+    "nbd": struct(
+        packages = ["libnbd-dev"],
+        headers = ["libnbd.h"],
+        defines = [],
+        linkopts = ["-lnbd"],
+    ),
     "nlohmann_json": struct(
         packages = ["nlohmann-json3-dev"],
         headers = ["nlohmann/json.hpp"],

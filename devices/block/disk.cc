@@ -1,0 +1,146 @@
+#include "devices/block/disk.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+
+#include "base/check.h"
+
+namespace alibi::block {
+namespace {
+
+const char* NameOf(Operation operation) {
+  switch (operation) {
+    case Operation::kRead:
+      return "reading";
+    case Operation::kWrite:
+      return "writing";
+    case Operation::kFlush:
+      return "flushing";
+    case Operation::kDiscard:
+      return "discarding";
+    case Operation::kWriteZeroes:
+      return "writing zeros";
+  }
+  return "";
+}
+
+std::string Reason(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return std::string(std::strerror(error)) + ": the host's disk is full";
+    case EFBIG:
+      return "the host allows no file as large (ulimit -f)";
+    case EROFS:
+      return "the image is read-only";
+    default:
+      return std::strerror(error);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Disk>> Disk::Create(std::shared_ptr<BlockImage> image, std::string name,
+                                           Post post, Report report) {
+  std::unique_ptr<Disk> disk(
+      new Disk(std::move(image), std::move(name), std::move(post), std::move(report)));
+  // The worker inherits this mask: signals are for other threads, and a file that may not grow is
+  // an error of pwrite() instead of SIGXFSZ.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::string failure;
+  try {
+    disk->worker_ = std::thread([raw = disk.get()] { raw->Work(); });
+  } catch (const std::system_error& error) {
+    failure = error.what();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!failure.empty()) return Error{"no thread for disk '" + disk->name_ + "': " + failure};
+  return disk;
+}
+
+Disk::Disk(std::shared_ptr<BlockImage> image, std::string name, Post post, Report report)
+    : image_(std::move(image)),
+      name_(std::move(name)),
+      post_(std::move(post)),
+      report_(std::move(report)) {}
+
+Disk::~Disk() {
+  if (!worker_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  submitted_.notify_one();
+  worker_.join();
+}
+
+void Disk::Submit(std::shared_ptr<Request> request) {
+  {
+    const std::lock_guard lock(mutex_);
+    ALIBI_CHECK(queue_.size() < kMostRequests, "devices bound what they submit");
+    queue_.push_back(std::move(request));
+  }
+  submitted_.notify_one();
+}
+
+void Disk::Work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    submitted_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    if (queue_.empty()) break;
+    std::shared_ptr<Request> request = std::move(queue_.front());
+    queue_.pop_front();
+    const bool ending = ending_;
+    lock.unlock();
+    request->result = Serve(*request);
+    if (!request->result.ok()) NoteFailure(request->operation, request->result.error);
+    if (!ending) post_([request] { request->done(*request); });
+    lock.lock();
+  }
+  lock.unlock();
+  const IoResult flushed = image_->Flush();
+  if (!flushed.ok()) NoteFailure(Operation::kFlush, flushed.error);
+}
+
+IoResult Disk::Serve(Request& request) {
+  const bool has_data =
+      request.operation == Operation::kRead || request.operation == Operation::kWrite;
+  const u64 bytes = has_data ? request.data.size() : request.bytes;
+  if (bytes > image_->size_bytes() || request.offset > image_->size_bytes() - bytes) return {EIO};
+  if (bytes == 0 && request.operation != Operation::kFlush) return {};
+  IoResult result;
+  switch (request.operation) {
+    case Operation::kRead:
+      return image_->Read(request.offset, request.data);
+    case Operation::kFlush:
+      return image_->Flush();
+    case Operation::kWrite:
+      result = image_->Write(request.offset, request.data);
+      break;
+    case Operation::kDiscard:
+      result = image_->Discard(request.offset, request.bytes);
+      break;
+    case Operation::kWriteZeroes:
+      result = image_->WriteZeroes(request.offset, request.bytes, request.may_unmap);
+      break;
+  }
+  return result.ok() && request.durable ? image_->Flush() : result;
+}
+
+void Disk::NoteFailure(Operation operation, int error) {
+  const std::pair kind(operation, error);
+  if (std::find(reported_.begin(), reported_.end(), kind) != reported_.end()) return;
+  reported_.push_back(kind);
+  if (report_) {
+    report_("disk '" + name_ + "': " + NameOf(operation) + " failed: " + Reason(error) +
+            "; the guest sees I/O errors");
+  }
+}
+
+}  // namespace alibi::block

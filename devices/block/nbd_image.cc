@@ -1,0 +1,163 @@
+#include "devices/block/nbd_image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libnbd.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+namespace alibi::block {
+namespace {
+
+// The protocol's lengths have 32 bits, and the server takes 32 MB of data at once.
+constexpr u64 kMostData = u64{16} << 20;
+constexpr u64 kMostRange = u64{1} << 30;
+
+int LastError() {
+  const int error = nbd_get_errno();
+  return error == 0 ? EIO : error;
+}
+
+// QEMU's lists of options separate by commas.
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == ',' ? std::string(",,") : std::string(1, c);
+  return escaped;
+}
+
+// What the child said on stderr: its last line, without the program's name.
+std::string LastWords(int fd) {
+  char text[4096];
+  const ssize_t size = pread(fd, text, sizeof text, 0);
+  std::istringstream lines(std::string(text, size > 0 ? static_cast<std::size_t>(size) : 0));
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) last = line;
+  }
+  if (const std::size_t colon = last.find("': "); colon != std::string::npos) {
+    last = last.substr(colon + 3);
+  }
+  return last;
+}
+
+bool IsBlockDevice(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISBLK(info.st_mode);
+}
+
+template <class Step>
+IoResult InPieces(u64 offset, u64 bytes, u64 most, Step step) {
+  while (bytes != 0) {
+    const u64 piece = std::min(bytes, most);
+    if (step(offset, piece) != 0) return {LastError()};
+    offset += piece;
+    bytes -= piece;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string NbdImage::FindProgram() {
+  const char* path = getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string program = folder + "/qemu-nbd";
+    if (!folder.empty() && access(program.c_str(), X_OK) == 0) return program;
+  }
+  return "";
+}
+
+Result<std::unique_ptr<BlockImage>> NbdImage::Open(const std::string& program,
+                                                   const NbdOptions& options) {
+  const std::string image = "driver=" + Escaped(options.format) + ",file.driver=" +
+                            (IsBlockDevice(options.path) ? "host_device" : "file") +
+                            ",file.filename=" + Escaped(options.path);
+  // The child is no member of our session: a Ctrl-C at the terminal is for us, and the child must
+  // live until we have closed the image. What it says goes to a file, for our own message; the
+  // shell's syntax knows no descriptors above 9, and libnbd uses 3.
+  const int words = memfd_create("qemu-nbd", 0);
+  const int log = words < 0 ? -1 : fcntl(words, F_DUPFD, 10);
+  if (words >= 0) close(words);
+  const std::string script =
+      "exec setsid \"$@\" 2>>" + (log < 0 ? "/dev/null" : "/proc/self/fd/" + std::to_string(log));
+  std::vector<std::string> command = {
+      "/bin/sh",        "-c", script, "sh", program, "--image-opts", "--cache=writeback",
+      "--discard=unmap"};
+  if (options.read_only) command.push_back("--read-only");
+  command.push_back(image);
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+
+  nbd_handle* handle = nbd_create();
+  if (handle == nullptr) {
+    if (log >= 0) close(log);
+    return Error{std::string("libnbd: ") + nbd_get_error()};
+  }
+  const bool connected = nbd_connect_systemd_socket_activation(handle, arguments.data()) == 0;
+  const std::string problem = connected ? "" : nbd_get_error();
+  std::unique_ptr<NbdImage> opened(new NbdImage(handle));
+  const std::string said = log < 0 ? "" : LastWords(log);
+  if (log >= 0) close(log);
+  if (!connected) {
+    const bool locked = said.find("lock") != std::string::npos;
+    return Error{"'" + options.path + "' as " + options.format + ": " +
+                 (said.empty() ? problem : said) +
+                 (locked ? " Is it open in another program?" : "")};
+  }
+  const i64 size = nbd_get_size(handle);
+  if (size < static_cast<i64>(kSectorBytes)) {
+    return Error{"'" + options.path + "' as " + options.format + ": the disk is empty"};
+  }
+  opened->size_bytes_ = static_cast<u64>(size) / kSectorBytes * kSectorBytes;
+  opened->read_only_ = options.read_only || nbd_is_read_only(handle) == 1;
+  return std::unique_ptr<BlockImage>(std::move(opened));
+}
+
+NbdImage::~NbdImage() {
+  nbd_shutdown(handle_, 0);
+  nbd_close(handle_);
+}
+
+IoResult NbdImage::Read(u64 offset, std::span<u8> data) {
+  u8* const to = data.data();
+  return InPieces(offset, data.size(), kMostData, [&](u64 at, u64 bytes) {
+    return nbd_pread(handle_, to + (at - offset), bytes, at, 0);
+  });
+}
+
+IoResult NbdImage::Write(u64 offset, std::span<const u8> data) {
+  if (read_only_) return {EROFS};
+  const u8* const from = data.data();
+  return InPieces(offset, data.size(), kMostData, [&](u64 at, u64 bytes) {
+    return nbd_pwrite(handle_, from + (at - offset), bytes, at, 0);
+  });
+}
+
+IoResult NbdImage::Flush() {
+  if (flush_error_ == 0 && !read_only_ && nbd_flush(handle_, 0) != 0) flush_error_ = LastError();
+  return {flush_error_};
+}
+
+IoResult NbdImage::Discard(u64 offset, u64 bytes) {
+  if (read_only_) return {EROFS};
+  if (nbd_can_trim(handle_) != 1) return {};
+  return InPieces(offset, bytes, kMostRange,
+                  [&](u64 at, u64 piece) { return nbd_trim(handle_, piece, at, 0); });
+}
+
+IoResult NbdImage::WriteZeroes(u64 offset, u64 bytes, bool may_unmap) {
+  if (read_only_) return {EROFS};
+  return InPieces(offset, bytes, kMostRange, [&](u64 at, u64 piece) {
+    return nbd_zero(handle_, piece, at, may_unmap ? 0 : LIBNBD_CMD_FLAG_NO_HOLE);
+  });
+}
+
+}  // namespace alibi::block

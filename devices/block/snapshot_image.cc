@@ -1,0 +1,110 @@
+#include "devices/block/snapshot_image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace alibi::block {
+namespace {
+
+IoResult ReadAll(int fd, u64 offset, std::span<u8> data) {
+  while (!data.empty()) {
+    const ssize_t got = pread(fd, data.data(), data.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return {errno};
+    if (got == 0) return {EIO};
+    offset += static_cast<u64>(got);
+    data = data.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+IoResult WriteAll(int fd, u64 offset, std::span<const u8> data) {
+  while (!data.empty()) {
+    const ssize_t done = pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return {errno};
+    offset += static_cast<u64>(done);
+    data = data.subspan(static_cast<std::size_t>(done));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BlockImage>> SnapshotImage::Create(std::unique_ptr<BlockImage> base) {
+  const char* folder = getenv("TMPDIR");
+  std::string name = std::string(folder == nullptr || *folder == '\0' ? "/tmp" : folder);
+  name += "/alibi-snapshot-XXXXXX";
+  const int fd = mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) {
+    return Error{"snapshot: no file can be made in '" + name.substr(0, name.rfind('/')) +
+                 "': " + std::strerror(errno) + "; set TMPDIR"};
+  }
+  unlink(name.c_str());
+  return std::unique_ptr<BlockImage>(new SnapshotImage(std::move(base), fd));
+}
+
+SnapshotImage::SnapshotImage(std::unique_ptr<BlockImage> base, int fd)
+    : base_(std::move(base)), fd_(fd), written_((base_->size_bytes() + kCluster - 1) / kCluster) {
+  size_bytes_ = base_->size_bytes();
+}
+
+SnapshotImage::~SnapshotImage() { close(fd_); }
+
+IoResult SnapshotImage::Read(u64 offset, std::span<u8> data) {
+  while (!data.empty()) {
+    // As many clusters at once as come from the same place.
+    const bool written = IsWritten(offset / kCluster);
+    u64 end = offset / kCluster * kCluster + kCluster;
+    while (end < offset + data.size() && IsWritten(end / kCluster) == written) end += kCluster;
+    const std::span<u8> piece = data.first(std::min<u64>(end - offset, data.size()));
+    const IoResult read = written ? ReadAll(fd_, offset, piece) : base_->Read(offset, piece);
+    if (!read.ok()) return read;
+    offset += piece.size();
+    data = data.subspan(piece.size());
+  }
+  return {};
+}
+
+IoResult SnapshotImage::Write(u64 offset, std::span<const u8> data) {
+  const u64 end = offset + data.size();
+  // The first and the last cluster may be written in part: the rest comes from below.
+  for (const u64 cluster : {offset / kCluster, (end - 1) / kCluster}) {
+    const u64 begin = cluster * kCluster;
+    const u64 bytes = std::min(kCluster, size_bytes_ - begin);
+    if (IsWritten(cluster) || (begin >= offset && begin + bytes <= end)) continue;
+    u8 below[kCluster];
+    IoResult copied = base_->Read(begin, std::span(below).first(bytes));
+    if (copied.ok()) copied = WriteAll(fd_, begin, std::span<const u8>(below).first(bytes));
+    if (!copied.ok()) return copied;
+    written_[cluster] = true;
+  }
+  const IoResult done = WriteAll(fd_, offset, data);
+  if (!done.ok()) return done;
+  for (u64 cluster = offset / kCluster; cluster <= (end - 1) / kCluster; ++cluster) {
+    written_[cluster] = true;
+  }
+  return {};
+}
+
+IoResult SnapshotImage::WriteZeroes(u64 offset, u64 bytes, bool) {
+  static constexpr u64 kPiece = 64 * 1024;
+  static const std::vector<u8> zeros(kPiece);
+  while (bytes != 0) {
+    const u64 piece = std::min(bytes, kPiece);
+    const IoResult written = Write(offset, std::span(zeros).first(piece));
+    if (!written.ok()) return written;
+    offset += piece;
+    bytes -= piece;
+  }
+  return {};
+}
+
+}  // namespace alibi::block
