@@ -355,6 +355,25 @@ TEST_CASE("Reset states", "[registers]") {
   CHECK(s.gpr[kRax] == 0x2badb002);
   CHECK(s.gpr[kRbx] == 0x9500);
   CHECK_FALSE(s.Paging());
+  ResetToLinux32(s, m.policy(), 0x100000, 0x10000, 0x8000);
+  CHECK(s.CodeBits() == 32);
+  CHECK(s.segment[kCs].selector == 0x10);
+  CHECK(s.segment[kSs].selector == 0x18);
+  CHECK(s.gdtr.base == 0x8000);
+  CHECK(s.gdtr.limit == 0x1f);
+  CHECK(s.gpr[kRsi] == 0x10000);
+  ResetToLinux64(s, m.policy(), 0x100200, 0x10000, 0x8000, 0x9000);
+  CHECK(s.CodeBits() == 64);
+  CHECK(s.Paging());
+  CHECK(s.cr3 == 0x9000);
+  CHECK(s.rip == 0x100200);
+  CHECK(s.gpr[kRsi] == 0x10000);
+  ResetToPvh(s, m.policy(), 0x1000000, 0x7000);
+  CHECK(s.CodeBits() == 32);
+  CHECK_FALSE(s.Paging());
+  CHECK(s.cr4 == 0);
+  CHECK(s.segment[kTr].limit == 0x67);
+  CHECK(s.gpr[kRbx] == 0x7000);
 }
 
 TEST_CASE("When interrupts may be taken", "[registers]") {

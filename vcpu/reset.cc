@@ -86,9 +86,29 @@ void ResetToMultiboot(VcpuState& state, const CpuidPolicy& policy, u32 entry, u3
   state.gpr[kRbx] = info_address;
 }
 
-void ResetToLinux(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 boot_params) {
-  ResetToFlat(state, policy, entry, 0x10, 0x18);
+void ResetToLinux32(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 boot_params,
+                    u32 gdt) {
+  ResetToFlat(state, policy, entry, kLinuxBootCs, kLinuxBootDs);
+  state.gdtr = {.base = gdt, .limit = kLinuxBootDs + 7};
   state.gpr[kRsi] = boot_params;
+}
+
+void ResetToLinux64(VcpuState& state, const CpuidPolicy& policy, u64 entry, u64 boot_params,
+                    u32 gdt, u64 page_tables) {
+  ResetToLinux32(state, policy, 0, 0, gdt);
+  state.segment[kCs].attributes = kFlatCode64;
+  state.cr0 = kCr0Pg | kCr0Pe | kCr0Et;
+  state.cr3 = page_tables;
+  state.cr4 = kCr4Pae;
+  state.efer = kEferLme | kEferLma;
+  state.rip = entry;
+  state.gpr[kRsi] = boot_params;
+}
+
+void ResetToPvh(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 start_info) {
+  ResetToFlat(state, policy, entry, 0x08, 0x10);
+  state.segment[kTr] = {.limit = 0x67, .attributes = 0x80 | kTypeTssBusy};
+  state.gpr[kRbx] = start_info;
 }
 
 }  // namespace alibi::vcpu

@@ -17,9 +17,18 @@ void ResetToPowerUp(VcpuState& state, const CpuidPolicy& policy);
 void ResetToMultiboot(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 magic,
                       u32 info_address);
 
-// The 32-bit entry of the Linux/x86 boot protocol: as above, with the selectors 10h and 18h, and
-// struct boot_params in ESI.
-void ResetToLinux(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 boot_params);
+// The entries of the Linux/x86 boot protocol (Documentation/x86/boot.rst): flat segments with the
+// selectors 10h and 18h, interrupts off, struct boot_params in ESI/RSI. The caller has put a table
+// with these two descriptors at `gdt`; `page_tables` map what the kernel needs onto itself.
+inline constexpr u16 kLinuxBootCs = 0x10, kLinuxBootDs = 0x18;
+void ResetToLinux32(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 boot_params,
+                    u32 gdt);
+void ResetToLinux64(VcpuState& state, const CpuidPolicy& policy, u64 entry, u64 boot_params,
+                    u32 gdt, u64 page_tables);
+
+// The PVH entry (Xen's docs/misc/pvh.pandoc): 32-bit flat protected mode, a busy TSS in TR, struct
+// hvm_start_info in EBX.
+void ResetToPvh(VcpuState& state, const CpuidPolicy& policy, u32 entry, u32 start_info);
 
 }  // namespace alibi::vcpu
 

@@ -171,8 +171,11 @@ int CmdDump(int argc, char** argv) {
   config.machine.policy = options.policy;
   auto machine = PcMachine::Create(config);
   if (!machine.ok()) return Fail(kHostResources, machine.error().message);
-  if (Status loaded = (*machine)->LoadMultiboot(*file, options.image, options.append);
-      !loaded.ok()) {
+  Kernel kernel;
+  kernel.image = *file;
+  kernel.name = options.image;
+  kernel.command_line = options.append;
+  if (Status loaded = (*machine)->Load(kernel); !loaded.ok()) {
     return Fail(kBadImage, loaded.error().message);
   }
   fmt::print("{}", Dump(**machine, options, options.at.empty() ? nullptr : &at));

@@ -38,6 +38,7 @@ struct RunOptions {
   std::string policy = "hysteresis";
   std::string append;
   std::string initrd;
+  std::string entry;
   std::string trace;
   std::string stats_json;
   bool stats = false;
@@ -134,7 +135,7 @@ int CmdRun(int argc, char** argv) {
       "COM1 is the terminal; Ctrl-C ends it, Ctrl-A X quits, Ctrl-A C sends a Ctrl-C,\n"
       "Ctrl-A Ctrl-A a Ctrl-A.");
   app.add_option("IMAGE,--kernel", options.image,
-                 "the kernel: ELF32 or ELF64 with a multiboot 1 header, or a Linux bzImage");
+                 "the kernel: a Linux bzImage, or ELF with a multiboot 1 header or a PVH note");
   app.add_option("--bios", options.bios,
                  "a ROM to start instead: a multiple of 4K, up to 16M; at the top of 4 GB and,\n"
                  "its last 128K, below 1 MB")
@@ -154,6 +155,10 @@ int CmdRun(int argc, char** argv) {
                  "Linux's initial RAM disk; or modules for a multiboot kernel, separated by\n"
                  "commas: FILE or \"FILE arguments\"; a comma in a name is doubled")
       ->type_name("FILES");
+  app.add_option("--entry", options.entry,
+                 "a Linux bzImage's entry: 32 or 64 (64, if the kernel has it)")
+      ->type_name("BITS")
+      ->check(CLI::IsMember({"32", "64"}));
   app.add_flag("--stats", options.stats, "show every counter on stderr at the end");
   app.add_option("--stats-json", options.stats_json, "write the counters to FILE")
       ->type_name("FILE");
@@ -261,19 +266,19 @@ int CmdRun(int argc, char** argv) {
     if (tracer.observes_translations()) pc.machine().engine().set_translation_observer(&tracer);
   }
   if (!bios) {
-    std::vector<loader::Module> modules;
+    Kernel kernel;
+    kernel.image = *image;
+    kernel.name = options.image;
+    kernel.command_line = options.append;
     for (const ModuleFile& file : *module_files) {
-      modules.push_back({file.bytes, file.command_line});
+      kernel.modules.push_back({file.bytes, file.command_line});
     }
-    if (loader::IsLinux(*image) && modules.size() > 1) {
+    if (loader::IsLinux(*image) && kernel.modules.size() > 1) {
       return Fail(kUsage, "--initrd: a Linux kernel takes one file; join them with cat");
     }
-    const std::string command_line =
-        options.append.empty() ? options.image : options.image + " " + options.append;
-    Status loaded = loader::IsLinux(*image)
-                        ? pc.LoadLinux(*image, options.image, options.append,
-                                       modules.empty() ? std::span<const u8>() : modules[0].bytes)
-                        : pc.LoadMultiboot(*image, options.image, command_line, modules);
+    if (options.entry == "32") kernel.entry = loader::LinuxEntryPoint::k32;
+    if (options.entry == "64") kernel.entry = loader::LinuxEntryPoint::k64;
+    const Status loaded = pc.Load(kernel);
     if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
   }
   std::FILE* stats_file = nullptr;

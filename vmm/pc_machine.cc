@@ -8,11 +8,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "vcpu/msr.h"
-#include "vcpu/reset.h"
-#include "vmm/loader/firmware.h"
-#include "vmm/loader/linux.h"
-#include "vmm/loader/multiboot.h"
 
 namespace alibi::vmm {
 namespace {
@@ -20,28 +15,6 @@ namespace {
 // How long the beginning of a line may wait for its end before it is shown.
 constexpr u64 kOutputPatienceNs = 10'000'000;
 constexpr std::size_t kOutputBytes = 4096;
-
-class LoaderMemory final : public loader::GuestMemory {
- public:
-  explicit LoaderMemory(mmu::GuestMemory& memory) : memory_(memory) {}
-  bool Write(PhysAddr addr, std::span<const u8> bytes) override {
-    return memory_.LoadPhys(addr, bytes.data(), bytes.size());
-  }
-  bool Zero(PhysAddr addr, u64 size) override {
-    if (!memory_.IsBacked(addr, size)) return false;
-    static constexpr u8 kZeros[kPageSize] = {};
-    while (size != 0) {
-      const u64 piece = std::min<u64>(size, kPageSize);
-      if (!memory_.LoadPhys(addr, kZeros, piece)) return false;
-      addr = addr + piece;
-      size -= piece;
-    }
-    return true;
-  }
-
- private:
-  mmu::GuestMemory& memory_;
-};
 
 }  // namespace
 
@@ -145,53 +118,6 @@ Status PcMachine::MapLowMemory(const std::vector<u8>& bios) {
 PcMachine::~PcMachine() {
   events_.reset();
   FlushOutput();
-}
-
-Status PcMachine::LoadMultiboot(std::span<const u8> image, const std::string& name,
-                                const std::string& command_line,
-                                const std::vector<loader::Module>& modules) {
-  loader::MultibootOptions options;
-  options.low_ram_bytes = low_ram_bytes_;
-  options.high_ram_bytes = high_ram_bytes_;
-  options.command_line = command_line;
-  options.modules = modules;
-  LoaderMemory memory(machine_->memory());
-  // First: a kernel may want that memory for itself.
-  if (Status left = LeaveFirmware(memory); !left.ok()) return left;
-  auto entry = loader::LoadMultiboot(image, name, options, memory);
-  if (!entry.ok()) return entry.error();
-  vcpu::ResetToMultiboot(machine_->state(), machine_->cpuid(), entry->eip, entry->eax, entry->ebx);
-  vcpu::SetMtrrsAsBiosLeavesThem(machine_->state());
-  machine_->StateChanged();
-  return Ok{};
-}
-
-Status PcMachine::LoadLinux(std::span<const u8> image, const std::string& name,
-                            const std::string& command_line, std::span<const u8> initrd) {
-  loader::LinuxOptions options;
-  options.low_ram_bytes = low_ram_bytes_;
-  options.high_ram_bytes = high_ram_bytes_;
-  options.command_line = command_line;
-  options.initrd = initrd;
-  options.rsdp = loader::kRsdpAddress;
-  LoaderMemory memory(machine_->memory());
-  auto entry = loader::LoadLinux(image, name, options, memory);
-  if (!entry.ok()) return entry.error();
-  if (Status left = LeaveFirmware(memory); !left.ok()) return left;
-  vcpu::ResetToLinux(machine_->state(), machine_->cpuid(), entry->eip, entry->esi);
-  vcpu::SetMtrrsAsBiosLeavesThem(machine_->state());
-  machine_->StateChanged();
-  return Ok{};
-}
-
-Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {
-  pc_->pci().AssignAsFirmware();
-  loader::AcpiHardware hardware;
-  hardware.low_ram_bytes = low_ram_bytes_;
-  if (low_ram_bytes_ >= BiosRom::kShadowEnd && !loader::WriteFirmware(hardware, memory)) {
-    return Error{"the memory below 1 MB is not all RAM"};
-  }
-  return Ok{};
 }
 
 PcEnd PcMachine::Run() {

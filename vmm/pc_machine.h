@@ -23,6 +23,7 @@
 #include "vmm/bios_rom.h"
 #include "vmm/board.h"
 #include "vmm/host_events.h"
+#include "vmm/loader/linux.h"
 #include "vmm/loader/multiboot.h"
 #include "vmm/machine.h"
 
@@ -31,13 +32,23 @@ namespace alibi::vmm {
 struct PcMachineConfig {
   MachineConfig machine;
   u64 ram_bytes = u64{128} << 20;
-  // A firmware ROM: the VCPU starts at its reset vector. Empty: LoadMultiboot() must follow.
+  // A firmware ROM: the VCPU starts at its reset vector. Empty: Load() must follow.
   std::vector<u8> bios;
   std::vector<u16> debug_ports;  // more ports that take text, beside 0xe9 and 0x402
   int input_fd = -1;             // the serial port's input; -1: none
   int output_fd = -1;            // the serial port's output; -1: dropped
   // Filters input before the guest sees it, on the VCPU's thread (escape keys).
   std::function<std::string(std::string)> input_filter;
+};
+
+// A kernel that starts without firmware: a Linux bzImage, or an ELF file or flat image with a
+// Multiboot 1 header or a PVH note.
+struct Kernel {
+  std::span<const u8> image;
+  std::string name;  // for messages; a multiboot kernel gets it before its command line
+  std::string command_line;
+  std::vector<loader::Module> modules;  // Linux: at most one, the initial RAM disk
+  loader::LinuxEntryPoint entry = loader::LinuxEntryPoint::kBest;  // of a bzImage
 };
 
 // Why Run() came back.
@@ -67,15 +78,9 @@ class PcMachine final : private Board {
   u64 low_ram_bytes() const { return low_ram_bytes_; }
   u64 high_ram_bytes() const { return high_ram_bytes_; }
 
-  // Loads a Multiboot 1 image and what firmware would have left, and sets the VCPU up to enter it.
-  // `name` is for messages.
-  Status LoadMultiboot(std::span<const u8> image, const std::string& name,
-                       const std::string& command_line,
-                       const std::vector<loader::Module>& modules = {});
-
-  // The same for a Linux bzImage and its 32-bit entry; `initrd` may be empty.
-  Status LoadLinux(std::span<const u8> image, const std::string& name,
-                   const std::string& command_line, std::span<const u8> initrd);
+  // Loads a kernel and what firmware would have left, and sets the VCPU up to enter it
+  // (pc_boot.cc).
+  Status Load(const Kernel& kernel);
 
   PcEnd Run();
   u32 exit_status() const { return exit_status_; }
@@ -88,8 +93,11 @@ class PcMachine final : private Board {
  private:
   PcMachine() = default;
   Status Init(const PcMachineConfig& config);
-  // What a PC's firmware would have left: ACPI tables, vectors. False without RAM below 1 MB.
+  // What a PC's firmware would have left: ACPI tables, vectors.
   Status LeaveFirmware(loader::GuestMemory& memory);
+  Status LoadMultiboot(const Kernel& kernel, loader::GuestMemory& memory);
+  Status LoadLinux(const Kernel& kernel, loader::GuestMemory& memory);
+  Status LoadPvh(const Kernel& kernel, loader::GuestMemory& memory);
   Status MapLowMemory(const std::vector<u8>& bios);
   void End(PcEnd end);
   void Output(u8 byte);

@@ -24,6 +24,26 @@ Error Bad(const std::string& name, const std::string& why) {
 // Far beyond any kernel's; keeps the work per image small.
 constexpr std::size_t kMostSegments = 256;
 
+// The value of the Xen note that says where a PVH kernel is entered, if it is among these notes.
+std::optional<u64> FindPvhEntry(std::span<const u8> notes) {
+  constexpr u32 kPhys32Entry = 18;
+  constexpr u64 kNoteHeader = 12;
+  u64 at = 0;
+  while (notes.size() - at >= kNoteHeader) {
+    const u64 name_bytes = Load32(notes, at), value_bytes = Load32(notes, at + 4);
+    const u32 type = Load32(notes, at + 8);
+    const u64 name = at + kNoteHeader, value = name + ((name_bytes + 3) & ~u64{3});
+    const u64 next = value + ((value_bytes + 3) & ~u64{3});
+    if (next > notes.size()) return std::nullopt;
+    if (type == kPhys32Entry && name_bytes == 4 &&
+        std::memcmp(notes.data() + name, "Xen", 4) == 0 && (value_bytes == 4 || value_bytes == 8)) {
+      return value_bytes == 4 ? Load32(notes, value) : Load64(notes, value);
+    }
+    at = next;
+  }
+  return std::nullopt;
+}
+
 // A program header of either class, widened.
 struct ProgramHeader {
   u64 offset, virtual_address, physical_address, file_size, memory_size;
@@ -54,6 +74,10 @@ Result<LoadableImage> ParseClass(std::span<const u8> image, const std::string& n
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Phdr raw;
     std::memcpy(&raw, image.data() + table + u64{i} * header.e_phentsize, sizeof raw);
+    if (raw.p_type == PT_NOTE && raw.p_offset <= image.size() &&
+        raw.p_filesz <= image.size() - raw.p_offset && !loadable.pvh_entry) {
+      loadable.pvh_entry = FindPvhEntry(image.subspan(raw.p_offset, raw.p_filesz));
+    }
     if (raw.p_type != PT_LOAD) continue;
     const ProgramHeader segment{raw.p_offset, raw.p_vaddr, raw.p_paddr, raw.p_filesz, raw.p_memsz};
     const std::string which = "segment " + std::to_string(i);

@@ -3,6 +3,7 @@
 #ifndef ALIBI_VMM_LOADER_ELF_H_
 #define ALIBI_VMM_LOADER_ELF_H_
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct Segment {
 struct LoadableImage {
   std::vector<Segment> segments;  // none is empty; no address + memory_size wraps
   u64 entry = 0;                  // physical
+  // The note XEN_ELFNOTE_PHYS32_ENTRY, where a PVH kernel is entered (vmm/loader/pvh.h).
+  std::optional<u64> pvh_entry;
 };
 
 bool LooksLikeElf(std::span<const u8> image);

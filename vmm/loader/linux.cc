@@ -6,29 +6,33 @@
 #include <vector>
 
 #include "vmm/loader/elf.h"
+#include "vmm/loader/layout.h"
 
 namespace alibi::loader {
 namespace {
 
-constexpr u64 kKiB = 1024, kMiB = 1024 * kKiB;
-constexpr u64 kFourGiB = u64{1} << 32;
+constexpr u64 kMiB = 1 << 20;
 
 // The setup header, by offset in the image and in boot_params alike.
-constexpr u64 kSetupSectors = 0x1f1, kBootFlag = 0x1fe, kHeaderMagic = 0x202, kVersion = 0x206,
-              kTypeOfLoader = 0x210, kLoadFlags = 0x211, kCode32Start = 0x214,
+constexpr u64 kSetupSectors = 0x1f1, kVideoMode = 0x1fa, kBootFlag = 0x1fe, kHeaderMagic = 0x202,
+              kVersion = 0x206, kTypeOfLoader = 0x210, kLoadFlags = 0x211, kCode32Start = 0x214,
               kRamdiskImage = 0x218, kRamdiskSize = 0x21c, kHeapEnd = 0x224, kCommandLine = 0x228,
-              kInitrdMax = 0x22c, kRelocatable = 0x234, kCommandLineMax = 0x238,
-              kPreferredAddress = 0x258, kInitSize = 0x260, kHeaderStart = 0x1f1,
+              kInitrdMax = 0x22c, kRelocatable = 0x234, kExtraLoadFlags = 0x236,
+              kCommandLineMax = 0x238, kPreferredAddress = 0x258, kInitSize = 0x260,
+              kHeaderStart = 0x1f1,
               kHeaderLength = 0x201;  // its own last byte is 202h + this
 // The rest of boot_params.
 constexpr u64 kRsdpAddress = 0x70, kE820Entries = 0x1e8, kE820Table = 0x2d0;
 constexpr u64 kBootParamsBytes = 4096;
 constexpr u16 kOldestVersion = 0x204;  // syssize has 32 bits, so the payload's end is known
 constexpr u8 kLoadedHigh = 1, kCanUseHeap = 0x80;
+constexpr u16 kKernel64 = 1;     // of kExtraLoadFlags: there is a 64-bit entry
+constexpr u64 kEntry64 = 0x200;  // from where the kernel was loaded
 constexpr u8 kUndefinedLoader = 0xff;
+constexpr u16 kNormalVideo = 0xffff;
 
+constexpr u64 kGdt = 0x8000, kPageTables = 0x9000;
 constexpr u64 kBootParams = 0x10000, kCommandLineAt = 0x20000;
-constexpr u64 kExtendedBda = 0x9fc00, kBiosRom = 0xf0000, kHoleEnd = 0x100000;
 
 Error Bad(const std::string& name, const std::string& why) {
   return Error{"cannot load '" + name + "': " + why};
@@ -44,18 +48,40 @@ class BootParams {
   void PutHeader(std::span<const u8> header) {
     std::copy(header.begin(), header.end(), bytes_.begin() + kHeaderStart);
   }
-  // One row of the memory map: RAM is type 1, reserved 2.
-  void AddMap(u64 first, u64 end, u32 type) {
+  void AddMap(const MapRange& range) {
     const u64 at = kE820Table + 20u * bytes_[kE820Entries]++;
-    Put(at, first);
-    Put(at + 8, end - first);
-    Put(at + 16, type);
+    Put(at, range.first);
+    Put(at + 8, range.end - range.first);
+    Put(at + 16, range.usable ? u32{1} : u32{2});
   }
   std::span<const u8> bytes() const { return bytes_; }
 
  private:
   std::array<u8, kBootParamsBytes> bytes_{};
 };
+
+// __BOOT_CS (10h), code of 32 or 64 bits, and __BOOT_DS (18h), both flat.
+std::vector<u64> BootGdt(bool long_mode) {
+  return {0, 0, long_mode ? u64{0x00af9b000000ffff} : u64{0x00cf9b000000ffff}, 0x00cf93000000ffff};
+}
+
+// Six tables from `address` on: the first 4 GB onto itself, in pages of 2 MB.
+std::vector<u64> IdentityMap(u64 address) {
+  constexpr u64 kEntries = 512, kPresent = 1, kWritable = 2, kLarge = 0x80;
+  std::vector<u64> tables(6 * kEntries);
+  tables[0] = (address + kPageSize) | kPresent | kWritable;
+  for (u64 i = 0; i < 4; ++i) {
+    tables[kEntries + i] = (address + (2 + i) * kPageSize) | kPresent | kWritable;
+  }
+  for (u64 i = 0; i < 4 * kEntries; ++i) {
+    tables[2 * kEntries + i] = (i << 21) | kPresent | kWritable | kLarge;
+  }
+  return tables;
+}
+
+std::span<const u8> BytesOf(const std::vector<u64>& words) {
+  return {reinterpret_cast<const u8*>(words.data()), words.size() * sizeof(u64)};
+}
 
 }  // namespace
 
@@ -79,19 +105,23 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
   const std::span<const u8> kernel = image.subspan(setup_bytes);
   const u64 header_end = std::min<u64>({u64{0x202} + image[kHeaderLength], setup_bytes, 0x290});
 
-  // Where it goes: where it was linked to run if it is relocatable and fits there, else 1 MB.
-  u64 load_at = Load32(image, kCode32Start), needs = kernel.size();
-  if (version >= 0x20a && header_end >= kInitSize + 4) {
-    needs = std::max<u64>(needs, Load32(image, kInitSize));
-    const u64 preferred = Load64(image, kPreferredAddress);
-    if (image[kRelocatable] != 0 && preferred >= kHoleEnd && preferred < options.low_ram_bytes &&
-        needs <= options.low_ram_bytes - preferred) {
-      load_at = preferred;
-    }
+  const bool long_mode = version >= 0x20c && (Load16(image, kExtraLoadFlags) & kKernel64);
+  if (options.entry == LinuxEntryPoint::k64 && !long_mode) {
+    return Bad(name, "it has no 64-bit entry (--entry 32 is the one that every kernel has)");
   }
-  if (load_at < kHoleEnd || load_at >= options.low_ram_bytes ||
-      needs > options.low_ram_bytes - load_at) {
-    return Bad(name, "it needs " + std::to_string((load_at + needs + kMiB - 1) / kMiB) +
+
+  // Where it goes. A relocatable kernel may run at any address from its preferred one up and is
+  // loaded there; another one moves itself there. Until it has set up its own memory it needs
+  // init_size bytes from that address.
+  u64 load_at = Load32(image, kCode32Start), end = load_at + kernel.size();
+  if (version >= 0x20a && header_end >= kInitSize + 4) {
+    const u64 preferred = std::min(Load64(image, kPreferredAddress), kFourGiB);
+    if (image[kRelocatable] != 0 && preferred >= kHoleEnd) load_at = preferred;
+    end = std::max(load_at + kernel.size(), preferred + Load32(image, kInitSize));
+  }
+  if (load_at < kHoleEnd) return Bad(name, "it wants to be loaded below 1 MB");
+  if (end > options.low_ram_bytes) {
+    return Bad(name, "it needs " + std::to_string((end + kMiB - 1) / kMiB) +
                          " MB of RAM, and there are " +
                          std::to_string(options.low_ram_bytes / kMiB) + " MB; give more (--ram)");
   }
@@ -106,18 +136,26 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
   // As high as the kernel can reach, out of its way.
   u64 initrd_at = 0;
   if (!options.initrd.empty()) {
-    const u64 top = std::min<u64>(options.low_ram_bytes, u64{Load32(image, kInitrdMax)} + 1);
+    const u64 reach = u64{Load32(image, kInitrdMax)} + 1;
+    const u64 top = std::min(options.low_ram_bytes, reach);
     const u64 size = options.initrd.size();
     initrd_at = size < top ? (top - size) & ~kPageMask : 0;
-    if (initrd_at < load_at + needs) {
-      return Bad(name, "its initial RAM disk of " + std::to_string(size / kMiB + 1) +
-                           " MB does not fit beside it in " + std::to_string(top / kMiB) +
-                           " MB of RAM; give more (--ram)");
+    if (initrd_at < end) {
+      const u64 needed = (end + size + kPageSize + kMiB - 1) / kMiB;
+      const std::string disk =
+          "its initial RAM disk of " + std::to_string((size + kMiB - 1) / kMiB) + " MB ";
+      if (needed * kMiB > reach) {
+        return Bad(name, disk + "does not fit beside it below the " + std::to_string(reach / kMiB) +
+                             " MB that it can reach");
+      }
+      return Bad(name, disk + "needs " + std::to_string(needed) + " MB of RAM, and there are " +
+                           std::to_string(options.low_ram_bytes / kMiB) + " MB; give more (--ram)");
     }
   }
 
   BootParams params;
   params.PutHeader(image.subspan(kHeaderStart, header_end - kHeaderStart));
+  params.Put(kVideoMode, kNormalVideo);
   params.Put8(kTypeOfLoader, kUndefinedLoader);
   params.Put8(kLoadFlags, static_cast<u8>(image[kLoadFlags] | kCanUseHeap));
   params.Put<u16>(kHeapEnd, 0xfe00);
@@ -126,23 +164,27 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
   params.Put(kRamdiskImage, static_cast<u32>(initrd_at));
   params.Put(kRamdiskSize, static_cast<u32>(options.initrd.size()));
   params.Put(kRsdpAddress, options.rsdp);
-  params.AddMap(0, kExtendedBda, 1);
-  params.AddMap(kExtendedBda, 0xa0000, 2);
-  params.AddMap(kBiosRom, kHoleEnd, 2);
-  params.AddMap(kHoleEnd, options.low_ram_bytes, 1);
-  if (options.high_ram_bytes != 0) {
-    params.AddMap(kFourGiB, kFourGiB + options.high_ram_bytes, 1);
+  for (const MapRange& range : PcMemoryMap(options.low_ram_bytes, options.high_ram_bytes)) {
+    params.AddMap(range);
   }
 
   std::vector<u8> terminated(line.begin(), line.end());
   terminated.push_back(0);
+  const bool enter64 = long_mode && options.entry != LinuxEntryPoint::k32;
   if (!memory.Write(PhysAddr(load_at), kernel) ||
       !memory.Write(PhysAddr(kBootParams), params.bytes()) ||
       !memory.Write(PhysAddr(kCommandLineAt), terminated) ||
+      !memory.Write(PhysAddr(kGdt), BytesOf(BootGdt(enter64))) ||
+      (enter64 && !memory.Write(PhysAddr(kPageTables), BytesOf(IdentityMap(kPageTables)))) ||
       (initrd_at != 0 && !memory.Write(PhysAddr(initrd_at), options.initrd))) {
     return Bad(name, "guest memory has a hole where it belongs");
   }
-  return LinuxEntry{static_cast<u32>(load_at), static_cast<u32>(kBootParams)};
+  LinuxEntry entry{.rip = load_at, .boot_params = kBootParams, .gdt = kGdt};
+  if (enter64) {
+    entry.rip += kEntry64;
+    entry.page_tables = kPageTables;
+  }
+  return entry;
 }
 
 }  // namespace alibi::loader

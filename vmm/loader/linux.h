@@ -1,6 +1,9 @@
 // Loads Linux kernels by the x86 boot protocol (Documentation/x86/boot.rst, version 2.04 and up):
 // the bzImage, its command line, an initial RAM disk and the memory map, and says where to enter.
 //
+//   0x08000  GDT              0x10000  struct boot_params     0x20000  command line
+//   0x09000  page tables      ...      the kernel, and the initial RAM disk as high as it may be
+//
 // Every number in the image is taken for an attack. Nothing is written to guest memory before the
 // whole image has been found sound.
 #ifndef ALIBI_VMM_LOADER_LINUX_H_
@@ -15,19 +18,26 @@
 
 namespace alibi::loader {
 
+// The 16-bit entry is the setup code's, which calls the BIOS: only a machine with one can start
+// there (vmm/loader/linux_rom.h).
+enum class LinuxEntryPoint : u8 { kBest, k32, k64 };
+
 struct LinuxOptions {
   u64 low_ram_bytes = 0;   // RAM from guest-physical 0; at most kLargestLowRam
   u64 high_ram_bytes = 0;  // RAM from 4 GB
   std::string command_line;
   std::span<const u8> initrd;  // empty: none
   u64 rsdp = 0;                // guest-physical, if the kernel is to be told; else 0
+  LinuxEntryPoint entry = LinuxEntryPoint::kBest;  // best: 64 bits if the kernel has such an entry
 };
 
-// The machine state of the 32-bit entry: protected mode, paging off, flat segments with
-// __BOOT_CS 10h and __BOOT_DS 18h, interrupts off, EBP EDI EBX zero, and:
+// For vcpu::ResetToLinux32 and ResetToLinux64; all guest-physical. `gdt` holds __BOOT_CS and
+// __BOOT_DS.
 struct LinuxEntry {
-  u32 eip = 0;
-  u32 esi = 0;  // struct boot_params
+  u64 rip = 0;
+  u64 boot_params = 0;
+  u32 gdt = 0;
+  u64 page_tables = 0;  // they map the first 4 GB onto itself; 0: enter with 32 bits
 };
 
 // Does it have a bzImage's signature?

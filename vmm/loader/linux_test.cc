@@ -58,9 +58,10 @@ TEST_CASE("A bzImage is placed, with its parameters", "[linux]") {
   options.rsdp = 0xf0000;
   auto entry = LoadLinux(image, "vmlinuz", options, ram);
   REQUIRE(entry.ok());
-  CHECK(entry->eip == 16 * kMiB);
+  CHECK(entry->rip == 16 * kMiB);
+  CHECK(entry->page_tables == 0);
   CHECK(ram.writes.at(16 * kMiB).size() == 5000);
-  const std::vector<u8>& params = ram.writes.at(entry->esi);
+  const std::vector<u8>& params = ram.writes.at(entry->boot_params);
   REQUIRE(params.size() == 4096);
   CHECK(Load32(params, 0x214) == 16 * kMiB);
   const u32 line = Load32(params, 0x228), disk = Load32(params, 0x218);
@@ -71,26 +72,67 @@ TEST_CASE("A bzImage is placed, with its parameters", "[linux]") {
   CHECK(disk + 5000 <= 64 * kMiB);
   CHECK(Load32(params, 0x21c) == 5000);
   CHECK(Load64(params, 0x70) == 0xf0000);
-  REQUIRE(params[0x1e8] == 5);
-  // The last row of the memory map: what lies above 4 GB.
-  CHECK(Load64(params, 0x2d0 + 80) == u64{1} << 32);
-  CHECK(Load64(params, 0x2d0 + 88) == kMiB);
-  CHECK(Load32(params, 0x2d0 + 96) == 1);
+  CHECK(Load16(params, 0x1fa) == 0xffff);
+  CHECK(params[0x210] == 0xff);
+  CHECK(Load64(params, 0x250) == 0);  // no setup_data
+  // The memory map: rising, and the last row is what lies above 4 GB.
+  REQUIRE(params[0x1e8] == 6);
+  u64 end = 0;
+  for (u64 row = 0x2d0; row < 0x2d0 + 6 * 20; row += 20) {
+    CHECK(Load64(params, row) >= end);
+    end = Load64(params, row) + Load64(params, row + 8);
+    CHECK(Load32(params, row + 16) ==
+          (row == 0x2d0 || row == 0x2d0 + 60 || row == 0x2d0 + 100 ? 1 : 2));
+  }
+  CHECK(end == (u64{1} << 32) + kMiB);
 }
 
-TEST_CASE("Without room where it was linked, or not relocatable, it goes to 1 MB", "[linux]") {
+TEST_CASE("A kernel with a 64-bit entry is entered there, unless it must not be", "[linux]") {
+  std::vector<u8> image = Kernel();
+  LinuxOptions options;
+  options.low_ram_bytes = 64 * kMiB;
+  options.entry = LinuxEntryPoint::k64;
+  FakeRam none;
+  CHECK_FALSE(LoadLinux(image, "vmlinuz", options, none).ok());
+  CHECK(none.writes.empty());
+  image[0x236] = 1;
+  for (const auto point : {LinuxEntryPoint::kBest, LinuxEntryPoint::k64, LinuxEntryPoint::k32}) {
+    options.entry = point;
+    FakeRam ram;
+    auto entry = LoadLinux(image, "vmlinuz", options, ram);
+    REQUIRE(entry.ok());
+    const bool long_mode = point != LinuxEntryPoint::k32;
+    CHECK(entry->rip == 16 * kMiB + (long_mode ? 0x200 : 0));
+    // __BOOT_CS has the L or the D bit.
+    const std::vector<u8>& gdt = ram.writes.at(entry->gdt);
+    REQUIRE(gdt.size() == 32);
+    CHECK(gdt[0x16] == (long_mode ? 0xaf : 0xcf));
+    CHECK(gdt[0x1d] == 0x93);
+    CHECK((entry->page_tables != 0) == long_mode);
+    if (!long_mode) continue;
+    // The tables lead every address below 4 GB to itself.
+    const std::vector<u8>& tables = ram.writes.at(entry->page_tables);
+    const auto word = [&](u64 address) { return Load64(tables, address - entry->page_tables); };
+    for (const u64 address : {u64{0}, u64{0x10000}, 16 * kMiB, u64{0xfee00000}}) {
+      INFO(address);
+      const u64 pdpt = word(entry->page_tables) & ~u64{0xfff};
+      const u64 pd = word(pdpt + (address >> 30) * 8) & ~u64{0xfff};
+      const u64 leaf = word(pd + ((address >> 21) & 511) * 8);
+      CHECK((leaf & 0x83) == 0x83);
+      CHECK((leaf & ~u64{0xfff}) == (address & ~u64{0x1fffff}));
+    }
+  }
+}
+
+TEST_CASE("A kernel that cannot be relocated goes to 1 MB", "[linux]") {
   std::vector<u8> image = Kernel();
   FakeRam ram;
   LinuxOptions options;
-  options.low_ram_bytes = 12 * kMiB;
-  auto entry = LoadLinux(image, "vmlinuz", options, ram);
-  REQUIRE(entry.ok());
-  CHECK(entry->eip == kMiB);
   options.low_ram_bytes = 64 * kMiB;
   image[0x234] = 0;
-  entry = LoadLinux(image, "vmlinuz", options, ram);
+  const auto entry = LoadLinux(image, "vmlinuz", options, ram);
   REQUIRE(entry.ok());
-  CHECK(entry->eip == kMiB);
+  CHECK(entry.value().rip == kMiB);
 }
 
 TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux]") {
@@ -104,16 +146,25 @@ TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux
       {"no Linux boot header", [](auto& image, auto&) { image.resize(0x200); }},
       {"older than 2.04", [](auto& image, auto&) { image[0x206] = 3; }},
       {"truncated", [](auto& image, auto&) { image[0x1f1] = 200; }},
-      {"needs 9 MB", [](auto&, auto& options) { options.low_ram_bytes = 4 * kMiB; }},
+      {"needs 24 MB", [](auto&, auto& options) { options.low_ram_bytes = 4 * kMiB; }},
       {"2047 characters", [](auto&, auto& options) { options.command_line.resize(3000, 'x'); }},
-      {"RAM disk",
+      // The kernel moves itself up to where it was linked.
+      {"needs 24 MB",
+       [](auto& image, auto& options) {
+         options.low_ram_bytes = 12 * kMiB;
+         image[0x234] = 0;
+       }},
+      {"MB of RAM", [](auto& image, auto&) { Put<u64>(image, 0x258, ~u64{0}); }},
+      {"MB of RAM", [](auto& image, auto&) { Put<u32>(image, 0x260, ~u32{0}); }},
+      {"no 64-bit entry", [](auto&, auto& options) { options.entry = LinuxEntryPoint::k64; }},
+      {"RAM disk of 12 MB needs 36 MB",
        [](auto&, auto& options) {
          options.low_ram_bytes = 26 * kMiB;
          options.initrd = disk;
        }},
-      {"RAM disk",
+      {"does not fit beside it below the 1 MB",
        [](auto& image, auto& options) {
-         Put<u32>(image, 0x22c, 3);
+         Put<u32>(image, 0x22c, 0xfffff);
          options.initrd = disk;
        }},
   };

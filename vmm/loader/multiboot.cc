@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "vmm/loader/elf.h"
+#include "vmm/loader/layout.h"
 
 namespace alibi::loader {
 namespace {
@@ -29,23 +30,11 @@ constexpr u32 kInfoModules = 1u << 3;
 constexpr u32 kInfoMap = 1u << 6;
 constexpr u32 kInfoLoaderName = 1u << 9;
 
-constexpr u64 kKiB = 1024;
-constexpr u64 kMiB = 1024 * kKiB;
-constexpr u64 kExtendedBda = 0x9fc00;  // the last KB below 640 K is the BIOS's by custom
-constexpr u64 kHole = 0xa0000;
-constexpr u64 kBiosRom = 0xf0000;
-constexpr u64 kHoleEnd = 0x100000;
-constexpr u64 kTopRom = 0xfffc0000;
-constexpr u64 kFourGiB = u64{1} << 32;
+constexpr u64 kKiB = 1024, kMiB = 1024 * kKiB;
 // Page 0 holds the real-mode vectors and the BIOS data area.
 constexpr u64 kLowestInfo = 0x1000;
 constexpr u64 kMostModules = 1024;
 constexpr char kLoaderName[] = "alibi";
-
-struct Range {
-  u64 first;
-  u64 end;  // exclusive
-};
 
 Error Bad(const std::string& name, const std::string& why) {
   return Error{"cannot load '" + name + "': " + why};
@@ -113,60 +102,6 @@ Result<LoadableImage> ParseAddresses(std::span<const u8> image, const std::strin
   return loadable;
 }
 
-// Places things in RAM and remembers what is taken.
-class Layout {
- public:
-  explicit Layout(const MultibootOptions& options) : low_ram_(options.low_ram_bytes) {}
-
-  // Empty if [first, first + size) is usable RAM below 4 GB and free; else why not.
-  std::string Take(u64 first, u64 size) {
-    const Range wanted{first, first + size};  // checked not to wrap
-    if (wanted.end > low_ram_) return "outside RAM (" + Megabytes(low_ram_) + ")";
-    if (wanted.first < kHoleEnd && wanted.end > kHole) {
-      return "in the hole between 640 KB and 1 MB";
-    }
-    for (const Range& range : taken_) {
-      if (wanted.first < range.end && range.first < wanted.end) {
-        return "overlapping " + Hex(range.first) + "-" + Hex(range.end - 1);
-      }
-    }
-    taken_.push_back(wanted);
-    return "";
-  }
-
-  // The lowest free, aligned place at or above `from`.
-  std::optional<u64> Place(u64 from, u64 size, u64 alignment) {
-    u64 first = AlignUp(from, alignment);
-    for (;;) {
-      // Each obstacle moves the candidate up, so this ends.
-      u64 next = first;
-      if (first < kHoleEnd && first + size > kExtendedBda) next = kHoleEnd;
-      for (const Range& range : taken_) {
-        if (first < range.end && range.first < first + size) next = std::max(next, range.end);
-      }
-      if (next == first) break;
-      first = AlignUp(next, alignment);
-    }
-    if (first > low_ram_ || size > low_ram_ - first) return std::nullopt;
-    taken_.push_back(Range{first, first + size});
-    return first;
-  }
-
-  u64 End() const {
-    u64 end = kHoleEnd;
-    for (const Range& range : taken_) end = std::max(end, range.end);
-    return end;
-  }
-
- private:
-  static u64 AlignUp(u64 value, u64 alignment) {
-    return (value + (alignment - 1)) & ~(alignment - 1);
-  }
-
-  u64 low_ram_;
-  std::vector<Range> taken_;
-};
-
 // Collects the information structure and what it points to, for a known address.
 class InfoBlock {
  public:
@@ -217,14 +152,6 @@ enum InfoOffset : u64 {
   kInfoSize = 120,
 };
 
-void AppendMapEntry(InfoBlock& info, u64 first, u64 end, bool usable) {
-  if (end <= first) return;
-  info.Append32(20);  // the size of what follows
-  info.Append64(first);
-  info.Append64(end - first);
-  info.Append32(usable ? 1 : 2);
-}
-
 InfoBlock BuildInfo(u64 address, const MultibootOptions& options,
                     const std::vector<u64>& module_addresses) {
   InfoBlock info(address);
@@ -234,7 +161,7 @@ InfoBlock BuildInfo(u64 address, const MultibootOptions& options,
       kInfoMemory | kInfoBootDevice | kInfoCommandLine | kInfoModules | kInfoMap | kInfoLoaderName;
   // The first hard disk, no partition of it: what QEMU says, too.
   info.Put32(kBootDevice, 0x8000ffff);
-  info.Put32(kMemoryLower, std::min(ram, kHole) / kKiB);
+  info.Put32(kMemoryLower, std::min(ram, kVgaHole) / kKiB);
   info.Put32(kMemoryUpper, ram > kHoleEnd ? (ram - kHoleEnd) / kKiB : 0);
   info.Put32(kCommandLine, info.AppendString(options.command_line));
   info.Put32(kLoaderNameAddress, info.AppendString(kLoaderName));
@@ -257,12 +184,12 @@ InfoBlock BuildInfo(u64 address, const MultibootOptions& options,
 
   info.Align();
   const u64 map = info.Here();
-  AppendMapEntry(info, 0, std::min(ram, kExtendedBda), true);
-  AppendMapEntry(info, kExtendedBda, std::min(ram, kHole), false);
-  AppendMapEntry(info, kBiosRom, kHoleEnd, false);
-  AppendMapEntry(info, kHoleEnd, ram, true);
-  AppendMapEntry(info, kTopRom, kFourGiB, false);
-  AppendMapEntry(info, kFourGiB, kFourGiB + options.high_ram_bytes, true);
+  for (const MapRange& range : PcMemoryMap(ram, options.high_ram_bytes)) {
+    info.Append32(20);  // the size of what follows
+    info.Append64(range.first);
+    info.Append64(range.end - range.first);
+    info.Append32(range.usable ? 1 : 2);
+  }
   info.Put32(kMapAddress, map);
   info.Put32(kMapLength, info.Here() - map);
   info.Put32(kFlags, flags);
@@ -286,6 +213,8 @@ std::optional<Error> CheckOptions(const std::string& name, const MultibootOption
 
 }  // namespace
 
+bool IsMultiboot(std::span<const u8> image) { return FindHeader(image).has_value(); }
+
 Result<MultibootEntry> LoadMultiboot(std::span<const u8> image, const std::string& name,
                                      const MultibootOptions& options, GuestMemory& memory) {
   if (std::optional<Error> error = CheckOptions(name, options)) return *error;
@@ -306,7 +235,7 @@ Result<MultibootEntry> LoadMultiboot(std::span<const u8> image, const std::strin
   if (!parsed.ok()) return parsed.error();
   const LoadableImage& loadable = parsed.value();
 
-  Layout layout(options);
+  Layout layout(options.low_ram_bytes);
   bool entry_is_loaded = false;
   for (const Segment& segment : loadable.segments) {
     const std::string problem = layout.Take(segment.address, segment.memory_size);

@@ -46,6 +46,9 @@ struct MultibootEntry {
   u32 ebx = 0;  // the information structure, in low memory where the image leaves room
 };
 
+// Is there a valid header where it must be?
+bool IsMultiboot(std::span<const u8> image);
+
 // `name` is the image's, for messages.
 Result<MultibootEntry> LoadMultiboot(std::span<const u8> image, const std::string& name,
                                      const MultibootOptions& options, GuestMemory& memory);

@@ -1,0 +1,111 @@
+// PcMachine's start without firmware: puts a kernel into memory, and what firmware would have left.
+#include <algorithm>
+
+#include "vcpu/msr.h"
+#include "vcpu/reset.h"
+#include "vmm/loader/firmware.h"
+#include "vmm/loader/linux.h"
+#include "vmm/loader/multiboot.h"
+#include "vmm/loader/pvh.h"
+#include "vmm/pc_machine.h"
+
+namespace alibi::vmm {
+namespace {
+
+class LoaderMemory final : public loader::GuestMemory {
+ public:
+  explicit LoaderMemory(mmu::GuestMemory& memory) : memory_(memory) {}
+  bool Write(PhysAddr addr, std::span<const u8> bytes) override {
+    return memory_.LoadPhys(addr, bytes.data(), bytes.size());
+  }
+  bool Zero(PhysAddr addr, u64 size) override {
+    if (!memory_.IsBacked(addr, size)) return false;
+    static constexpr u8 kZeros[kPageSize] = {};
+    while (size != 0) {
+      const u64 piece = std::min<u64>(size, kPageSize);
+      if (!memory_.LoadPhys(addr, kZeros, piece)) return false;
+      addr = addr + piece;
+      size -= piece;
+    }
+    return true;
+  }
+
+ private:
+  mmu::GuestMemory& memory_;
+};
+
+}  // namespace
+
+Status PcMachine::Load(const Kernel& kernel) {
+  LoaderMemory memory(machine_->memory());
+  Status loaded = loader::IsLinux(kernel.image) ? LoadLinux(kernel, memory)
+                  : loader::IsMultiboot(kernel.image) || !loader::IsPvh(kernel.image)
+                      ? LoadMultiboot(kernel, memory)
+                      : LoadPvh(kernel, memory);
+  if (!loaded.ok()) return loaded;
+  vcpu::SetMtrrsAsBiosLeavesThem(machine_->state());
+  machine_->StateChanged();
+  return Ok{};
+}
+
+Status PcMachine::LoadMultiboot(const Kernel& kernel, loader::GuestMemory& memory) {
+  loader::MultibootOptions options;
+  options.low_ram_bytes = low_ram_bytes_;
+  options.high_ram_bytes = high_ram_bytes_;
+  options.command_line = kernel.name;
+  if (!kernel.command_line.empty()) options.command_line += " " + kernel.command_line;
+  options.modules = kernel.modules;
+  // First: a kernel may want that memory for itself.
+  if (Status left = LeaveFirmware(memory); !left.ok()) return left;
+  auto entry = loader::LoadMultiboot(kernel.image, kernel.name, options, memory);
+  if (!entry.ok()) return entry.error();
+  vcpu::ResetToMultiboot(machine_->state(), machine_->cpuid(), entry->eip, entry->eax, entry->ebx);
+  return Ok{};
+}
+
+Status PcMachine::LoadLinux(const Kernel& kernel, loader::GuestMemory& memory) {
+  loader::LinuxOptions options;
+  options.low_ram_bytes = low_ram_bytes_;
+  options.high_ram_bytes = high_ram_bytes_;
+  options.command_line = kernel.command_line;
+  if (!kernel.modules.empty()) options.initrd = kernel.modules[0].bytes;
+  options.rsdp = loader::kRsdpAddress;
+  options.entry = kernel.entry;
+  auto entry = loader::LoadLinux(kernel.image, kernel.name, options, memory);
+  if (!entry.ok()) return entry.error();
+  if (Status left = LeaveFirmware(memory); !left.ok()) return left;
+  if (entry->page_tables != 0) {
+    vcpu::ResetToLinux64(machine_->state(), machine_->cpuid(), entry->rip, entry->boot_params,
+                         entry->gdt, entry->page_tables);
+  } else {
+    vcpu::ResetToLinux32(machine_->state(), machine_->cpuid(), static_cast<u32>(entry->rip),
+                         static_cast<u32>(entry->boot_params), entry->gdt);
+  }
+  return Ok{};
+}
+
+Status PcMachine::LoadPvh(const Kernel& kernel, loader::GuestMemory& memory) {
+  loader::PvhOptions options;
+  options.low_ram_bytes = low_ram_bytes_;
+  options.high_ram_bytes = high_ram_bytes_;
+  options.command_line = kernel.command_line;
+  options.modules = kernel.modules;
+  options.rsdp = loader::kRsdpAddress;
+  auto entry = loader::LoadPvh(kernel.image, kernel.name, options, memory);
+  if (!entry.ok()) return entry.error();
+  if (Status left = LeaveFirmware(memory); !left.ok()) return left;
+  vcpu::ResetToPvh(machine_->state(), machine_->cpuid(), entry->eip, entry->start_info);
+  return Ok{};
+}
+
+Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {
+  pc_->pci().AssignAsFirmware();
+  loader::AcpiHardware hardware;
+  hardware.low_ram_bytes = low_ram_bytes_;
+  if (low_ram_bytes_ >= BiosRom::kShadowEnd && !loader::WriteFirmware(hardware, memory)) {
+    return Error{"the memory below 1 MB is not all RAM"};
+  }
+  return Ok{};
+}
+
+}  // namespace alibi::vmm
