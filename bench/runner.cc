@@ -126,8 +126,8 @@ void AddJobs(const Programs& programs, const RunnerOptions& options, const std::
   for (const std::string& policy : options.policies) {
     Job alibi = job;
     alibi.system = {kAlibi, policy};
-    alibi.argv = {programs.alibi, "run",  image,      "--ram",           std::string(kRam) + "M",
-                  "--policy",     policy, "--append", CommandLine(words)};
+    alibi.argv = {programs.alibi,          "run",      image,  "--no-reboot", "--ram",
+                  std::string(kRam) + "M", "--policy", policy, "--append",    CommandLine(words)};
     if (!stats_file.empty()) {
       alibi.argv.insert(alibi.argv.end(), {"--stats-json", stats_file});
       alibi.stats_file = stats_file;

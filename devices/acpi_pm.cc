@@ -27,6 +27,12 @@ AcpiPm::AcpiPm(Clock& clock, TimerQueue& timers, IrqLine& sci, std::function<voi
       power_off_(std::move(power_off)),
       timer_(timers.Register([this](u64) { Update(); })) {}
 
+void AcpiPm::Reset() {
+  Status();
+  status_ = enable_ = control_ = 0;
+  Update();
+}
+
 u64 AcpiPm::Ticks() {
   return static_cast<u64>(static_cast<unsigned __int128>(clock_.NowNs()) * kTimerHz / kSecondNs);
 }

@@ -32,6 +32,7 @@ class AcpiPm : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 4; }
+  void Reset() override;
 
   // The SMI command and status ports, 0xb2 and 0xb3.
   class SmiCommand : public Device {

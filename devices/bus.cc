@@ -224,4 +224,17 @@ const char* MmioBus::NameOf(PhysAddr addr) const {
   return range == nullptr ? nullptr : range->name.c_str();
 }
 
+// A reset may move ranges (a device's base registers), so the devices are listed first.
+void PortBus::ResetDevices() {
+  std::vector<Device*> devices;
+  for (const Range& range : ranges_) devices.push_back(range.device);
+  for (Device* device : devices) device->Reset();
+}
+
+void MmioBus::ResetDevices() {
+  std::vector<Device*> devices;
+  for (const Range& range : ranges_) devices.push_back(range.device);
+  for (Device* device : devices) device->Reset();
+}
+
 }  // namespace alibi::devices

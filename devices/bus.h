@@ -37,6 +37,8 @@ class PortBus {
   // The name given to Add(), or nullptr: for traces and messages.
   const char* NameOf(u16 port) const;
 
+  void ResetDevices();
+
  private:
   struct Range {
     u16 first = 0;
@@ -72,6 +74,8 @@ class MmioBus {
   void Write(PhysAddr addr, unsigned size, u64 value);
 
   const char* NameOf(PhysAddr addr) const;
+
+  void ResetDevices();
 
  private:
   struct Range {

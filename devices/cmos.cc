@@ -41,6 +41,7 @@ constexpr u8 kBSet = 0x80;
 constexpr u8 kBPeriodic = 0x40;
 constexpr u8 kBAlarm = 0x20;
 constexpr u8 kBUpdate = 0x10;
+constexpr u8 kBSquareWave = 0x08;
 constexpr u8 kBBinary = 0x04;
 constexpr u8 kB24Hours = 0x02;
 constexpr u8 kCIrq = 0x80;
@@ -340,6 +341,16 @@ void Cmos::WriteRegister(u8 index, u8 value) {
       memory_[index] = value;
       break;
   }
+}
+
+// MC146818 data sheet, RESET: interrupt enables and flags are cleared.
+void Cmos::Reset() {
+  CollectFlags();
+  memory_[kB] &= static_cast<u8>(~(kCSources | kBSquareWave));
+  memory_[kC] = 0;
+  index_ = 0;
+  UpdateIrq();
+  Reschedule();
 }
 
 u64 Cmos::Read(u64 offset, unsigned) {

@@ -26,6 +26,9 @@ class Cmos : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
 
+  // The battery keeps memory and time; interrupts are switched off.
+  void Reset() override;
+
   // What the chip's clock shows, as Unix time.
   i64 UnixSeconds();
 

@@ -17,6 +17,7 @@ class PostPort : public Device {
   u64 Read(u64, unsigned) override { return latch_; }
   void Write(u64, unsigned, u64 value) override { latch_ = static_cast<u8>(value); }
   const u8* Latch(u64) const override { return &latch_; }
+  void Reset() override { latch_ = 0; }
 
  private:
   u8 latch_ = 0;
@@ -38,11 +39,16 @@ class ParallelPort : public Device {
     control_ = value & 0x1f;
     if (strobe && sink_) sink_(data_);
   }
+  void Reset() override {
+    data_ = 0;
+    control_ = kIdle;
+  }
 
  private:
   std::function<void(u8)> sink_;
+  static constexpr u8 kIdle = 0x0c;
   u8 data_ = 0;
-  u8 control_ = 0x0c;
+  u8 control_ = kIdle;
 };
 
 // Writes go to the sink; a read yields 0xe9, by which guests find the port.

@@ -19,6 +19,11 @@ class Device {
   virtual u64 Read(u64 offset, unsigned size) = 0;
   virtual void Write(u64 offset, unsigned size, u64 value) = 0;
 
+  // The RESET line: the state after power-up, except for what survives it (memory, the time, input
+  // that waits). Between runs of the guest; a device with several ranges may be told more than
+  // once.
+  virtual void Reset() {}
+
   // The widest access the device's bus interface takes at once; the bus splits wider ones into
   // halves, low address first, as the PC's bridges do. Most PC devices are 8 bits wide.
   virtual unsigned MaxAccessSize() const { return 1; }

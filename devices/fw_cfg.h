@@ -40,6 +40,10 @@ class FwCfg : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 2; }
+  void Reset() override {
+    selected_ = 0;
+    position_ = 0;
+  }
 
  private:
   std::map<u16, std::vector<u8>> items_;

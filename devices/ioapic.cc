@@ -34,6 +34,12 @@ IoApic::IoApic(std::function<void(const ApicMessage&)> send) : send_(std::move(s
   for (unsigned i = 0; i < kInputs; ++i) inputs_[i].Connect(this, i);
 }
 
+void IoApic::Reset() {
+  entries_.fill(kMasked);
+  id_ = 0;
+  index_ = 0;
+}
+
 IrqLine& IoApic::Line(unsigned input) {
   ALIBI_CHECK(input < kInputs, "an I/O APIC has 24 inputs");
   return inputs_[input];

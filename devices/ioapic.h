@@ -26,6 +26,7 @@ class IoApic : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 4; }
+  void Reset() override;
 
   // The wire to an input. Polarity bits are kept but not applied: lines here say "asserted".
   IrqLine& Line(unsigned input);

@@ -52,6 +52,14 @@ void Keyboard8042::Answer(u8 value) {
   UpdateIrq();
 }
 
+void Keyboard8042::Reset() {
+  command_byte_ = kInitialCommandByte;
+  pending_command_ = keyboard_command_ = last_answer_ = 0;
+  last_was_command_ = false;
+  answer_count_ = 0;
+  UpdateIrq();
+}
+
 u8 Keyboard8042::OutputPort() const {
   // Bit 0: the CPU is not in reset; bit 4: the output buffer's interrupt line.
   return static_cast<u8>(0xc1 | (gates_.a20 ? 2 : 0) | (answer_count_ != 0 ? 0x10 : 0));

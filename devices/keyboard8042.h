@@ -28,8 +28,11 @@ class Keyboard8042 : public Device {
 
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
+  void Reset() override;
 
  private:
+  static constexpr u8 kInitialCommandByte = 0x45;  // IRQ 1 on, system flag, codes translated
+
   void Command(u8 command);
   void WriteData(u8 value);
   void ToKeyboard(u8 value);
@@ -39,7 +42,7 @@ class Keyboard8042 : public Device {
 
   IrqLine& irq1_;
   SystemGates& gates_;
-  u8 command_byte_ = 0x45;  // IRQ 1 on, system flag, scan codes translated
+  u8 command_byte_ = kInitialCommandByte;
   u8 pending_command_ = 0;  // one that waits for its data byte
   u8 keyboard_command_ = 0;
   bool last_was_command_ = false;
@@ -59,6 +62,7 @@ class SystemPortA : public Device {
     const bool reset = value & 1;
     if (reset && gates_.reset) gates_.reset();
   }
+  void Reset() override { gates_.a20 = true; }
 
  private:
   SystemGates& gates_;
@@ -74,6 +78,7 @@ class ResetControl : public Device {
     value_ = static_cast<u8>(value & 0x0a);
     if (pulse && gates_.reset) gates_.reset();
   }
+  void Reset() override { value_ = 0; }
 
  private:
   SystemGates& gates_;

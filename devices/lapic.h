@@ -105,6 +105,7 @@ class Lapic : public Device, public InterruptController {
 
   // INIT keeps the APIC's mode and ID; power-on reset does not.
   void Reset(bool keep_mode);
+  void Reset() override { Reset(/*keep_mode=*/false); }
   void SetUpAsBiosLeavesIt();
 
   bool enabled() const { return base_msr_ & kBaseEnable; }

@@ -29,6 +29,11 @@ Msix::Msix(unsigned vectors, std::function<void(const ApicMessage&)> send)
   ALIBI_CHECK(vectors >= 1 && vectors <= kMostVectors, "MSI-X has 1 to 2048 vectors");
 }
 
+void Msix::Reset() {
+  control_ = 0;
+  for (Entry& entry : entries_) entry = {};
+}
+
 u32 Msix::PbaOffset() const {
   const u32 table = vectors() * kEntryBytes;
   return table <= 0x800 ? 0x800 : static_cast<u32>(std::bit_ceil(table));

@@ -41,6 +41,7 @@ class Msix : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 8; }
+  void Reset() override;
 
  private:
   struct Entry {

@@ -23,6 +23,11 @@ class NumericErrorLatch : public Device {
     line_.Set(true);
   }
 
+  void Reset() override {
+    latched_ = false;
+    line_.Set(false);
+  }
+
   u64 Read(u64, unsigned) override { return 0xff; }
   void Write(u64, unsigned, u64) override {
     if (!latched_) return;

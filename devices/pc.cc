@@ -33,6 +33,7 @@ Result<std::unique_ptr<Pc>> Pc::Create(const PcConfig& config, PcHooks hooks, Cl
 
 Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
     : hooks_(std::move(hooks)),
+      set_up_(config.set_up),
       clock_(clock),
       lapic_(/*id=*/0, clock, tsc, timers_, *this),
       ioapic_([this](const ApicMessage& message) {
@@ -160,6 +161,16 @@ void Pc::SetUpAsBiosLeavesIt() {
       {0x40, 0x00},
   };
   for (const Write& write : kWrites) ports_.Write(write.port, 1, write.value);
+}
+
+void Pc::Reset() {
+  ports_.ResetDevices();
+  mmio_.ResetDevices();
+  if (mmio_.Move(lapic_page_, lapic_.base())) lapic_page_ = lapic_.base();
+  if (set_up_) {
+    lapic_.SetUpAsBiosLeavesIt();
+    SetUpAsBiosLeavesIt();
+  }
 }
 
 IrqLine& Pc::Irq(unsigned irq) {

@@ -81,6 +81,10 @@ class Pc : private LapicHost {
   Pc(const Pc&) = delete;
   Pc& operator=(const Pc&) = delete;
 
+  // The RESET line of everything on the board, and then what firmware would do if there is none.
+  // What devices drive outside (RAM in the ROM's place) is the owner's to follow.
+  void Reset();
+
   PortBus& ports() { return ports_; }
   MmioBus& mmio() { return mmio_; }
   Clock& clock() { return clock_; }
@@ -146,6 +150,7 @@ class Pc : private LapicHost {
   void EndOfInterrupt(u8 vector) override;
 
   PcHooks hooks_;
+  const bool set_up_;
   Clock& clock_;
   TimerQueue timers_;
   PortBus ports_;

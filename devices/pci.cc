@@ -37,11 +37,19 @@ void PciHost::Add(unsigned slot, unsigned function, PciFunction& pci_function) {
   place = &pci_function;
   pci_function.host_ = this;
   pci_function.slot_ = slot;
+  pci_function.after_reset_ = pci_function.bytes_;
   PciFunction* first = functions_[slot * kFunctions];
   for (unsigned i = 1; first != nullptr && i < kFunctions; ++i) {
     if (functions_[slot * kFunctions + i] == nullptr) continue;
     first->Set(PciFunction::kHeaderType, first->Get(PciFunction::kHeaderType, 1) | kManyFunctions,
                1);
+  }
+}
+
+void PciHost::Reset() {
+  address_ = 0;
+  for (PciFunction* function : functions_) {
+    if (function != nullptr) function->Reset();
   }
 }
 

@@ -55,6 +55,7 @@ class PciHost : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 4; }
+  void Reset() override;
 
   Pam pam() const { return host_bridge_.pam(); }
 

@@ -144,6 +144,17 @@ void PciFunction::ConfigWrite(unsigned offset, unsigned size, u32 value) {
   ConfigWritten(offset, size);
 }
 
+void PciFunction::Reset() {
+  for (unsigned offset = 0; offset < after_reset_.size(); offset += 4) {
+    u32 value = 0;
+    for (unsigned i = 0; i < 4; ++i) value |= u32{after_reset_[offset + i]} << (8 * i);
+    ConfigWrite(offset, 4, value);
+  }
+  for (const Bar& bar : bars_) {
+    if (bar.device != nullptr) bar.device->Reset();
+  }
+}
+
 bool PciFunction::WantedAddress(unsigned index, u64* address) const {
   const Bar& bar = bars_[index];
   if (bar.device == nullptr) return false;

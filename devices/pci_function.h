@@ -90,6 +90,10 @@ class PciFunction {
   // Null without AddMsix().
   Msix* msix() { return msix_.get(); }
 
+  // RST#: configuration space is as when the function was put on the bus, and what is behind its
+  // BARs is reset. A device with state of its own extends this.
+  virtual void Reset();
+
   // --- For the host ---
   // `offset` + `size` <= 256.
   u32 ConfigRead(unsigned offset, unsigned size);
@@ -134,6 +138,7 @@ class PciFunction {
   std::string name_;
   std::array<u8, 256> bytes_{};
   std::array<u8, 256> writable_{};
+  std::array<u8, 256> after_reset_{};
   std::array<Bar, kBars> bars_{};
   std::unique_ptr<Msix> msix_;
   unsigned msix_control_ = 0;     // offset of the message control word

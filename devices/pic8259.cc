@@ -29,6 +29,15 @@ constexpr u8 kPollInterrupt = 0x80;
 Pic8259::Pic8259(Role role, u8 elcr_writable, std::function<void(bool)> output)
     : role_(role), elcr_writable_(elcr_writable), output_callback_(std::move(output)) {}
 
+void Pic8259::Reset() {
+  Initialize(0);
+  single_ = trigger_all_levels_ = auto_eoi_ = fully_nested_special_ = false;
+  vector_base_ = 0;
+  elcr_ = 0;
+  step_ = Step::kOperation;
+  UpdateOutput();
+}
+
 int Pic8259::HighestIn(u8 lines) const {
   for (unsigned priority = 0; priority < 8; ++priority) {
     const unsigned line = (lowest_ + 1 + priority) & 7;

@@ -34,6 +34,8 @@ class Pic8259 : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
 
+  void Reset() override;
+
   void SetLine(unsigned line, bool level);
   bool output() const { return output_level_; }
 

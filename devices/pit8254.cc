@@ -294,6 +294,13 @@ Pit8254::Pit8254(Clock& clock, TimerQueue& timers, IrqLine& irq0)
   counters_[2].SetGate(false, 0);
 }
 
+void Pit8254::Reset() {
+  counters_.fill({});
+  counters_[2].SetGate(false, 0);
+  served_until_ = Now();
+  UpdateIrq();
+}
+
 i64 Pit8254::TicksAt(u64 ns) {
   return static_cast<i64>(static_cast<unsigned __int128>(ns) * kFrequencyHz / 1'000'000'000);
 }

@@ -101,6 +101,8 @@ class Pit8254 : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
 
+  void Reset() override;
+
   void SetGate2(bool gate);
   bool gate2() const { return counters_[2].gate(); }
   bool out2();
@@ -130,6 +132,7 @@ class SystemControlPort : public Device {
   SystemControlPort(Clock& clock, Pit8254& pit) : clock_(clock), pit_(pit) {}
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
+  void Reset() override { Write(0, 1, 0); }
 
  private:
   Clock& clock_;

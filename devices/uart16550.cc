@@ -70,6 +70,17 @@ Uart16550::Uart16550(Clock& clock, TimerQueue& timers, IrqLine& irq, Sink sink)
       })),
       modem_inputs_(ModemInputs()) {}
 
+void Uart16550::Reset() {
+  divisor_ = 12;
+  interrupt_enable_ = fifo_control_ = modem_control_ = line_errors_ = modem_delta_ = scratch_ = 0;
+  line_control_ = 0x03;
+  modem_inputs_ = ModemInputs();
+  transmitter_interrupt_ = timeout_ = false;
+  fifo_head_ = fifo_count_ = 0;
+  timers_.Cancel(timeout_timer_);
+  UpdateIrq();
+}
+
 unsigned Uart16550::trigger_level() const {
   static constexpr u8 kLevels[] = {1, 4, 8, 14};
   return fifo_enabled() ? kLevels[fifo_control_ >> 6] : 1;

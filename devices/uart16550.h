@@ -29,6 +29,9 @@ class Uart16550 : public Device {
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
 
+  // What has not yet been received waits on.
+  void Reset() override;
+
   // A byte arrives on the wire now; if there is no room it is lost and LSR.OE is set.
   void Receive(u8 byte);
   // A patient sender (flow control): bytes wait outside until the guest makes room.

@@ -226,7 +226,8 @@ TEST_CASE("A guest ends the process") {
   };
   for (const Case& c : cases) {
     INFO(c.what);
-    const Outcome outcome = Call({"run", WriteFile("kernel", FlatKernel(c.code)), "--ram", "4M"});
+    const Outcome outcome =
+        Call({"run", WriteFile("kernel", FlatKernel(c.code)), "--ram", "4M", "--no-reboot"});
     INFO(outcome.err);
     CHECK(outcome.status == c.status);
     if (*c.mentions == 0) {
@@ -264,7 +265,7 @@ TEST_CASE("A ROM starts at the reset vector") {
   CHECK(OneLine(halted.err));
   // mov al, 6; mov dx, 0xcf9; out dx, al
   const std::vector<u8> reset = {0xb0, 0x06, 0xba, 0xf9, 0x0c, 0xee, 0xf4};
-  CHECK(Call({"run", "--bios", WriteFile("rom", Rom(4096, reset))}).status == 80);
+  CHECK(Call({"run", "--bios", WriteFile("rom", Rom(4096, reset)), "--no-reboot"}).status == 80);
   // mov ax, 0x2000; mov dx, 0x604; out dx, ax
   const std::vector<u8> off = {0xb8, 0x00, 0x20, 0xba, 0x04, 0x06, 0xef, 0xf4};
   const Outcome soft_off = Call({"run", "--bios", WriteFile("rom", Rom(4096, off))});
@@ -276,6 +277,41 @@ TEST_CASE("A ROM starts at the reset vector") {
         "B");
 }
 
+TEST_CASE("A reset starts the machine again") {
+  // Counts its starts in memory outside the image, which a reset leaves alone, and shows each.
+  // inc byte [0x500000]; mov al, [0x500000]; add al, 'A' - 1; out 0xe9, al; cmp al, 'C'; jne away;
+  // mov al, 3; out 0xf4, al; away:
+  const std::vector<u8> count = {0xfe, 0x05, 0x00, 0x00, 0x50,    0x00, 0xa0, 0x00,
+                                 0x00, 0x50, 0x00, 0x04, 'A' - 1, 0xe6, 0xe9, 0x3c,
+                                 'C',  0x75, 0x04, 0xb0, 0x03,    0xe6, 0xf4};
+  struct Way {
+    const char* what;
+    std::vector<u8> code;
+  };
+  const Way ways[] = {
+      {"triple fault", {0x0f, 0x0b}},
+      {"port 0xcf9", {0xb0, 0x06, 0xba, 0xf9, 0x0c, 0x00, 0x00, 0xee, 0xf4}},
+      {"port 0x92", {0xb0, 0x01, 0xe6, 0x92, 0xf4}},
+      {"keyboard controller", {0xb0, 0xfe, 0xe6, 0x64, 0xf4}},
+      // mov dword [0xfee00300], 0x4500: INIT to itself
+      {"INIT", {0xc7, 0x05, 0x00, 0x03, 0xe0, 0xfe, 0x00, 0x45, 0x00, 0x00, 0xf4}},
+  };
+  for (const Way& way : ways) {
+    INFO(way.what);
+    std::vector<u8> code = count;
+    code.insert(code.end(), way.code.begin(), way.code.end());
+    const Outcome outcome = Call({"run", WriteFile("kernel", FlatKernel(code)), "--ram", "8M"});
+    INFO(outcome.err);
+    CHECK(outcome.status == 7);
+    CHECK(outcome.out == "ABC");
+    CHECK(outcome.err.empty());
+  }
+  const Outcome loop = Call({"run", WriteFile("kernel", FlatKernel({0x0f, 0x0b})), "--ram", "8M"});
+  CHECK(loop.status == 82);
+  CHECK(OneLine(loop.err));
+  CHECK(loop.err.find("--no-reboot") != std::string::npos);
+}
+
 TEST_CASE("SeaBIOS runs its POST and finds nothing to boot") {
   for (const char* rom : {"bios.bin", "bios-256k.bin"}) {
     const std::string path = std::string("/usr/share/seabios/") + rom;
@@ -284,7 +320,7 @@ TEST_CASE("SeaBIOS runs its POST and finds nothing to boot") {
       continue;
     }
     INFO(path);
-    const Outcome outcome = Call({"run", "--bios", path, "--ram", "32M"});
+    const Outcome outcome = Call({"run", "--bios", path, "--ram", "32M", "--no-reboot"});
     INFO(outcome.err);
     CHECK(outcome.status == 80);
     CHECK(OneLine(outcome.err));

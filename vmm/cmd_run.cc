@@ -42,6 +42,7 @@ struct RunOptions {
   std::string trace;
   std::string stats_json;
   bool stats = false;
+  bool no_reboot = false;
 };
 
 // For the signal handler.
@@ -114,6 +115,10 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
     case PcEnd::kReset:
       return Fail(kTripleFault, fmt::format("the guest reset the machine at rip {:#x}",
                                             machine.machine().state().rip));
+    case PcEnd::kResetLoop:
+      return Fail(kResetLoop,
+                  "the guest resets the machine again and again before it has got anywhere; "
+                  "--no-reboot shows the first time, --trace=irq,io what led to it");
     case PcEnd::kPowerOff:
       return kSuccess;
     case PcEnd::kHaltedForever:
@@ -159,6 +164,8 @@ int CmdRun(int argc, char** argv) {
                  "a Linux bzImage's entry: 32 or 64 (64, if the kernel has it)")
       ->type_name("BITS")
       ->check(CLI::IsMember({"32", "64"}));
+  app.add_flag("--no-reboot", options.no_reboot,
+               "end when the guest resets the machine or shuts down, instead of starting again");
   app.add_flag("--stats", options.stats, "show every counter on stderr at the end");
   app.add_option("--stats-json", options.stats_json, "write the counters to FILE")
       ->type_name("FILE");
@@ -248,6 +255,7 @@ int CmdRun(int argc, char** argv) {
   config.machine.policy = options.policy;
   config.machine.tc_bytes = *tc;
   config.ram_bytes = *ram;
+  config.restart_on_reset = !options.no_reboot;
   config.input_fd = STDIN_FILENO;
   config.output_fd = STDOUT_FILENO;
   const bool terminal = isatty(STDIN_FILENO);

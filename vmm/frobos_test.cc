@@ -26,8 +26,8 @@ std::string Image() {
 
 void RunKernel(const std::string& policy, const std::string& options = "") {
   const std::string command = std::string("timeout -k 5 120 ") + std::getenv("ALIBI") +
-                              " run --ram 128M --policy '" + policy + "' " + options + " " +
-                              Image() + " </dev/null 2>&1";
+                              " run --no-reboot --ram 128M --policy '" + policy + "' " + options +
+                              " " + Image() + " </dev/null 2>&1";
   std::FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string output;

@@ -37,6 +37,7 @@ class LoaderMemory final : public loader::GuestMemory {
 }  // namespace
 
 Status PcMachine::Load(const Kernel& kernel) {
+  if (!kernel_.has_value()) kernel_ = kernel;
   LoaderMemory memory(machine_->memory());
   Status loaded = loader::IsLinux(kernel.image) ? LoadLinux(kernel, memory)
                   : loader::IsMultiboot(kernel.image) || !loader::IsPvh(kernel.image)

@@ -28,6 +28,7 @@ Result<std::unique_ptr<PcMachine>> PcMachine::Create(const PcMachineConfig& conf
 Status PcMachine::Init(const PcMachineConfig& config) {
   input_filter_ = config.input_filter;
   output_fd_ = config.output_fd;
+  restart_on_reset_ = config.restart_on_reset;
   low_ram_bytes_ = std::min(config.ram_bytes, kMostLowRam);
   high_ram_bytes_ = config.ram_bytes - low_ram_bytes_;
 
@@ -120,7 +121,7 @@ PcMachine::~PcMachine() {
   FlushOutput();
 }
 
-PcEnd PcMachine::Run() {
+PcEnd PcMachine::RunUntilReset() {
   const Stop stop = machine_->Run();
   if (!FlushOutput()) end_ = PcEnd::kOutputFailed;
   switch (stop) {
@@ -135,13 +136,15 @@ PcEnd PcMachine::Run() {
 }
 
 void PcMachine::RequestStop() {
+  stop_requested_ = true;
   machine_->RequestStop();
   events_->Wake();
 }
 
 void PcMachine::End(PcEnd end) {
   end_ = end;
-  RequestStop();
+  machine_->RequestStop();
+  events_->Wake();
 }
 
 void PcMachine::Output(u8 byte) {

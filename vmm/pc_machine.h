@@ -7,6 +7,7 @@
 #ifndef ALIBI_VMM_PC_MACHINE_H_
 #define ALIBI_VMM_PC_MACHINE_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,12 +27,15 @@
 #include "vmm/loader/linux.h"
 #include "vmm/loader/multiboot.h"
 #include "vmm/machine.h"
+#include "vmm/reset_loop.h"
 
 namespace alibi::vmm {
 
 struct PcMachineConfig {
   MachineConfig machine;
   u64 ram_bytes = u64{128} << 20;
+  // A reset or triple fault starts the machine again; false: it ends the run.
+  bool restart_on_reset = true;
   // A firmware ROM: the VCPU starts at its reset vector. Empty: Load() must follow.
   std::vector<u8> bios;
   std::vector<u16> debug_ports;  // more ports that take text, beside 0xe9 and 0x402
@@ -57,6 +61,7 @@ enum class PcEnd : u8 {
   kRequested,  // RequestStop()
   kTripleFault,
   kReset,          // through the keyboard controller or a reset port
+  kResetLoop,      // again and again, see ResetLoop
   kPowerOff,       // ACPI soft off
   kHaltedForever,  // halted, and no interrupt can come
   kOutputFailed,   // the console cannot be written
@@ -79,7 +84,7 @@ class PcMachine final : private Board {
   u64 high_ram_bytes() const { return high_ram_bytes_; }
 
   // Loads a kernel and what firmware would have left, and sets the VCPU up to enter it
-  // (pc_boot.cc).
+  // (pc_boot.cc). What it refers to must outlive the machine: a reset loads it again.
   Status Load(const Kernel& kernel);
 
   PcEnd Run();
@@ -99,6 +104,8 @@ class PcMachine final : private Board {
   Status LoadLinux(const Kernel& kernel, loader::GuestMemory& memory);
   Status LoadPvh(const Kernel& kernel, loader::GuestMemory& memory);
   Status MapLowMemory(const std::vector<u8>& bios);
+  PcEnd RunUntilReset();
+  void Restart();
   void End(PcEnd end);
   void Output(u8 byte);
 
@@ -142,6 +149,10 @@ class PcMachine final : private Board {
   std::unique_ptr<devices::Pc> pc_;
   std::unique_ptr<Machine> machine_;
   std::unique_ptr<BiosRom> bios_;
+  std::optional<Kernel> kernel_;  // what a reset loads again
+  bool restart_on_reset_ = true;
+  ResetLoop reset_loop_;
+  std::atomic<bool> stop_requested_ = false;  // from outside, as against End()
   bool pam_changed_ = false;
   std::function<std::string(std::string)> input_filter_;
   devices::TimerQueue::TimerId flush_timer_ = 0;

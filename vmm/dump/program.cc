@@ -111,6 +111,7 @@ Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& cod
   PcMachineConfig config;
   config.machine.policy = policy;
   config.ram_bytes = kRamBytes;
+  config.restart_on_reset = false;
   auto created = PcMachine::Create(config);
   if (!created.ok()) return created.error();
   PcMachine& pc = **created;
@@ -167,6 +168,7 @@ std::string RunLimited(PcMachine& machine, double seconds) {
     case PcEnd::kTripleFault:
       return fmt::format("the guest shut down (triple fault) near {:#x}", rip);
     case PcEnd::kReset:
+    case PcEnd::kResetLoop:
       return "the guest reset the machine";
     case PcEnd::kPowerOff:
       return "the guest switched the machine off";

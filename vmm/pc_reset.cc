@@ -1,0 +1,54 @@
+// PcMachine's resets: the guest's own, and triple faults.
+#include <time.h>
+#include <x86intrin.h>
+
+#include "base/check.h"
+#include "vcpu/reset.h"
+#include "vmm/pc_machine.h"
+
+namespace alibi::vmm {
+namespace {
+
+// CPU time of the calling thread.
+u64 ThreadWorkNs() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
+}
+
+}  // namespace
+
+PcEnd PcMachine::Run() {
+  reset_loop_.Begin(ThreadWorkNs());
+  for (;;) {
+    const PcEnd end = RunUntilReset();
+    if (end != PcEnd::kReset && end != PcEnd::kTripleFault) return end;
+    if (!restart_on_reset_) return end;
+    if (stop_requested_.exchange(false)) return PcEnd::kRequested;
+    if (reset_loop_.Note(ThreadWorkNs())) return PcEnd::kResetLoop;
+    Restart();
+  }
+}
+
+// As the RESET line would: memory keeps its contents, but what firmware would load is loaded again.
+void PcMachine::Restart() {
+  vcpu::VcpuState& state = machine_->state();
+  vcpu::ResetToPowerUp(state, machine_->cpuid());
+  state.tsc_offset = -static_cast<i64>(__rdtsc());
+  pc_->Reset();
+  TscWritten();
+  if (bios_ != nullptr) {
+    const Status applied = bios_->Apply(pc_->pci().pam());
+    ALIBI_CHECK(applied.ok(), "the ROM finds its place in the arena");
+  }
+  pam_changed_ = false;
+  // Neither translations nor page-table traces of the guest that was are worth keeping.
+  machine_->mmu().SlotsChanged();
+  if (kernel_.has_value()) {
+    const Status loaded = Load(*kernel_);
+    ALIBI_CHECK(loaded.ok(), "what was loaded once can be loaded again");
+  }
+  machine_->StateChanged();
+}
+
+}  // namespace alibi::vmm
