@@ -12,7 +12,7 @@ namespace alibi::vmm {
 class ResetLoop {
  public:
   static constexpr unsigned kMost = 10;
-  static constexpr u64 kShortRunNs = 1'000'000'000;
+  static constexpr u64 kShortRunNs = 250'000'000;
 
   // The guest resets the machine; `worked_ns` is the thread's CPU time (any origin) by now.
   // True: it is going round in circles.
