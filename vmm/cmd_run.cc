@@ -253,6 +253,7 @@ int CmdRun(int argc, char** argv) {
   EscapeFilter escape;
   config.machine.cpuid = &cpu;
   config.machine.policy = options.policy;
+  config.devices.rng = true;
   config.machine.tc_bytes = *tc;
   config.ram_bytes = *ram;
   config.restart_on_reset = !options.no_reboot;

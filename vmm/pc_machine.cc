@@ -98,6 +98,9 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   auto events = HostEvents::Create(config.input_fd, [this] { machine_->RequestTurnFromOutside(); });
   if (!events.ok()) return events.error();
   events_ = std::move(*events);
+  auto devices = PcDevices::Create(config.devices, *pc_, mailbox_, dma_);
+  if (!devices.ok()) return devices.error();
+  devices_ = std::move(*devices);
   return Ok{};
 }
 
@@ -117,6 +120,7 @@ Status PcMachine::MapLowMemory(const std::vector<u8>& bios) {
 }
 
 PcMachine::~PcMachine() {
+  devices_.reset();
   events_.reset();
   FlushOutput();
 }

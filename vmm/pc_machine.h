@@ -28,6 +28,7 @@
 #include "vmm/loader/multiboot.h"
 #include "vmm/machine.h"
 #include "vmm/reset_loop.h"
+#include "vmm/pc_devices.h"
 
 namespace alibi::vmm {
 
@@ -38,6 +39,7 @@ struct PcMachineConfig {
   bool restart_on_reset = true;
   // A firmware ROM: the VCPU starts at its reset vector. Empty: Load() must follow.
   std::vector<u8> bios;
+  PcDevicesConfig devices;
   std::vector<u16> debug_ports;  // more ports that take text, beside 0xe9 and 0x402
   int input_fd = -1;             // the serial port's input; -1: none
   int output_fd = -1;            // the serial port's output; -1: dropped
@@ -164,8 +166,9 @@ class PcMachine final : private Board {
   bool in_mmio_write_ = false;
   PcEnd end_ = PcEnd::kRequested;
   u32 exit_status_ = 0;
-  // Last: its thread pokes the machine.
+  // Its thread pokes the machine.
   std::unique_ptr<HostEvents> events_;
+  std::unique_ptr<PcDevices> devices_;  // theirs use the mailbox, which pokes both
 };
 
 }  // namespace alibi::vmm
