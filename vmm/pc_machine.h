@@ -27,8 +27,8 @@
 #include "vmm/loader/linux.h"
 #include "vmm/loader/multiboot.h"
 #include "vmm/machine.h"
-#include "vmm/reset_loop.h"
 #include "vmm/pc_devices.h"
+#include "vmm/reset_loop.h"
 
 namespace alibi::vmm {
 

@@ -22,7 +22,7 @@ enum CommonRegister : u64 {
   kDriverFeature = 0x0c,
   kConfigVector = 0x10,
   kQueueCount = 0x12,
-  kStatus = 0x14,
+  kDeviceStatus = 0x14,
   kConfigGeneration = 0x15,
   kQueueSelect = 0x16,
   kQueueSize = 0x18,
@@ -179,7 +179,7 @@ u64 VirtioPci::ReadCommon(u64 offset, unsigned size) const {
   put(kDriverFeature, half(driver_features_, driver_feature_select_), 4);
   put(kConfigVector, config_vector_, 2);
   put(kQueueCount, queues_.size(), 2);
-  put(kStatus, status_, 1);
+  put(kDeviceStatus, status_, 1);
   put(kConfigGeneration, config_generation_, 1);
   put(kQueueSelect, queue_select_, 2);
   // A queue that does not exist has the size 0.
@@ -213,7 +213,7 @@ void VirtioPci::WriteCommon(u64 offset, unsigned size, u64 value) {
     driver_features_ = (driver_features_ & ~(u64{0xffffffff} << shift)) | value << shift;
   } else if (size == 2 && offset == kConfigVector) {
     config_vector_ = vector(value);
-  } else if (size == 1 && offset == kStatus) {
+  } else if (size == 1 && offset == kDeviceStatus) {
     WriteStatus(static_cast<u8>(value));
   } else if (size == 2 && offset == kQueueSelect) {
     queue_select_ = static_cast<u16>(value);
