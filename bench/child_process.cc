@@ -70,7 +70,8 @@ std::string ChildResult::Describe() const {
   return fmt::format("exit status {}{}", exit_status, tail);
 }
 
-ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::milliseconds limit) {
+ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::milliseconds limit,
+                     const std::function<void(std::string_view)>& on_output) {
   using Clock = std::chrono::steady_clock;
   ChildResult result;
   result.limit = limit;
@@ -116,8 +117,12 @@ ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::millisec
       break;
     }
     if (poll(streams, 2, static_cast<int>(left)) < 0 && errno != EINTR) break;
+    const std::size_t seen = result.output.size();
     for (int i = 0; i < 2; ++i) {
       if (streams[i].revents != 0 && !Drain(streams[i].fd, sinks[i])) streams[i].fd = -1;
+    }
+    if (on_output && result.output.size() > seen) {
+      on_output(std::string_view(result.output).substr(seen));
     }
     if (result.errors.size() > 2 * kMostErrors) {
       result.errors.erase(0, result.errors.size() - kMostErrors);

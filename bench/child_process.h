@@ -3,7 +3,9 @@
 #define ALIBI_BENCH_CHILD_PROCESS_H_
 
 #include <chrono>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace alibi::bench {
@@ -22,8 +24,10 @@ struct ChildResult {
 };
 
 // Runs argv[0] (searched in PATH) with stdin from /dev/null, in a process group of its own, which
-// is killed when `limit` has passed.
-ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::milliseconds limit);
+// is killed when `limit` has passed. `on_output`, if there is one, sees each piece of stdout as it
+// comes.
+ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::milliseconds limit,
+                     const std::function<void(std::string_view)>& on_output = nullptr);
 
 // The path of a program in PATH, or "".
 std::string FindProgram(const std::string& name);

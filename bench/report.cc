@@ -5,61 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/text_table.h"
+
 namespace alibi::bench {
 namespace {
 
 constexpr const char* kNoValue = "-";
-constexpr const char* kReset = "\x1b[0m";
-constexpr const char* kBold = "\x1b[1m";
-constexpr const char* kDim = "\x1b[2m";
-constexpr const char* kGreen = "\x1b[32m";
-constexpr const char* kRed = "\x1b[31m";
-
 bool IsCompute(const std::string& name) { return !ComputePrefixOf(name).empty(); }
 
 std::string Colored(const ReportStyle& style, const char* color, const std::string& text) {
-  return style.colors ? color + text + kReset : text;
+  return style.colors ? color + text + kColorReset : text;
 }
-
-// A cell is padded by what it shows, not by its escapes.
-struct Cell {
-  std::string text;
-  const char* color = nullptr;
-};
-
-class Table {
- public:
-  void Row(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
-  // First column to the left, the others to the right; the first row is the header.
-  std::string Render(const ReportStyle& style) const {
-    std::vector<std::size_t> widths;
-    for (const auto& row : rows_) {
-      widths.resize(std::max(widths.size(), row.size()));
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        widths[i] = std::max(widths[i], row[i].text.size());
-      }
-    }
-    std::string text;
-    for (std::size_t r = 0; r < rows_.size(); ++r) {
-      std::string line;
-      std::size_t shown_cells = rows_[r].size();
-      while (shown_cells > 0 && rows_[r][shown_cells - 1].text.empty()) --shown_cells;
-      for (std::size_t i = 0; i < shown_cells; ++i) {
-        const Cell& cell = rows_[r][i];
-        const std::string padding(widths[i] - cell.text.size(), ' ');
-        const char* color = r == 0 ? kBold : cell.color;
-        const bool plain = color == nullptr || cell.text.empty();
-        const std::string shown = plain ? cell.text : Colored(style, color, cell.text);
-        line += i == 0 ? shown + padding : "  " + padding + shown;
-      }
-      text += line + "\n";
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::vector<Cell>> rows_;
-};
 
 std::vector<SystemId> Columns(const Results& results) {
   std::vector<SystemId> columns;
@@ -106,7 +62,7 @@ std::string NanobenchTable(const Results& results, const ReportStyle& style) {
   const SystemId ours = {kAlibi, style.default_policy}, tcg = {kQemuTcg, ""};
   const std::vector<SystemId> columns = Columns(results);
   const bool with_tcg = results.Has(tcg);
-  Table table;
+  TextTable table;
   std::vector<Cell> header = {{"benchmark"}};
   for (const SystemId& id : columns) header.push_back({Header(id, style)});
   if (with_tcg) header.push_back({"alibi/tcg"});
@@ -129,7 +85,7 @@ std::string NanobenchTable(const Results& results, const ReportStyle& style) {
       const double peer = Median(results, name, tcg);
       Cell ratio = {kNoValue};
       if (measured && peer >= 1) {
-        ratio = {Ratio(cycles / peer), cycles <= peer ? kGreen : kRed};
+        ratio = {Ratio(cycles / peer), cycles <= peer ? kColorGreen : kColorRed};
       }
       row.push_back(ratio);
     }
@@ -138,12 +94,12 @@ std::string NanobenchTable(const Results& results, const ReportStyle& style) {
     Cell mark;
     if (budget != 0) {
       const bool kept = measured && cycles <= budget;
-      mark = kept ? Cell{"ok", kGreen} : Cell{measured ? "MISS" : "?", kRed};
+      mark = kept ? Cell{"ok", kColorGreen} : Cell{measured ? "MISS" : "?", kColorRed};
     }
     row.push_back(mark);
     table.Row(std::move(row));
   }
-  return any ? table.Render(style) + "\n" + Colored(style, kDim, kNanobenchNote) : "";
+  return any ? table.Render(style.colors) + "\n" + Colored(style, kColorDim, kNanobenchNote) : "";
 }
 
 std::string ComputeTable(const Results& results, const ReportStyle& style,
@@ -152,7 +108,7 @@ std::string ComputeTable(const Results& results, const ReportStyle& style,
                  tcg = {kQemuTcg, ""};
   const std::vector<SystemId> columns = Columns(results);
   const bool with_tcg = results.Has(tcg);
-  Table table;
+  TextTable table;
   std::vector<Cell> header = {{prefix == kCompute32Prefix ? "32-bit compute" : "compute"},
                               {"native"}};
   for (const SystemId& id : columns) {
@@ -184,7 +140,7 @@ std::string ComputeTable(const Results& results, const ReportStyle& style,
       const double mine = Median(results, name, ours), peer = Median(results, name, tcg);
       if (mine > 0 && peer > 0) {
         against_tcg.push_back(mine / peer);
-        row.push_back({Ratio(mine / peer), mine <= peer ? kGreen : kRed});
+        row.push_back({Ratio(mine / peer), mine <= peer ? kColorGreen : kColorRed});
       } else {
         row.push_back({kNoValue});
       }
@@ -192,22 +148,23 @@ std::string ComputeTable(const Results& results, const ReportStyle& style,
     table.Row(std::move(row));
   }
   if (!any) return "";
-  std::vector<Cell> mean = {{"geometric mean", kBold}, {""}};
+  std::vector<Cell> mean = {{"geometric mean", kColorBold}, {""}};
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (columns[i] == native) continue;
-    mean.push_back({ratios[i].empty() ? kNoValue : Ratio(GeometricMean(ratios[i])), kBold});
+    mean.push_back({ratios[i].empty() ? kNoValue : Ratio(GeometricMean(ratios[i])), kColorBold});
   }
   if (with_tcg) {
-    mean.push_back({against_tcg.empty() ? kNoValue : Ratio(GeometricMean(against_tcg)), kBold});
+    mean.push_back(
+        {against_tcg.empty() ? kNoValue : Ratio(GeometricMean(against_tcg)), kColorBold});
   }
   table.Row(std::move(mean));
-  return table.Render(style) + "\n" +
-         Colored(style, kDim,
+  return table.Render(style.colors) + "\n" +
+         Colored(style, kColorDim,
                  "native: cycles of one run; the other columns: times native (medians).\n");
 }
 
 std::string TranslationTable(const Results& results, const ReportStyle& style) {
-  Table table;
+  TextTable table;
   table.Row({{"translation"},
              {"TUs"},
              {"guest instructions"},
@@ -232,9 +189,9 @@ std::string TranslationTable(const Results& results, const ReportStyle& style) {
          {FormatCycles(per_instruction)},
          {Ratio(static_cast<double>(cost.emitted_bytes) / static_cast<double>(cost.guest_bytes))},
          {budgeted ? FormatCycles(budget) : ""},
-         budgeted ? Cell{kept ? "ok" : "MISS", kept ? kGreen : kRed} : Cell{}});
+         budgeted ? Cell{kept ? "ok" : "MISS", kept ? kColorGreen : kColorRed} : Cell{}});
   }
-  return any ? table.Render(style) : "";
+  return any ? table.Render(style.colors) : "";
 }
 
 std::string BarChart(const Results& results, const ReportStyle& style) {
@@ -270,7 +227,7 @@ std::string BarChart(const Results& results, const ReportStyle& style) {
     if (at + tick.size() <= axis.size()) axis.replace(at, tick.size(), tick);
   }
   while (!axis.empty() && axis.back() == ' ') axis.pop_back();
-  text += Colored(style, kDim, axis) + "\n";
+  text += Colored(style, kColorDim, axis) + "\n";
 
   static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   for (const std::string& name : names) {
@@ -296,7 +253,7 @@ std::string BarChart(const Results& results, const ReportStyle& style) {
 std::string MissList(const Results& results, const ReportStyle& style) {
   std::string text;
   for (const auto& [id, what] : results.Misses()) {
-    text += Colored(style, kRed, "FAILED") + "  " + id.Name() + ": " + what + "\n";
+    text += Colored(style, kColorRed, "FAILED") + "  " + id.Name() + ": " + what + "\n";
   }
   return text;
 }

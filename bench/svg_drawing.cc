@@ -1,0 +1,159 @@
+#include "bench/svg_drawing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace alibi::bench {
+namespace {
+
+constexpr double kRight = 70, kBar = 8, kBarGap = 2, kGroupGap = 11;
+constexpr double kPlotWidth = kSvgWidth - kSvgLeft - kRight;
+
+// Plain colours with a dark override: viewers that know neither custom properties nor
+// prefers-color-scheme show the light chart on its own light ground.
+constexpr const char* kStyle = R"(<style>
+text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2328; }
+.title { font-size: 17px; font-weight: 600; }
+.head { font-size: 13px; font-weight: 600; }
+.soft { fill: #59636e; }
+.value { font-size: 10px; fill: #59636e; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
+.tick { font-size: 11px; fill: #59636e; }
+.ground { fill: #ffffff; }
+.grid { stroke: #e4e7eb; stroke-width: 1; }
+.native { fill: #98a1ab; }
+.alibi { fill: #0a66c2; }
+.tcg { fill: #e08a2c; }
+.budget { stroke: #1f2328; stroke-width: 1.6; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3; }
+.soft, .value, .tick { fill: #9198a1; }
+.ground { fill: #0d1117; }
+.value { stroke: #0d1117; }
+.grid { stroke: #2a313a; }
+.native { fill: #6e7681; }
+.alibi { fill: #4aa3ff; }
+.tcg { fill: #e0913f; }
+.budget { stroke: #e6edf3; }
+}
+</style>
+)";
+
+std::string Escaped(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string TickLabel(double value) {
+  if (value >= 1000) return fmt::format("{:.0f}k", value / 1000);
+  return fmt::format("{:g}", value);
+}
+
+double X(const SvgPanel& panel, double value) {
+  const double part =
+      std::log(std::max(value, panel.least) / panel.least) / std::log(panel.most / panel.least);
+  return kSvgLeft + kPlotWidth * std::clamp(part, 0.0, 1.0);
+}
+
+}  // namespace
+
+void SvgDrawing::Text(double x, double at, const char* css, const char* anchor,
+                      const std::string& text) {
+  body_ +=
+      fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x,
+                  at, css, anchor, Escaped(text));
+}
+
+void SvgDrawing::Line(double x1, double y1, double x2, double y2, const char* css) {
+  body_ +=
+      fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n",
+                  x1, y1, x2, y2, css);
+}
+
+void SvgDrawing::Bar(double x, double at, double width, const char* css,
+                     const std::string& tooltip) {
+  body_ += fmt::format(
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"1.5\" "
+      "class=\"{}\"><title>{}</title></rect>\n",
+      x, at, std::max(width, 1.0), kBar, css, Escaped(tooltip));
+}
+
+void SvgDrawing::Head(const std::string& title, const std::string& subtitle,
+                      const std::vector<SvgSeries>& series, const std::string& mark) {
+  Text(16, 30, "title", "start", title);
+  Text(16, 50, "soft", "start", subtitle);
+  double x = 16;
+  for (const SvgSeries& s : series) {
+    Bar(x, 63, 14, s.css, s.label);
+    Text(x + 20, 71, "ink", "start", s.label);
+    x += 40 + 7.5 * static_cast<double>(std::string(s.label).size());
+  }
+  Line(x + 6, 61, x + 6, 74, "budget");
+  Text(x + 14, 71, "ink", "start", mark);
+  y_ = 100;
+}
+
+void SvgDrawing::Draw(const SvgPanel& panel) {
+  Text(16, y_ + 12, "head", "start", panel.title);
+  y_ += 34;
+  const double top = y_;
+  double height = 0;
+  for (const SvgRow& row : panel.rows) {
+    for (double value : row.values) height += value >= 0 ? kBar + kBarGap : 0;
+    height += kGroupGap;
+  }
+  for (double tick : panel.ticks) {
+    Line(X(panel, tick), top - 4, X(panel, tick), top + height, "grid");
+    Text(X(panel, tick), top - 9, "tick", "middle", TickLabel(tick));
+  }
+  double at = top + kGroupGap / 2;
+  for (const SvgRow& row : panel.rows) {
+    const double group = at;
+    for (std::size_t i = 0; i < row.values.size(); ++i) {
+      const double value = row.values[i];
+      if (value < 0) continue;
+      const double end = X(panel, value);
+      const std::string label = panel.label(value);
+      Bar(kSvgLeft, at, end - kSvgLeft, panel.series[i].css,
+          fmt::format("{}, {}: {}", row.name, panel.series[i].label, label));
+      if (row.mark > 0 && panel.series[i].marked) {
+        Line(X(panel, row.mark), at - 2, X(panel, row.mark), at + kBar + 2, "budget");
+      }
+      Text(end + 4, at + kBar, "value", "start", label);
+      at += kBar + kBarGap;
+    }
+    Text(kSvgLeft - 10, (group + at - kBarGap) / 2 + 4, "ink", "end", row.shown);
+    at += kGroupGap;
+  }
+  y_ = top + height + 26;
+}
+
+std::string SvgDrawing::Finish(const std::string& title) const {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">\n{3}"
+      "<rect class=\"ground\" width=\"{0:.0f}\" height=\"{1:.0f}\"/>\n{4}</svg>\n",
+      kSvgWidth, y_, Escaped(title), kStyle, body_);
+}
+
+}  // namespace alibi::bench

@@ -1,0 +1,55 @@
+// Bar charts as self-contained SVG, for light and dark ground.
+#ifndef ALIBI_BENCH_SVG_DRAWING_H_
+#define ALIBI_BENCH_SVG_DRAWING_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace alibi::bench {
+
+inline constexpr double kSvgWidth = 860, kSvgLeft = 150;  // left: where bars begin
+
+struct SvgSeries {
+  const char* label;
+  const char* css;      // class of its bars: native, alibi or tcg
+  bool marked = false;  // its bars show the rows' marks
+};
+
+struct SvgRow {
+  std::string name;
+  std::string shown;           // on the axis
+  std::vector<double> values;  // one for each of the panel's series; negative: none
+  double mark = 0;             // a line across the marked bars; 0: none
+};
+
+// Bars on a logarithmic axis from `least` to `most`.
+struct SvgPanel {
+  std::string title;
+  std::vector<SvgSeries> series;
+  std::vector<SvgRow> rows;
+  double least = 1, most = 1;
+  std::vector<double> ticks;
+  std::function<std::string(double)> label;
+};
+
+class SvgDrawing {
+ public:
+  // Title, subtitle and legend, at the top.
+  void Head(const std::string& title, const std::string& subtitle,
+            const std::vector<SvgSeries>& series, const std::string& mark);
+  void Draw(const SvgPanel& panel);  // below what was drawn
+  std::string Finish(const std::string& title) const;
+
+ private:
+  void Text(double x, double at, const char* css, const char* anchor, const std::string& text);
+  void Line(double x1, double y1, double x2, double y2, const char* css);
+  void Bar(double x, double at, double width, const char* css, const std::string& tooltip);
+
+  std::string body_;
+  double y_ = 0;
+};
+
+}  // namespace alibi::bench
+
+#endif  // ALIBI_BENCH_SVG_DRAWING_H_
