@@ -13,6 +13,7 @@
 #include "bench/report.h"
 #include "bench/runner.h"
 #include "bench/svg_chart.h"
+#include "vmm/bench_files.h"
 #include "vmm/cli.h"
 #include "vmm/machine.h"
 
@@ -33,43 +34,15 @@ struct BenchOptions {
   std::vector<std::string> only;
 };
 
-std::string OwnPath() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
-  return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : "alibi";
-}
-
-// bazel-bin: from ./alibi, or where this program lies in it.
-std::string DataFolder(const std::string& own_path) {
-  if (const char* folder = std::getenv("ALIBI_DATA"); folder != nullptr && *folder != '\0') {
-    return folder;
-  }
-  const std::size_t name = own_path.rfind('/');
-  const std::size_t folder =
-      name == std::string::npos || name == 0 ? name : own_path.rfind('/', name - 1);
-  return folder == std::string::npos ? "." : own_path.substr(0, folder);
-}
-
-// "out.json" -> "out.svg".
-std::string SvgPath(const std::string& json) {
-  constexpr std::string_view kSuffix = ".json";
-  return (json.ends_with(kSuffix) ? json.substr(0, json.size() - kSuffix.size()) : json) + ".svg";
-}
-
-bool WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  return file.good();
-}
-
 }  // namespace
 
 int CmdBench(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "linux") return CmdBenchLinux(argc - 1, argv + 1);
   BenchOptions options;
   CLI::App app(
       "Measures FrobOS's nanobenchmarks and compute programs natively, on Alibi with each policy,\n"
-      "and on QEMU TCG if it is installed; prints tables and a chart, writes JSON and an SVG.");
+      "and on QEMU TCG if it is installed; prints tables and a chart, writes JSON and an SVG.\n"
+      "alibi bench linux: a Linux guest's speed instead.");
   app.add_flag("--quick", options.quick, "fewer, shorter samples: at most 30 s");
   app.add_option("--json", options.json, "where the JSON goes, and the SVG beside it")
       ->type_name("FILE")

@@ -45,11 +45,30 @@ _LIBRARIES = {
         defines = [],
         linkopts = ["-lnbd"],
     ),
+    # Programs that `alibi bench linux` measures, and what they need when linked statically.
+    "lua": struct(
+        packages = ["liblua5.4-dev"],
+        headers = ["lua5.4/lua.h"],
+        defines = [],
+        linkopts = ["-llua5.4", "-lm", "-ldl"],
+    ),
     "nlohmann_json": struct(
         packages = ["nlohmann-json3-dev"],
         headers = ["nlohmann/json.hpp"],
         defines = [],
         linkopts = [],
+    ),
+    "sqlite": struct(
+        packages = ["libsqlite3-dev"],
+        headers = ["sqlite3.h"],
+        defines = [],
+        linkopts = ["-lsqlite3", "-lm", "-ldl", "-pthread"],
+    ),
+    "tcc": struct(
+        packages = ["libtcc-dev"],
+        headers = ["libtcc.h"],
+        defines = [],
+        linkopts = ["-ltcc", "-ldl"],
     ),
     "xxhash": struct(
         packages = ["libxxhash-dev"],

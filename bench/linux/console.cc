@@ -1,0 +1,73 @@
+#include "bench/linux/console.h"
+
+#include <nlohmann/json.hpp>
+
+namespace alibi::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kPrefix = "@@bench ";
+// A guest that prints without line ends must not fill our memory.
+constexpr std::size_t kLongestLine = 65536;
+
+LinuxOutcome OutcomeOf(const Json& line) {
+  LinuxOutcome outcome;
+  if (line.contains("error")) {
+    outcome.error = line.at("error").get<std::string>();
+    return outcome;
+  }
+  const double count = line.at("count").get<double>();
+  outcome.check = line.at("check").get<std::string>();
+  for (const Json& seconds : line.at("seconds")) {
+    outcome.seconds.push_back(seconds.get<double>() / count);
+  }
+  if (!(count > 0) || outcome.seconds.empty()) outcome.error = "it gave no figures";
+  return outcome;
+}
+
+}  // namespace
+
+void LinuxConsole::Feed(std::string_view text, double host_seconds) {
+  for (char c : text) {
+    if (c == '\n') {
+      Line(pending_, host_seconds);
+      pending_.clear();
+    } else if (c != '\r' && pending_.size() < kLongestLine) {
+      pending_ += c;
+    }
+  }
+}
+
+void LinuxConsole::Line(std::string_view line, double host_seconds) {
+  // A message of the kernel's may have begun the line.
+  const std::size_t at = line.find(kPrefix);
+  if (at == std::string_view::npos) {
+    if (!line.empty()) last_line_ = line;
+    return;
+  }
+  // A value of the wrong type throws; a broken line is one that the guest could not finish.
+  try {
+    const Json json = Json::parse(line.substr(at + kPrefix.size()));
+    if (json.contains("mark")) {
+      marks_.insert_or_assign(json.at("mark").get<std::string>(),
+                              ClockMark{json.at("clock").get<double>(), host_seconds});
+    } else if (json.contains("begin")) {
+      unfinished_ = json.at("begin").get<std::string>();
+    } else {
+      const std::string name = json.at("name").get<std::string>();
+      outcomes_.insert_or_assign(name, OutcomeOf(json));
+      if (unfinished_ == name) unfinished_.clear();
+    }
+  } catch (const Json::exception&) {
+    last_line_ = line;
+  }
+}
+
+std::optional<ClockMark> LinuxConsole::Mark(const std::string& name) const {
+  const auto it = marks_.find(name);
+  if (it == marks_.end()) return std::nullopt;
+  return it->second;
+}
+
+}  // namespace alibi::bench

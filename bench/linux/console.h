@@ -1,0 +1,51 @@
+// What linuxbench says on the console, with the host's time of each line.
+#ifndef ALIBI_BENCH_LINUX_CONSOLE_H_
+#define ALIBI_BENCH_LINUX_CONSOLE_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace alibi::bench {
+
+// The outcome of one workload in one run.
+struct LinuxOutcome {
+  std::vector<double> seconds;  // per operation, one for each sample
+  std::string check;            // what was computed, as a checksum
+  std::string error;            // not empty: it failed, and there are no samples
+};
+
+// The same moment on two clocks, in seconds; each clock counts from a moment of its own.
+struct ClockMark {
+  double guest = 0, host = 0;
+};
+
+class LinuxConsole {
+ public:
+  // Output as it came from the machine, in pieces of any size, `host_seconds` after its start.
+  void Feed(std::string_view text, double host_seconds);
+
+  const std::map<std::string, LinuxOutcome>& outcomes() const { return outcomes_; }
+  std::optional<ClockMark> Mark(const std::string& name) const;
+  // The workload that was begun last and gave no outcome; "" if there is none.
+  const std::string& unfinished() const { return unfinished_; }
+  // linuxbench went through to its end.
+  bool done() const { return Mark("done").has_value(); }
+  // The last line that was none of ours, such as a kernel's last words.
+  const std::string& last_line() const { return last_line_; }
+
+ private:
+  void Line(std::string_view line, double host_seconds);
+
+  std::string pending_;
+  std::map<std::string, LinuxOutcome> outcomes_;
+  std::map<std::string, ClockMark> marks_;
+  std::string unfinished_;
+  std::string last_line_;
+};
+
+}  // namespace alibi::bench
+
+#endif  // ALIBI_BENCH_LINUX_CONSOLE_H_

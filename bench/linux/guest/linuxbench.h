@@ -1,0 +1,46 @@
+// The guest side of `alibi bench linux`: one static program with all workloads, which runs
+// unchanged on the host and in each guest.
+#ifndef ALIBI_BENCH_LINUX_GUEST_LINUXBENCH_H_
+#define ALIBI_BENCH_LINUX_GUEST_LINUXBENCH_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+// What a workload gets. `count` operations, see workloads.inc.
+struct Run {
+  unsigned count;
+  const char* folder;   // on tmpfs, for files
+  const char* busybox;  // path
+  const char* self;     // path of this program
+};
+
+// Runs `count` operations; returns a checksum of what they computed, which is the same on every
+// machine. Ends the process with a message by Die() when something fails.
+typedef uint64_t (*WorkloadFunction)(const struct Run* run);
+#define ALIBI_LINUX_WORKLOAD(name, function, ...) uint64_t function(const struct Run* run);
+#include "bench/linux/workloads.inc"
+#undef ALIBI_LINUX_WORKLOAD
+
+// Says what failed (with errno) as the workload's result, and exits.
+_Noreturn void Die(const char* what);
+
+// Begins the measured part, for workloads that prepare something; without it, all is measured.
+void StartClock(void);
+// Ends it, for workloads that tidy up.
+void StopClock(void);
+
+// FNV-1a over bytes, from a previous sum or kSumStart.
+uint64_t Sum(uint64_t sum, const void* data, size_t size);
+extern const uint64_t kSumStart;
+uint64_t SumOfFile(const char* path);
+
+// A child that exited with status 0, or Die().
+void WaitFor(int pid);
+
+// 64-bit linear congruential numbers, the same everywhere.
+static inline uint32_t NextRandom(uint64_t* state) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(*state >> 33);
+}
+
+#endif  // ALIBI_BENCH_LINUX_GUEST_LINUXBENCH_H_

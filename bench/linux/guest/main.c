@@ -1,0 +1,166 @@
+// linuxbench run WORDS FOLDER BUSYBOX       runs workloads; WORDS, separated by ':', may hold
+//                                           quick and only=NAME,NAME
+// linuxbench nothing                        what forkexec runs
+//
+// Results are lines "@@bench JSON" on stdout, which in a guest is the serial console. Each workload
+// runs in a process of its own: a crash of one is its own failure.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/linux/guest/linuxbench.h"
+
+const uint64_t kSumStart = 0xcbf29ce484222325u;
+
+static const struct Workload {
+  const char* name;
+  WorkloadFunction function;
+  unsigned full, quick, samples;
+} kWorkloads[] = {
+#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, meaning) \
+  {#name, function, full, quick, samples},
+#include "bench/linux/workloads.inc"
+#undef ALIBI_LINUX_WORKLOAD
+};
+
+static const char* workload_name = "";
+static double clock_start, clock_stop;
+
+static double Now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void StartClock(void) { clock_start = Now(); }
+void StopClock(void) { clock_stop = Now(); }
+
+void Die(const char* what) {
+  printf("@@bench {\"name\":\"%s\",\"error\":\"%s: %s\"}\n", workload_name, what, strerror(errno));
+  fflush(stdout);
+  _exit(1);
+}
+
+uint64_t Sum(uint64_t sum, const void* data, size_t size) {
+  const unsigned char* bytes = data;
+  for (size_t i = 0; i < size; ++i) sum = (sum ^ bytes[i]) * 0x100000001b3u;
+  return sum;
+}
+
+uint64_t SumOfFile(const char* path) {
+  const int fd = open(path, O_RDONLY);
+  if (fd < 0) Die(path);
+  uint64_t sum = kSumStart;
+  char buffer[4096];
+  ssize_t n;
+  while ((n = read(fd, buffer, sizeof(buffer))) > 0) sum = Sum(sum, buffer, (size_t)n);
+  close(fd);
+  return sum;
+}
+
+void WaitFor(int pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) Die("waitpid");
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    errno = 0;
+    Die("a child process failed");
+  }
+}
+
+static void RunWorkload(const struct Workload* workload, struct Run run, int quick) {
+  run.count = quick ? workload->quick : workload->full;
+  const unsigned samples = quick ? 1 : workload->samples;
+  uint64_t sum = 0;
+  double seconds[8];
+  for (unsigned i = 0; i < samples; ++i) {
+    clock_stop = 0;
+    StartClock();
+    const uint64_t result = workload->function(&run);
+    if (clock_stop == 0) StopClock();
+    seconds[i] = clock_stop - clock_start;
+    if (i != 0 && result != sum) {
+      errno = 0;
+      Die("two runs computed different things");
+    }
+    sum = result;
+  }
+  printf("@@bench {\"name\":\"%s\",\"count\":%u,\"check\":\"%016llx\",\"seconds\":[",
+         workload->name, run.count, (unsigned long long)sum);
+  for (unsigned i = 0; i < samples; ++i) printf("%s%.9f", i != 0 ? "," : "", seconds[i]);
+  printf("]}\n");
+}
+
+static int IsSelected(const char* only, const char* name) {
+  if (only == NULL) return 1;
+  const size_t length = strlen(name);
+  for (const char* at = only; at != NULL; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+    if (strncmp(at, name, length) == 0 && (at[length] == 0 || at[length] == ',')) return 1;
+  }
+  return 0;
+}
+
+static void Mark(const char* name) {
+  printf("@@bench {\"mark\":\"%s\",\"clock\":%.6f}\n", name, Now());
+  fflush(stdout);
+}
+
+// As in a guest with one VCPU: on two cores of the host, a pipe would measure something else.
+static void StayOnOneCore(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET((size_t)sched_getcpu(), &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+static int RunAll(char* words, const char* folder, const char* busybox) {
+  static char self[4096];
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+  if (n <= 0) Die("/proc/self/exe");
+  const struct Run run = {0, folder, busybox, self};
+  const char* only = NULL;
+  int quick = 0;
+  for (char* word = strtok(words, ":"); word != NULL; word = strtok(NULL, ":")) {
+    if (strcmp(word, "quick") == 0) quick = 1;
+    if (strncmp(word, "only=", 5) == 0) only = word + 5;
+  }
+  StayOnOneCore();
+  Mark("begin");
+  for (size_t i = 0; i < sizeof(kWorkloads) / sizeof(kWorkloads[0]); ++i) {
+    workload_name = kWorkloads[i].name;
+    if (!IsSelected(only, workload_name)) continue;
+    printf("@@bench {\"begin\":\"%s\"}\n", workload_name);
+    fflush(stdout);
+    const int child = fork();
+    if (child < 0) Die("fork");
+    if (child == 0) {
+      RunWorkload(&kWorkloads[i], run, quick);
+      fflush(stdout);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFSIGNALED(status)) {
+      printf("@@bench {\"name\":\"%s\",\"error\":\"killed by signal %d\"}\n", workload_name,
+             WTERMSIG(status));
+      fflush(stdout);
+    }
+  }
+  Mark("done");
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  if (argc == 2 && strcmp(argv[1], "nothing") == 0) return 0;
+  if (argc == 5 && strcmp(argv[1], "run") == 0) return RunAll(argv[2], argv[3], argv[4]);
+  fprintf(stderr, "usage: linuxbench run WORDS FOLDER BUSYBOX | nothing\n");
+  return 64;
+}

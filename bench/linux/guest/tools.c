@@ -1,0 +1,56 @@
+// Programs of busybox over a generated file.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/linux/guest/linuxbench.h"
+
+// Text of words from a small vocabulary: compresses about as prose does.
+static void WriteText(const char* path, size_t size) {
+  char words[512][12];
+  uint64_t state = 1;
+  for (int i = 0; i < 512; ++i) {
+    const unsigned length = 2 + NextRandom(&state) % 9;
+    for (unsigned k = 0; k < length; ++k) words[i][k] = (char)('a' + NextRandom(&state) % 26);
+    words[i][length] = 0;
+  }
+  FILE* file = fopen(path, "w");
+  if (file == NULL) Die(path);
+  size_t done = 0;
+  while (done < size) {
+    const uint32_t a = NextRandom(&state) % 512, b = NextRandom(&state) % 512;
+    const char* word = words[a < b ? a : b];  // some words are more frequent
+    done += strlen(word) + 1;
+    fputs(word, file);
+    fputc(NextRandom(&state) % 12 == 0 ? '\n' : ' ', file);
+  }
+  if (fclose(file) != 0) Die(path);
+}
+
+static uint64_t RunTool(const struct Run* run, const char* tool) {
+  char input[4096], output[4096];
+  snprintf(input, sizeof(input), "%s/input", run->folder);
+  snprintf(output, sizeof(output), "%s/output", run->folder);
+  WriteText(input, (size_t)run->count << 20);
+  StartClock();
+  const int pid = fork();
+  if (pid < 0) Die("fork");
+  if (pid == 0) {
+    const int in = open(input, O_RDONLY), out = open(output, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    if (in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0) _exit(126);
+    execl(run->busybox, "busybox", tool, (char*)NULL);
+    _exit(127);
+  }
+  WaitFor(pid);
+  StopClock();
+  const uint64_t sum = SumOfFile(output);
+  unlink(input);
+  unlink(output);
+  return sum;
+}
+
+uint64_t RunGzip(const struct Run* run) { return RunTool(run, "gzip"); }
+uint64_t RunSha256(const struct Run* run) { return RunTool(run, "sha256sum"); }

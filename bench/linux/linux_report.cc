@@ -1,0 +1,164 @@
+#include "bench/linux/linux_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "bench/linux/workloads.h"
+#include "bench/text_table.h"
+
+namespace alibi::bench {
+namespace {
+
+constexpr const char* kNote =
+    "Time per operation, medians; tcg/alibi: how many times faster Alibi is than QEMU TCG, and "
+    "the\n"
+    "aim for it.\n";
+
+const SystemId kHostSystem = {kNative, ""}, kPeer = {kQemuTcg, ""};
+
+// Alibi, whatever its policy.
+SystemId Ours(const Results& results) {
+  for (const SystemId& id : results.Systems()) {
+    if (id.system == kAlibi) return id;
+  }
+  return {kAlibi, ""};
+}
+
+std::optional<double> Median(const Results& results, const std::string& name, const SystemId& id) {
+  if (results.Samples(name, id).empty()) return std::nullopt;
+  return results.Of(name, id).median;
+}
+
+std::string Times(double ratio) {
+  return ratio < 9.95 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.1f}", ratio);
+}
+
+// To six digits: more would be noise.
+double Rounded(double value) {
+  if (value == 0) return 0;
+  const double scale = std::pow(10, 5 - std::floor(std::log10(std::abs(value))));
+  return std::round(value * scale) / scale;
+}
+
+}  // namespace
+
+std::string FormatSeconds(double seconds) {
+  struct Unit {
+    double size;
+    const char* name;
+  };
+  for (const Unit unit : {Unit{1, "s"}, Unit{1e-3, "ms"}, Unit{1e-6, "us"}, Unit{1e-9, "ns"}}) {
+    const double value = seconds / unit.size;
+    if (value < 0.9995 && unit.size > 1e-9) continue;
+    const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    return fmt::format("{:.{}f} {}", value, digits, unit.name);
+  }
+  return "";
+}
+
+std::string LinuxTable(const LinuxMeasurements& measurements, bool colors) {
+  const Results& results = measurements.results;
+  const SystemId ours = Ours(results);
+  TextTable table;
+  table.Row({{"workload"},
+             {"per"},
+             {"native"},
+             {"alibi"},
+             {"qemu-tcg"},
+             {"alibi/native"},
+             {"tcg/alibi"},
+             {"aim"},
+             {""}});
+  unsigned met = 0, missed = 0;
+  for (const LinuxWorkload& workload : LinuxWorkloads()) {
+    const auto native = Median(results, workload.name, kHostSystem);
+    const auto own = Median(results, workload.name, ours);
+    const auto peer = Median(results, workload.name, kPeer);
+    if (!native && !own && !peer) continue;
+    const auto time = [](const std::optional<double>& seconds) {
+      return Cell{seconds ? FormatSeconds(*seconds) : "-"};
+    };
+    std::vector<Cell> row = {{workload.name}, {workload.per}, time(native), time(own), time(peer)};
+    row.push_back({native && own ? Times(*own / *native) : "-"});
+    if (own && peer) {
+      const double ratio = *peer / *own;
+      const bool ok = ratio >= workload.aim;
+      row.push_back({Times(ratio), ok ? kColorGreen : kColorRed});
+      row.push_back({fmt::format("{:g}", workload.aim)});
+      row.push_back({ok ? "met" : "MISSED", ok ? kColorGreen : kColorRed});
+      ++(ok ? met : missed);
+    } else {
+      row.push_back({"-"});
+      row.push_back({fmt::format("{:g}", workload.aim)});
+    }
+    table.Row(std::move(row));
+  }
+  const auto dim = [colors](const std::string& text) {
+    return colors ? kColorDim + text + kColorReset : text;
+  };
+  std::string text = table.Render(colors) + "\n" + dim(kNote);
+  if (met + missed != 0) {
+    text += fmt::format("Aims: {} met, {} missed.\n", met, missed);
+  }
+  for (const SystemId& id : results.Systems()) {
+    double guest = 0, host = 0;
+    for (const LinuxClock& clock : measurements.clocks) {
+      if (clock.system != id) continue;
+      guest += clock.guest;
+      host += clock.host;
+    }
+    if (host > 0) {
+      text += dim(fmt::format("clock of {}: {:.2f} s in its runs, {:.2f} s by the host's\n",
+                              id.Name(), guest, host));
+    }
+  }
+  for (const auto& [id, what] : results.Misses()) {
+    const std::string failed = colors ? std::string(kColorRed) + "FAILED" + kColorReset : "FAILED";
+    text += failed + "  " + id.Name() + ": " + what + "\n";
+  }
+  return text;
+}
+
+nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
+                                 const nlohmann::ordered_json& host,
+                                 const nlohmann::ordered_json& settings) {
+  using Json = nlohmann::ordered_json;
+  const Results& results = measurements.results;
+  Json benchmarks = Json::array(), clocks = Json::array(), failures = Json::array();
+  for (const LinuxWorkload& workload : LinuxWorkloads()) {
+    for (const SystemId& id : results.Systems()) {
+      const std::vector<double>& samples = results.Samples(workload.name, id);
+      if (samples.empty()) continue;
+      const Summary summary = Summarize(samples);
+      Json rounded = Json::array();
+      for (double sample : samples) rounded.push_back(Rounded(sample));
+      benchmarks.push_back({{"name", workload.name},
+                            {"system", id.system},
+                            {"policy", id.policy},
+                            {"per", workload.per},
+                            {"median_seconds", Rounded(summary.median)},
+                            {"p10", Rounded(summary.p10)},
+                            {"p90", Rounded(summary.p90)},
+                            {"samples", std::move(rounded)}});
+    }
+  }
+  for (const LinuxClock& clock : measurements.clocks) {
+    clocks.push_back({{"system", clock.system.system},
+                      {"guest_seconds", Rounded(clock.guest)},
+                      {"host_seconds", Rounded(clock.host)}});
+  }
+  for (const auto& [id, what] : results.Misses()) {
+    failures.push_back({{"system", id.system}, {"what", what}});
+  }
+  Json json;
+  json["host"] = host;
+  json["linux"] = settings;
+  json["clocks"] = std::move(clocks);
+  json["benchmarks"] = std::move(benchmarks);
+  json["failures"] = std::move(failures);
+  return json;
+}
+
+}  // namespace alibi::bench

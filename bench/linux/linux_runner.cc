@@ -1,0 +1,216 @@
+#include "bench/linux/linux_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "bench/child_process.h"
+#include "bench/linux/workloads.h"
+
+namespace alibi::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Lines take a moment through a serial port; within it, clocks cannot be compared.
+constexpr double kConsoleDelay = 0.05;
+
+// What one machine gave in all runs so far.
+struct Tally {
+  std::set<std::string> given_up;  // crashed or failed: not tried again
+  bool broken = false;             // it did not even boot
+  std::map<std::string, std::vector<double>> samples;
+  std::map<std::string, std::set<std::string>> checks;
+};
+
+bool Contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+class Runner {
+ public:
+  Runner(const std::vector<LinuxMachine>& machines, const LinuxRunOptions& options)
+      : machines_(machines), options_(options), tallies_(machines.size()) {}
+
+  LinuxMeasurements Run() {
+    for (unsigned run = 0; run < options_.runs; ++run) {
+      for (std::size_t i = 0; i < machines_.size(); ++i) {
+        where_ =
+            fmt::format("run {} of {}: {}", run + 1, options_.runs, machines_[i].system.Name());
+        RunMachine(machines_[i], tallies_[i]);
+      }
+    }
+    CompareChecks();
+    for (const LinuxWorkload& workload : LinuxWorkloads()) {
+      for (std::size_t i = 0; i < machines_.size(); ++i) {
+        const auto it = tallies_[i].samples.find(workload.name);
+        if (it == tallies_[i].samples.end()) continue;
+        measurements_.results.Add(machines_[i].system, "", {workload.name, it->second, ""});
+      }
+    }
+    return std::move(measurements_);
+  }
+
+ private:
+  void Miss(const LinuxMachine& machine, const std::string& what) {
+    measurements_.results.AddMiss(machine.system, what);
+  }
+
+  // The workloads that run in the machine and were not given up, in their order.
+  std::vector<std::string> Wanted(const Tally& tally) const {
+    std::vector<std::string> names;
+    for (const LinuxWorkload& workload : LinuxWorkloads()) {
+      if (!workload.is_boot && Contains(options_.names, workload.name) &&
+          tally.given_up.count(workload.name) == 0) {
+        names.push_back(workload.name);
+      }
+    }
+    return names;
+  }
+
+  // One run; when a workload takes the machine with it, again for those behind it.
+  void RunMachine(const LinuxMachine& machine, Tally& tally) {
+    std::vector<std::string> names = Wanted(tally);
+    bool first = true;
+    while (!tally.broken && (first ? machine.boots || !names.empty() : !names.empty())) {
+      std::string words = options_.quick ? "quick" : "full";
+      words += ":only=";
+      for (const std::string& name : names) words += (name == names.front() ? "" : ",") + name;
+      if (names.empty()) words.clear();
+      const LinuxConsole console = RunOnce(machine, words, first, tally);
+      first = false;
+      std::erase_if(names, [&](const std::string& name) {
+        return console.outcomes().count(name) != 0 || tally.given_up.count(name) != 0;
+      });
+      if (console.done()) break;
+    }
+  }
+
+  LinuxConsole RunOnce(const LinuxMachine& machine, const std::string& words, bool count_boot,
+                       Tally& tally) {
+    if (options_.progress) options_.progress(where_);
+    LinuxConsole console;
+    std::string begun;
+    const Clock::time_point start = Clock::now();
+    const ChildResult child =
+        RunChild(machine.command(words), options_.run_limit, [&](std::string_view text) {
+          console.Feed(text, std::chrono::duration<double>(Clock::now() - start).count());
+          if (console.unfinished() != begun && !console.unfinished().empty() && options_.progress) {
+            options_.progress(where_ + ", " + console.unfinished());
+          }
+          begun = console.unfinished();
+        });
+    const bool ended = child.started && !child.timed_out && child.exit_status == 0;
+    if (!ended || (!words.empty() && !console.done())) {
+      Judge(machine, child, console, ended, tally);
+    }
+    if (machine.boots && count_boot) TakeBoot(console, tally);
+    TakeOutcomes(machine, console, tally);
+    return console;
+  }
+
+  // What to blame for a run that did not come to its end.
+  void Judge(const LinuxMachine& machine, const ChildResult& child, const LinuxConsole& console,
+             bool ended, Tally& tally) {
+    std::string what = ended ? "the guest switched the machine off too early" : child.Describe();
+    if (!console.last_line().empty()) {
+      what += fmt::format("; the console's last line: {}", console.last_line());
+    }
+    if (!console.unfinished().empty()) {
+      Miss(machine, console.unfinished() + ": " + what);
+      tally.given_up.insert(console.unfinished());
+      return;
+    }
+    tally.broken = true;
+    Miss(machine, (console.done()                      ? "after the last workload: "
+                   : console.Mark("shell").has_value() ? "between workloads: "
+                   : machine.boots                     ? "before the shell: "
+                                                       : "linuxbench: ") +
+                      what);
+  }
+
+  void TakeBoot(const LinuxConsole& console, Tally& tally) {
+    const auto init = console.Mark("init"), shell = console.Mark("shell");
+    if (init && Contains(options_.names, kInitWorkload)) {
+      tally.samples[kInitWorkload].push_back(init->guest);
+    }
+    if (shell && Contains(options_.names, kBootWorkload)) {
+      tally.samples[kBootWorkload].push_back(shell->host);
+    }
+  }
+
+  void TakeOutcomes(const LinuxMachine& machine, const LinuxConsole& console, Tally& tally) {
+    const auto begin = console.Mark("begin"), done = console.Mark("done");
+    if (begin && done) {
+      const LinuxClock clock = {machine.system, done->guest - begin->guest,
+                                done->host - begin->host};
+      measurements_.clocks.push_back(clock);
+      if (!ClockIsRight(clock)) {
+        Miss(machine, fmt::format("a run's figures are refused, since its clock is off: {:.2f} s "
+                                  "passed for the guest, {:.2f} s for the host",
+                                  clock.guest, clock.host));
+        return;
+      }
+    }
+    for (const auto& [name, outcome] : console.outcomes()) {
+      if (!outcome.error.empty()) {
+        Miss(machine, name + ": " + outcome.error);
+        tally.given_up.insert(name);
+        continue;
+      }
+      std::vector<double>& samples = tally.samples[name];
+      samples.insert(samples.end(), outcome.seconds.begin(), outcome.seconds.end());
+      tally.checks[name].insert(outcome.check);
+    }
+  }
+
+  // A machine that computes something else than the host has no figure for it. Without the host's
+  // checksum, QEMU's is taken as right.
+  void CompareChecks() {
+    for (const std::string& name : options_.names) {
+      const std::set<std::string>* right = nullptr;
+      for (const char* system : {kNative, kQemuTcg}) {
+        for (std::size_t i = 0; i < machines_.size(); ++i) {
+          const auto it = tallies_[i].checks.find(name);
+          if (right == nullptr && machines_[i].system.system == system &&
+              it != tallies_[i].checks.end()) {
+            right = &it->second;
+          }
+        }
+      }
+      for (std::size_t i = 0; i < machines_.size(); ++i) {
+        const auto it = tallies_[i].checks.find(name);
+        if (it == tallies_[i].checks.end()) continue;
+        if (it->second.size() == 1 && (right == nullptr || *right == it->second)) continue;
+        Miss(machines_[i], it->second.size() != 1
+                               ? fmt::format("{}: its runs computed different things", name)
+                               : fmt::format("{}: it computed {} instead of {}", name,
+                                             *it->second.begin(), *right->begin()));
+        tallies_[i].samples.erase(name);
+      }
+    }
+  }
+
+  const std::vector<LinuxMachine>& machines_;
+  const LinuxRunOptions& options_;
+  std::vector<Tally> tallies_;
+  LinuxMeasurements measurements_;
+  std::string where_;
+};
+
+}  // namespace
+
+bool ClockIsRight(const LinuxClock& clock) {
+  return std::abs(clock.guest - clock.host) <= kMostClockError * clock.host + kConsoleDelay;
+}
+
+LinuxMeasurements RunLinux(const std::vector<LinuxMachine>& machines,
+                           const LinuxRunOptions& options) {
+  return Runner(machines, options).Run();
+}
+
+}  // namespace alibi::bench

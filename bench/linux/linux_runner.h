@@ -1,0 +1,52 @@
+// Runs linuxbench on each machine, interleaved and repeated, and judges what it says.
+#ifndef ALIBI_BENCH_LINUX_LINUX_RUNNER_H_
+#define ALIBI_BENCH_LINUX_LINUX_RUNNER_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/linux/console.h"
+#include "bench/results.h"
+
+namespace alibi::bench {
+
+struct LinuxMachine {
+  SystemId system;
+  // The command whose stdout is the console, for linuxbench's words, such as
+  // "quick:only=getppid"; "": the machine only boots.
+  std::function<std::vector<std::string>(const std::string& words)> command;
+  bool boots = true;  // false: linuxbench on the host
+};
+
+struct LinuxRunOptions {
+  unsigned runs = 5;
+  bool quick = false;
+  std::vector<std::string> names;  // of workloads
+  std::chrono::milliseconds run_limit = std::chrono::minutes(20);
+  // "run 2 of 5: alibi hysteresis"; may be empty.
+  std::function<void(const std::string&)> progress;
+};
+
+// How long a run's workloads took, by the guest's clock and by the host's.
+struct LinuxClock {
+  SystemId system;
+  double guest = 0, host = 0;  // seconds
+};
+
+// The two may differ by this part; figures taken with a worse clock are refused.
+inline constexpr double kMostClockError = 0.05;
+bool ClockIsRight(const LinuxClock& clock);
+
+struct LinuxMeasurements {
+  Results results;  // seconds per operation
+  std::vector<LinuxClock> clocks;
+};
+
+LinuxMeasurements RunLinux(const std::vector<LinuxMachine>& machines,
+                           const LinuxRunOptions& options);
+
+}  // namespace alibi::bench
+
+#endif  // ALIBI_BENCH_LINUX_LINUX_RUNNER_H_

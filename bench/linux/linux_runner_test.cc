@@ -1,0 +1,189 @@
+#include "bench/linux/linux_runner.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+
+#include "bench/child_process.h"
+
+namespace alibi::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+const SystemId kHost = {kNative, ""}, kOurs = {kAlibi, "hysteresis"}, kTcg = {kQemuTcg, ""};
+
+std::string Folder() {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  return folder != nullptr ? folder : "/tmp";
+}
+
+// A machine is a shell script here, with linuxbench's words as $1.
+LinuxMachine Fake(const SystemId& system, const std::string& script) {
+  return {system,
+          [script](const std::string& words) -> std::vector<std::string> {
+            return {"/bin/sh", "-c", script, "machine", words};
+          },
+          system.system != kNative};
+}
+
+std::string Mark(const std::string& name, double clock) {
+  return "echo '@@bench {\"mark\":\"" + name + "\",\"clock\":" + std::to_string(clock) + "}'; ";
+}
+std::string Outcome(const std::string& name, const std::string& check, double seconds) {
+  return "echo '@@bench {\"begin\":\"" + name + "\"}'; echo '@@bench {\"name\":\"" + name +
+         "\",\"count\":10,\"check\":\"" + check + "\",\"seconds\":[" + std::to_string(seconds) +
+         "]}'; ";
+}
+const std::string kBoot = Mark("init", 0.5) + Mark("shell", 0.75);
+std::string Good(double seconds) {
+  return kBoot + Mark("begin", 1) + Outcome("getppid", "ab", seconds) +
+         Outcome("pipe", "cd", 2 * seconds) + Mark("done", 1);
+}
+
+LinuxRunOptions Options(std::vector<std::string> names) {
+  LinuxRunOptions options;
+  options.runs = 2;
+  options.names = std::move(names);
+  options.run_limit = 20s;
+  return options;
+}
+
+bool HasMiss(const Results& results, const SystemId& system, const std::string& part) {
+  for (const auto& [id, what] : results.Misses()) {
+    if (id == system && what.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_CASE("Machines are run in turn, and every run counts") {
+  std::string order;
+  LinuxRunOptions options = Options({"boot", "init", "getppid", "pipe"});
+  options.progress = [&](const std::string& what) {
+    if (what.find(", ") == std::string::npos) order += what + "\n";
+  };
+  const LinuxMeasurements got =
+      RunLinux({Fake(kHost, Good(1)), Fake(kOurs, Good(2)), Fake(kTcg, Good(4))}, options);
+  CHECK(order ==
+        "run 1 of 2: native\nrun 1 of 2: alibi hysteresis\nrun 1 of 2: qemu-tcg\n"
+        "run 2 of 2: native\nrun 2 of 2: alibi hysteresis\nrun 2 of 2: qemu-tcg\n");
+  CHECK(got.results.Samples("getppid", kOurs) == std::vector<double>{0.2, 0.2});
+  CHECK(got.results.Samples("pipe", kTcg) == std::vector<double>{0.8, 0.8});
+  CHECK(got.results.Samples("init", kOurs) == std::vector<double>{0.5, 0.5});
+  CHECK(got.results.Samples("boot", kTcg).size() == 2);
+  CHECK(got.results.Samples("boot", kHost).empty());
+  CHECK(got.clocks.size() == 6);
+  CHECK(got.results.Misses().empty());
+}
+
+TEST_CASE("Only what is asked for is run, and a boot alone runs no program") {
+  const std::string script = kBoot + "echo \"$1\" >> " + Folder() + "/words; ";
+  const std::string file = Folder() + "/words";
+  unlink(file.c_str());
+  const LinuxMeasurements got = RunLinux({Fake(kOurs, script)}, Options({"boot"}));
+  std::string words;
+  std::getline(std::ifstream(file), words);
+  CHECK(words.empty());
+  CHECK(got.results.Misses().empty());
+  CHECK(got.results.Samples("boot", kOurs).size() == 2);
+
+  unlink(file.c_str());
+  LinuxRunOptions options = Options({"pipe", "getppid"});
+  options.quick = true;
+  RunLinux({Fake(kOurs, script + Good(1))}, options);
+  std::getline(std::ifstream(file), words);
+  CHECK(words == "quick:only=getppid,pipe");
+}
+
+TEST_CASE("A workload that takes the machine with it is given up; the others go on") {
+  const std::string crash = "case $1 in *getppid*) " + kBoot + Mark("begin", 1) +
+                            "echo '@@bench {\"begin\":\"getppid\"}'; echo 'Kernel panic'; exit 3;; "
+                            "esac; " +
+                            kBoot + Mark("begin", 1) + Outcome("pipe", "cd", 1) + Mark("done", 1);
+  const LinuxMeasurements got =
+      RunLinux({Fake(kHost, Good(1)), Fake(kOurs, crash)}, Options({"getppid", "pipe"}));
+  CHECK(
+      HasMiss(got.results, kOurs, "getppid: exit status 3; the console's last line: Kernel panic"));
+  CHECK(got.results.Samples("getppid", kOurs).empty());
+  CHECK(got.results.Samples("pipe", kOurs).size() == 2);
+  CHECK(got.results.AlibiFailed());
+}
+
+TEST_CASE("A machine that does not boot is not tried again") {
+  const std::string tries = Folder() + "/tries";
+  unlink(tries.c_str());
+  const LinuxMeasurements got =
+      RunLinux({Fake(kOurs, "echo x >> " + tries + "; echo 'no init' >&2; exit 1")},
+               Options({"boot", "pipe"}));
+  CHECK(HasMiss(got.results, kOurs, "before the shell: exit status 1: no init"));
+  std::string line;
+  std::ifstream file(tries);
+  unsigned count = 0;
+  while (std::getline(file, line)) ++count;
+  CHECK(count == 1);
+}
+
+TEST_CASE("A hanging guest is ended, and the workload named") {
+  LinuxRunOptions options = Options({"pipe"});
+  options.run_limit = 300ms;
+  const LinuxMeasurements got = RunLinux(
+      {Fake(kOurs, kBoot + Mark("begin", 1) + "echo '@@bench {\"begin\":\"pipe\"}'; sleep 100")},
+      options);
+  CHECK(HasMiss(got.results, kOurs, "pipe: no end within"));
+}
+
+TEST_CASE("Figures from a clock that is off are refused") {
+  const std::string slow_clock =
+      kBoot + Mark("begin", 1) + Outcome("getppid", "ab", 1) + "sleep 0.2; " + Mark("done", 1);
+  const LinuxMeasurements got = RunLinux({Fake(kOurs, slow_clock)}, Options({"getppid"}));
+  CHECK(HasMiss(got.results, kOurs, "its clock is off"));
+  CHECK(got.results.Samples("getppid", kOurs).empty());
+
+  CHECK(ClockIsRight({kOurs, 100, 104}));
+  CHECK_FALSE(ClockIsRight({kOurs, 100, 106}));
+  CHECK_FALSE(ClockIsRight({kOurs, 106, 100}));
+}
+
+TEST_CASE("A wrong checksum is a failure") {
+  const std::string wrong =
+      kBoot + Mark("begin", 1) + Outcome("getppid", "ff", 1) + Mark("done", 1);
+  const LinuxMeasurements got = RunLinux(
+      {Fake(kHost, Good(1)), Fake(kOurs, wrong), Fake(kTcg, Good(1))}, Options({"getppid"}));
+  CHECK(HasMiss(got.results, kOurs, "getppid: it computed ff instead of ab"));
+  CHECK(got.results.Samples("getppid", kOurs).empty());
+  CHECK_FALSE(got.results.Samples("getppid", kTcg).empty());
+}
+
+TEST_CASE("linuxbench runs each workload on the host and says so") {
+  const char* linuxbench = std::getenv("LINUXBENCH");
+  REQUIRE(linuxbench != nullptr);
+  LinuxConsole console;
+  const ChildResult child = RunChild(
+      {linuxbench, "run",
+       "quick:only=getppid,pgfault,ctxswitch,signal,segv,pipe,tmpfile,sqlite,lua,compile,matmul,"
+       "matmul1,x87",
+       Folder(), "/bin/false"},
+      60s, [&](std::string_view text) { console.Feed(text, 0); });
+  CHECK(child.exit_status == 0);
+  CHECK(console.done());
+  CHECK(console.outcomes().size() == 13);
+  for (const auto& [name, outcome] : console.outcomes()) {
+    INFO(name);
+    CHECK(outcome.error.empty());
+    CHECK(outcome.seconds.size() == 1);
+  }
+}
+
+TEST_CASE("linuxbench says why a workload failed") {
+  LinuxConsole console;
+  RunChild({std::getenv("LINUXBENCH"), "run", "quick:only=gzip", Folder(), "/bin/false"}, 60s,
+           [&](std::string_view text) { console.Feed(text, 0); });
+  CHECK_THAT(console.outcomes().at("gzip").error, Catch::StartsWith("a child process failed"));
+  CHECK(console.done());
+}
+
+}  // namespace
+}  // namespace alibi::bench

@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/linux/linux_report.h"
+#include "bench/linux/workloads.h"
+#include "bench/svg_drawing.h"
+
+namespace alibi::bench {
+namespace {
+
+constexpr double kTicks[] = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5,  1,    2,    5,    10,
+                             20,   50,   100,  200, 500, 1000, 2000, 5000, 10000};
+
+// The axis begins and ends at a tick.
+void Fit(SvgPanel* panel) {
+  double least = 1e9, most = 0;
+  for (const SvgRow& row : panel->rows) {
+    for (double value : row.values) {
+      if (value < 0) continue;
+      least = std::min(least, value);
+      most = std::max(most, value);
+    }
+  }
+  for (double tick : kTicks) {
+    if (tick < least) panel->ticks.clear();  // the largest tick below is the first
+    panel->ticks.push_back(tick);
+    if (tick >= most && panel->ticks.size() > 1) break;
+  }
+  panel->least = panel->ticks.front();
+  panel->most = panel->ticks.back();
+}
+
+}  // namespace
+
+std::string LinuxSvg(const LinuxMeasurements& measurements, const std::string& subtitle) {
+  const Results& results = measurements.results;
+  std::vector<SystemId> systems;
+  std::vector<SvgSeries> series;
+  for (const SystemId& id : results.Systems()) {
+    if (id.system == kNative) continue;
+    systems.push_back(id);
+    series.push_back(id.system == kAlibi ? SvgSeries{"Alibi", "alibi", true}
+                                         : SvgSeries{"QEMU TCG", "tcg"});
+  }
+  const std::string title = "A Linux guest on Alibi and on QEMU TCG";
+  SvgPanel boot{.title = "Boot, seconds (log scale)",
+                .series = series,
+                .rows = {},
+                .ticks = {},
+                .label = FormatSeconds};
+  SvgPanel work{.title = "Workloads in the guest, times native (log scale)",
+                .series = series,
+                .rows = {},
+                .ticks = {},
+                .label = [](double v) { return fmt::format("{:.1f}x", v); }};
+  for (const LinuxWorkload& workload : LinuxWorkloads()) {
+    const double native = results.Of(workload.name, {kNative, ""}).median;
+    const double base = workload.is_boot ? 1 : native;
+    if (base <= 0) continue;
+    SvgRow row{workload.name, workload.name, {}, 0};
+    bool any = false;
+    for (const SystemId& id : systems) {
+      const double own = results.Of(workload.name, id).median;
+      row.values.push_back(own > 0 ? own / base : -1);
+      any = any || own > 0;
+      // Where Alibi's bar has to end for its aim.
+      if (id.system == kQemuTcg && own > 0) row.mark = own / base / workload.aim;
+    }
+    if (any) (workload.is_boot ? boot : work).rows.push_back(std::move(row));
+  }
+  SvgDrawing drawing;
+  drawing.Head(title, subtitle + " · medians · shorter is better", series, "Alibi's aim");
+  for (SvgPanel* panel : {&boot, &work}) {
+    if (panel->rows.empty()) continue;
+    Fit(panel);
+    drawing.Draw(*panel);
+  }
+  return drawing.Finish(title);
+}
+
+}  // namespace alibi::bench

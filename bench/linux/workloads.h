@@ -1,0 +1,30 @@
+// What `alibi bench linux` measures: the rows of workloads.inc, and those that need no program.
+#ifndef ALIBI_BENCH_LINUX_WORKLOADS_H_
+#define ALIBI_BENCH_LINUX_WORKLOADS_H_
+
+#include <string>
+#include <vector>
+
+namespace alibi::bench {
+
+struct LinuxWorkload {
+  const char* name;
+  const char* per;      // what one operation is; figures are seconds per operation
+  double aim;           // QEMU TCG's time / Alibi's time
+  const char* meaning;  // one line
+  bool is_boot;         // of the machine itself: no native counterpart
+};
+
+// From the start of the VMM's process to the shell's first line on the console.
+inline constexpr const char* kBootWorkload = "boot";
+// The guest's clock at the start of /init: the kernel's part of it, after decompression.
+inline constexpr const char* kInitWorkload = "init";
+
+// In the order in which they are run and shown.
+const std::vector<LinuxWorkload>& LinuxWorkloads();
+// nullptr: there is none of this name.
+const LinuxWorkload* FindLinuxWorkload(const std::string& name);
+
+}  // namespace alibi::bench
+
+#endif  // ALIBI_BENCH_LINUX_WORKLOADS_H_

@@ -1,0 +1,39 @@
+#include "vmm/bench_files.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
+
+namespace alibi::vmm {
+
+std::string OwnPath() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+  return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : "alibi";
+}
+
+std::string DataFolder(const std::string& own_path) {
+  if (const char* folder = std::getenv("ALIBI_DATA"); folder != nullptr && *folder != '\0') {
+    return folder;
+  }
+  const std::size_t name = own_path.rfind('/');
+  const std::size_t folder =
+      name == std::string::npos || name == 0 ? name : own_path.rfind('/', name - 1);
+  return folder == std::string::npos ? "." : own_path.substr(0, folder);
+}
+
+std::string SvgPath(const std::string& json) {
+  constexpr std::string_view kSuffix = ".json";
+  return (json.ends_with(kSuffix) ? json.substr(0, json.size() - kSuffix.size()) : json) + ".svg";
+}
+
+bool WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::trunc | std::ios::binary);
+  file << text;
+  file.close();
+  return file.good();
+}
+
+}  // namespace alibi::vmm

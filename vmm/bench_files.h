@@ -1,0 +1,23 @@
+// What the bench commands share: where programs lie, and files that they write.
+#ifndef ALIBI_VMM_BENCH_FILES_H_
+#define ALIBI_VMM_BENCH_FILES_H_
+
+#include <string>
+
+namespace alibi::vmm {
+
+// The path of this program.
+std::string OwnPath();
+// Bazel's bazel-bin: from ./alibi through ALIBI_DATA, or where this program lies in it.
+std::string DataFolder(const std::string& own_path);
+// "out.json" -> "out.svg".
+std::string SvgPath(const std::string& json);
+// False: not written, at least not whole.
+bool WriteFile(const std::string& path, const std::string& text);
+
+// `alibi bench linux`; argv[0] is "linux". Returns the exit status.
+int CmdBenchLinux(int argc, char** argv);
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_BENCH_FILES_H_

@@ -1,0 +1,318 @@
+// alibi bench linux: a Linux guest's speed, against native and QEMU TCG.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "base/result.h"
+#include "bench/child_process.h"
+#include "bench/host_info.h"
+#include "bench/linux/initramfs.h"
+#include "bench/linux/linux_report.h"
+#include "bench/linux/linux_runner.h"
+#include "bench/linux/workloads.h"
+#include "vmm/bench_files.h"
+#include "vmm/cli.h"
+#include "vmm/machine.h"
+
+namespace alibi::vmm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kRamMegabytes = "512";
+// Both machines restart on a panic at once; `-no-reboot` and alibi run end there.
+constexpr const char* kKernelWords = "console=ttyS0 quiet panic=-1";
+constexpr unsigned kRuns = 5, kQuickRuns = 1;
+
+struct LinuxBenchOptions {
+  std::string kernel = "cloud-amd64";
+  std::string json = "alibi-bench-linux.json";
+  std::string svg;
+  std::string prepare;
+  std::vector<std::string> only;
+  unsigned runs = 0;
+  bool quick = false;
+  bool no_qemu = false;
+};
+
+struct Files {
+  std::string kernel, busybox, linuxbench, initramfs;
+  std::string folder;  // on tmpfs, for the native runs' files
+};
+
+std::string WorkloadNames() {
+  std::string text;
+  for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", workload.name);
+  }
+  return text;
+}
+
+Result<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file.good() && !file.eof()) return Error{path + ": cannot be read"};
+  if (text.empty()) return Error{path + ": missing or empty"};
+  return text;
+}
+
+// The kernel and busybox out of Debian's packages, downloaded the first time.
+Status Fetch(const std::string& kernel, const std::string& own_path, const std::string& script,
+             Files* files) {
+  const bench::ChildResult child =
+      bench::RunChild({"/usr/bin/env", "ALIBI_PROGRAM=" + own_path, "python3", script,
+                       "--fetch-only", "--kernel", kernel},
+                      10min);
+  if (child.exit_status != 0) {
+    return Error{
+        fmt::format("no kernel to boot ({}); it comes through apt once: is there a network?",
+                    child.Describe())};
+  }
+  files->kernel = child.output.substr(0, child.output.find('\n'));
+  const std::size_t boot = files->kernel.rfind("/boot/");
+  files->busybox = files->kernel.substr(0, boot) + "/bin/busybox";
+  return Ok();
+}
+
+// A folder that goes away with this object.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const std::string& parent) {
+    path_ = parent + "/alibi-bench-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~ScratchFolder() {
+    if (path_.empty()) return;
+    for (const char* name : {"initramfs", "initramfs.gz", "file", "input", "output"}) {
+      unlink((path_ + "/" + name).c_str());
+    }
+    rmdir(path_.c_str());
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Compressed, as initial RAM disks are; left as it is where gzip is missing.
+Status WriteInitramfs(const std::string& folder, bool with_linuxbench, Files* files) {
+  const auto busybox = ReadFile(files->busybox);
+  if (!busybox.ok()) return busybox.error();
+  const auto linuxbench = ReadFile(files->linuxbench);
+  if (!linuxbench.ok()) return linuxbench.error();
+  files->initramfs = folder + "/initramfs";
+  const std::string archive =
+      bench::MakeInitramfs(busybox.value(), with_linuxbench ? linuxbench.value() : "");
+  if (!WriteFile(files->initramfs, archive)) {
+    return Error{files->initramfs + ": cannot be written; is the disk full?"};
+  }
+  if (bench::RunChild({"gzip", "-1", "-f", files->initramfs}, 30s).exit_status == 0) {
+    files->initramfs += ".gz";
+  }
+  return Ok();
+}
+
+std::string KernelCommandLine(const std::string& words) {
+  return words.empty() ? kKernelWords : fmt::format("{} linuxbench={}", kKernelWords, words);
+}
+
+std::vector<bench::LinuxMachine> Machines(const Files& files, const std::string& own_path,
+                                          const std::string& qemu, bool native) {
+  std::vector<bench::LinuxMachine> machines;
+  if (native) {
+    machines.push_back({{bench::kNative, ""},
+                        [files](const std::string& words) -> std::vector<std::string> {
+                          return {files.linuxbench, "run", words, files.folder, files.busybox};
+                        },
+                        false});
+  }
+  const std::string policy = MachineConfig().policy;
+  machines.push_back({{bench::kAlibi, policy},
+                      [files, own_path](const std::string& words) -> std::vector<std::string> {
+                        return {own_path,   "run",
+                                "--kernel", files.kernel,
+                                "--initrd", files.initramfs,
+                                "--ram",    std::string(kRamMegabytes) + "M",
+                                "--append", KernelCommandLine(words)};
+                      }});
+  if (!qemu.empty()) {
+    machines.push_back({{bench::kQemuTcg, ""},
+                        [files, qemu](const std::string& words) -> std::vector<std::string> {
+                          return {qemu,
+                                  "-accel",
+                                  "tcg",
+                                  "-cpu",
+                                  "max",
+                                  "-machine",
+                                  "pc",
+                                  "-m",
+                                  kRamMegabytes,
+                                  "-nographic",
+                                  "-no-reboot",
+                                  "-kernel",
+                                  files.kernel,
+                                  "-initrd",
+                                  files.initramfs,
+                                  "-append",
+                                  KernelCommandLine(words)};
+                        }});
+  }
+  return machines;
+}
+
+std::string Quoted(const std::string& word) {
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// --prepare: a script for each machine, to run it by hand.
+int Prepare(const LinuxBenchOptions& options, const std::vector<bench::LinuxMachine>& machines) {
+  std::string words = options.quick ? "quick" : "full";
+  words += ":only=";
+  for (const std::string& name : options.only) words += (name == options.only[0] ? "" : ",") + name;
+  if (options.only.empty()) words = options.quick ? "quick" : "full";
+  for (const bench::LinuxMachine& machine : machines) {
+    std::string script = "#!/bin/sh\nexec";
+    for (const std::string& word : machine.command(words)) script += " " + Quoted(word);
+    script += " \"$@\"\n";
+    const std::string path = options.prepare + "/" + machine.system.system + ".sh";
+    if (!WriteFile(path, script) || chmod(path.c_str(), 0755) != 0) {
+      return Fail(kCannotCreate, path + ": cannot be written");
+    }
+    fmt::print("{}\n", path);
+  }
+  return kSuccess;
+}
+
+std::function<void(const std::string&)> Progress() {
+  if (isatty(STDERR_FILENO)) {
+    return [](const std::string& what) {
+      fmt::print(stderr, "\r\x1b[K{}", what);
+      std::fflush(stderr);
+    };
+  }
+  return [](const std::string& what) { fmt::print(stderr, "alibi: {}\n", what); };
+}
+
+}  // namespace
+
+int CmdBenchLinux(int argc, char** argv) {
+  LinuxBenchOptions options;
+  CLI::App app(
+      "Boots one of Debian's kernels on Alibi and on QEMU TCG, in turn, and measures the boot and\n"
+      "programs in the guest; the same programs run natively. Prints a table, writes JSON and an\n"
+      "SVG.");
+  app.add_flag("--quick", options.quick, "one short run of each");
+  app.add_option("--only", options.only, "only these workloads: " + WorkloadNames())
+      ->type_name("NAMES")
+      ->delimiter(',');
+  app.add_option("--kernel", options.kernel, "which of Debian's kernels, as for ./alibi linux")
+      ->type_name("KERNEL")
+      ->capture_default_str();
+  app.add_option("--runs", options.runs,
+                 fmt::format("runs of each machine ({}; with --quick {})", kRuns, kQuickRuns))
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--json", options.json, "where the JSON goes")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--svg", options.svg, "where the SVG goes (beside the JSON)")->type_name("FILE");
+  app.add_flag("--no-qemu", options.no_qemu, "leave QEMU out");
+  app.add_option("--prepare", options.prepare,
+                 "measure nothing, but write the initial RAM disk and a script for each machine to "
+                 "this folder: for profiling one workload by hand")
+      ->type_name("FOLDER")
+      ->check(CLI::ExistingDirectory);
+  app.footer(ExitCodeHelp());
+  if (const auto status = ParseArguments(app, "bench linux", argc, argv)) return *status;
+  for (const std::string& name : options.only) {
+    if (bench::FindLinuxWorkload(name) == nullptr) {
+      return Fail(kUsage,
+                  fmt::format("--only: no workload '{}'; there are {}", name, WorkloadNames()));
+    }
+  }
+  if (options.svg.empty()) options.svg = SvgPath(options.json);
+
+  const std::string own_path = OwnPath(), data_folder = DataFolder(own_path);
+  const std::string qemu = options.no_qemu ? "" : bench::FindProgram("qemu-system-x86_64");
+  if (qemu.empty() && !options.no_qemu) {
+    fmt::print(stderr,
+               "alibi: no qemu-system-x86_64 here, so no qemu-tcg column; run: "
+               "sudo apt-get install qemu-system-x86\n");
+  }
+  Files files;
+  files.linuxbench = data_folder + "/bench/linux/guest/linuxbench";
+  if (const Status fetched =
+          Fetch(options.kernel, own_path, data_folder + "/bench/linux/boot.py", &files);
+      !fetched.ok()) {
+    return Fail(kNoInput, fetched.error().message);
+  }
+  // linuxbench is a 64-bit program.
+  const bool bits64 = options.kernel.find("amd64") != std::string::npos;
+  if (!bits64) {
+    fmt::print(stderr, "alibi: {} is a 32-bit kernel: only boot and init are measured\n",
+               options.kernel);
+  }
+  // Natively the programs' files are on tmpfs as well.
+  const ScratchFolder scratch(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+  if (scratch.path().empty()) return Fail(kCannotCreate, "/tmp: no folder can be made there");
+  files.folder = options.prepare.empty() ? scratch.path() : options.prepare;
+  if (const Status written = WriteInitramfs(files.folder, bits64, &files); !written.ok()) {
+    return Fail(kNoInput, written.error().message);
+  }
+  const std::vector<bench::LinuxMachine> machines = Machines(files, own_path, qemu, bits64);
+  if (!options.prepare.empty()) return Prepare(options, machines);
+  for (const std::string& path : {options.json, options.svg}) {
+    // Found out now rather than after minutes of measuring; nothing is overwritten yet.
+    if (!std::ofstream(path, std::ios::app).good()) {
+      return Fail(kCannotCreate, path + ": cannot be written");
+    }
+  }
+
+  bench::LinuxRunOptions run;
+  run.quick = options.quick;
+  run.runs = options.runs != 0 ? options.runs : options.quick ? kQuickRuns : kRuns;
+  if (options.quick) run.run_limit = 2min;
+  for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
+    const std::string name = workload.name;
+    const bool wanted = options.only.empty() || std::find(options.only.begin(), options.only.end(),
+                                                          name) != options.only.end();
+    if (wanted && (workload.is_boot || bits64)) run.names.push_back(name);
+  }
+  run.progress = Progress();
+  const bench::LinuxMeasurements measurements = bench::RunLinux(machines, run);
+  if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\x1b[K");
+
+  const auto host = bench::DescribeHost(qemu);
+  const std::string kernel_file = files.kernel.substr(files.kernel.rfind('/') + 1);
+  const std::string line =
+      fmt::format("{}, {}; guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
+                  host["kernel"].get<std::string>(), kernel_file, kRamMegabytes, run.runs,
+                  run.runs == 1 ? "" : "s", options.quick ? ", quick" : "");
+  fmt::print(
+      "{}\n\n{}", line,
+      bench::LinuxTable(measurements, isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr));
+  const nlohmann::ordered_json settings = {{"kernel", kernel_file},
+                                           {"command_line", kKernelWords},
+                                           {"ram_megabytes", std::atoi(kRamMegabytes)},
+                                           {"runs", run.runs},
+                                           {"quick", options.quick}};
+  if (!WriteFile(options.json, bench::LinuxJson(measurements, host, settings).dump(1) + "\n")) {
+    return Fail(kCannotCreate, options.json + ": not written; is the disk full?");
+  }
+  if (!WriteFile(options.svg, bench::LinuxSvg(measurements, line))) {
+    return Fail(kCannotCreate, options.svg + ": not written; is the disk full?");
+  }
+  fmt::print("wrote {} and {}\n", options.json, options.svg);
+  return measurements.results.AlibiFailed() ? kBenchFailed : kSuccess;
+}
+
+}  // namespace alibi::vmm
