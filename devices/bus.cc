@@ -227,7 +227,9 @@ const char* MmioBus::NameOf(PhysAddr addr) const {
 // A reset may move ranges (a device's base registers), so the devices are listed first.
 void PortBus::ResetDevices() {
   std::vector<Device*> devices;
-  for (const Range& range : ranges_) devices.push_back(range.device);
+  for (const Range& range : ranges_) {
+    if (range.device != nullptr) devices.push_back(range.device);
+  }
   for (Device* device : devices) device->Reset();
 }
 

@@ -1,5 +1,6 @@
 // alibi run: a kernel or a BIOS ROM on a PC, with its serial port on our terminal.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -37,6 +38,8 @@ struct RunOptions {
   std::string tc_size = "64M";
   std::string policy = "hysteresis";
   std::string append;
+  std::string console = "serial";
+  std::string net = "none";
   std::string initrd;
   std::string entry;
   std::string trace;
@@ -99,6 +102,20 @@ std::vector<char*> WithOwnSpelling(int argc, char** argv) {
   }
   arguments.push_back(nullptr);
   return arguments;
+}
+
+Status ReadDeviceOptions(const RunOptions& options, PcDevicesConfig* config) {
+  config->rng = true;
+  config->console = options.console == "virtio";
+  winsize size;
+  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+    config->columns = size.ws_col;
+    config->rows = size.ws_row;
+  }
+  auto net = net::ParseOptions(options.net);
+  if (!net.ok()) return Error{"--net: " + net.error().message};
+  config->net = std::move(*net);
+  return Ok{};
 }
 
 int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
@@ -166,6 +183,14 @@ int CmdRun(int argc, char** argv) {
       ->check(CLI::IsMember({"32", "64"}));
   app.add_flag("--no-reboot", options.no_reboot,
                "end when the guest resets the machine or shuts down, instead of starting again");
+  app.add_option("--console", options.console,
+                 "what the terminal's keys go to: serial (COM1, ttyS0), or virtio (hvc0) (serial)")
+      ->check(CLI::IsMember({"serial", "virtio"}));
+  app.add_option("--net", options.net,
+                 "a virtio network card (none):\n"
+                 "user[,hostfwd=tcp::PORT-:PORT][,mtu=N], behind a router, needs no rights;\n"
+                 "tap,ifname=NAME, an interface of the host; both take mac=52:54:00:12:34:56")
+      ->type_name("none|user|tap");
   app.add_flag("--stats", options.stats, "show every counter on stderr at the end");
   app.add_option("--stats-json", options.stats_json, "write the counters to FILE")
       ->type_name("FILE");
@@ -237,6 +262,9 @@ int CmdRun(int argc, char** argv) {
     }
     config.debug_ports.push_back(static_cast<u16>(port));
   }
+  if (Status devices = ReadDeviceOptions(options, &config.devices); !devices.ok()) {
+    return Fail(kUsage, devices.error().message);
+  }
   const bool bios = !options.bios.empty();
   auto image = loader::ReadWholeFile(bios ? options.bios : options.image);
   if (!image.ok()) return Fail(kNoInput, image.error().message);
@@ -253,7 +281,6 @@ int CmdRun(int argc, char** argv) {
   EscapeFilter escape;
   config.machine.cpuid = &cpu;
   config.machine.policy = options.policy;
-  config.devices.rng = true;
   config.machine.tc_bytes = *tc;
   config.ram_bytes = *ram;
   config.restart_on_reset = !options.no_reboot;

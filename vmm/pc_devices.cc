@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "devices/virtio/net.h"
 #include "devices/virtio/rng.h"
 
 namespace alibi::vmm {
@@ -9,10 +10,24 @@ namespace alibi::vmm {
 namespace virtio = devices::virtio;
 
 Result<std::unique_ptr<PcDevices>> PcDevices::Create(const PcDevicesConfig& config, devices::Pc& pc,
-                                                     [[maybe_unused]] devices::Mailbox& mailbox,
-                                                     devices::Dma& dma) {
+                                                     devices::Mailbox& mailbox, devices::Dma& dma,
+                                                     std::function<void(std::string_view)> output) {
   std::unique_ptr<PcDevices> all(new PcDevices);
   if (config.rng) all->AddVirtio(std::make_unique<virtio::Rng>(), pc, dma);
+  if (config.console) {
+    auto console =
+        std::make_unique<virtio::Console>(std::move(output), config.columns, config.rows);
+    all->console_ = console.get();
+    all->AddVirtio(std::move(console), pc, dma);
+  }
+  auto backend = net::CreateBackend(config.net);
+  if (!backend.ok()) return backend.error();
+  if (*backend != nullptr) {
+    auto net = std::make_unique<virtio::Net>(config.net.mac, std::move(*backend));
+    Status connected = net->Connect(mailbox);
+    if (!connected.ok()) return connected.error();
+    all->AddVirtio(std::move(net), pc, dma);
+  }
   return all;
 }
 

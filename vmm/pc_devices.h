@@ -2,13 +2,17 @@
 #ifndef ALIBI_VMM_PC_DEVICES_H_
 #define ALIBI_VMM_PC_DEVICES_H_
 
+#include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "devices/dma.h"
 #include "devices/mailbox.h"
+#include "devices/net/options.h"
 #include "devices/pc.h"
+#include "devices/virtio/console.h"
 #include "devices/virtio/virtio_device.h"
 #include "devices/virtio/virtio_pci.h"
 
@@ -16,6 +20,9 @@ namespace alibi::vmm {
 
 struct PcDevicesConfig {
   bool rng = false;
+  bool console = false;       // its input is the terminal's, instead of the serial port's
+  u16 columns = 0, rows = 0;  // of the terminal; 0: unknown
+  net::Options net;
 };
 
 class PcDevices {
@@ -24,14 +31,20 @@ class PcDevices {
   static constexpr unsigned kFirstSlot = 3;
 
   // The rest outlives the devices; workers post to `mailbox` until they are gone.
+  // `output` gets what the guest prints on the virtio console.
   static Result<std::unique_ptr<PcDevices>> Create(const PcDevicesConfig& config, devices::Pc& pc,
-                                                   devices::Mailbox& mailbox, devices::Dma& dma);
+                                                   devices::Mailbox& mailbox, devices::Dma& dma,
+                                                   std::function<void(std::string_view)> output);
+
+  // Null if there is none.
+  devices::virtio::Console* console() { return console_; }
 
  private:
   PcDevices() = default;
   void AddVirtio(std::unique_ptr<devices::virtio::VirtioDevice> device, devices::Pc& pc,
                  devices::Dma& dma);
 
+  devices::virtio::Console* console_ = nullptr;
   unsigned next_slot_ = kFirstSlot;
   std::vector<std::unique_ptr<devices::virtio::VirtioDevice>> virtio_;
   std::vector<std::unique_ptr<devices::virtio::VirtioPci>> transports_;

@@ -98,7 +98,10 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   auto events = HostEvents::Create(config.input_fd, [this] { machine_->RequestTurnFromOutside(); });
   if (!events.ok()) return events.error();
   events_ = std::move(*events);
-  auto devices = PcDevices::Create(config.devices, *pc_, mailbox_, dma_);
+  auto devices =
+      PcDevices::Create(config.devices, *pc_, mailbox_, dma_, [this](std::string_view text) {
+        for (const char c : text) Output(static_cast<u8>(c));
+      });
   if (!devices.ok()) return devices.error();
   devices_ = std::move(*devices);
   return Ok{};
@@ -298,7 +301,11 @@ void PcMachine::Turn() {
   std::string input = events_->TakeInput();
   if (!input.empty()) {
     if (input_filter_) input = input_filter_(std::move(input));
-    pc_->SerialInput(input);
+    if (devices_->console() != nullptr) {
+      devices_->console()->Receive(input);
+    } else {
+      pc_->SerialInput(input);
+    }
   }
   if (std::exchange(pam_changed_, false) && bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());

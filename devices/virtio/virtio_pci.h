@@ -74,6 +74,7 @@ class VirtioPci final : public PciFunction, public VirtioTransport {
       owner_.WriteRegister(offset, size, value);
     }
     unsigned MaxAccessSize() const override { return 8; }
+    void Reset() override { owner_.ResetDevice(); }
 
    private:
     VirtioPci& owner_;

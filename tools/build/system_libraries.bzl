@@ -70,6 +70,12 @@ _LIBRARIES = {
         defines = [],
         linkopts = ["-ltcc", "-ldl"],
     ),
+    "slirp": struct(
+        packages = ["libslirp-dev"],
+        headers = ["slirp/libslirp.h"],
+        defines = [],
+        linkopts = ["-lslirp"],
+    ),
     "xxhash": struct(
         packages = ["libxxhash-dev"],
         headers = ["xxhash.h"],

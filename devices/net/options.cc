@@ -1,0 +1,135 @@
+#include "devices/net/options.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+#include "devices/net/tap.h"
+
+namespace alibi::net {
+namespace {
+
+constexpr u16 kLeastMtu = 576, kMostMtu = 65500;
+
+std::vector<std::string> Split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back().push_back(c);
+    }
+  }
+  return parts;
+}
+
+bool ParseNumber(std::string_view text, unsigned most, int base, unsigned* out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out, base);
+  return error == std::errc() && end == text.data() + text.size() && *out <= most;
+}
+
+bool ParseMac(const std::string& text, MacAddress* mac) {
+  const std::vector<std::string> bytes = Split(text, ':');
+  if (bytes.size() != mac->size()) return false;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    unsigned value;
+    if (!ParseNumber(bytes[i], 0xff, 16, &value)) return false;
+    (*mac)[i] = static_cast<u8>(value);
+  }
+  return !((*mac)[0] & 1);  // an interface's own address is nobody else's
+}
+
+// "ADDRESS:PORT"; the address may be empty.
+bool ParseEndpoint(const std::string& text, u32* address, u16* port) {
+  const std::size_t colon = text.find(':');
+  unsigned number;
+  if (colon == std::string::npos ||
+      !ParseNumber(std::string_view(text).substr(colon + 1), 0xffff, 10, &number) || number == 0) {
+    return false;
+  }
+  *port = static_cast<u16>(number);
+  if (colon == 0) return true;
+  in_addr parsed;
+  if (inet_pton(AF_INET, text.substr(0, colon).c_str(), &parsed) != 1) return false;
+  *address = ntohl(parsed.s_addr);
+  return true;
+}
+
+bool ParseForward(const std::string& text, HostForward* forward) {
+  const std::size_t colon = text.find(':'), dash = text.find('-');
+  if (colon == std::string::npos || dash == std::string::npos || dash < colon) return false;
+  const std::string protocol = text.substr(0, colon);
+  if (protocol != "tcp" && protocol != "udp") return false;
+  forward->udp = protocol == "udp";
+  return ParseEndpoint(text.substr(colon + 1, dash - colon - 1), &forward->host_address,
+                       &forward->host_port) &&
+         ParseEndpoint(text.substr(dash + 1), &forward->guest_address, &forward->guest_port);
+}
+
+}  // namespace
+
+Result<Options> ParseOptions(const std::string& text) {
+  const std::vector<std::string> parts = Split(text, ',');
+  Options options;
+  if (parts[0] == "user") {
+    options.kind = Options::Kind::kUser;
+  } else if (parts[0] == "tap") {
+    options.kind = Options::Kind::kTap;
+  } else if (parts[0] != "none") {
+    return Error{fmt::format("'{}' is no network; give user, tap or none", parts[0])};
+  }
+  const bool user = options.kind == Options::Kind::kUser;
+  const bool tap = options.kind == Options::Kind::kTap;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::size_t equals = parts[i].find('=');
+    const std::string key = parts[i].substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : parts[i].substr(equals + 1);
+    unsigned number;
+    if (key == "mac" && (user || tap)) {
+      if (!ParseMac(value, &options.mac)) {
+        return Error{
+            fmt::format("'{}' is no address of an interface; write 52:54:00:12:34:56", value)};
+      }
+    } else if (key == "hostfwd" && user) {
+      HostForward forward;
+      if (!ParseForward(value, &forward)) {
+        return Error{
+            fmt::format("hostfwd={}: write tcp::2222-:22, or "
+                        "udp:127.0.0.1:5353-10.0.2.15:53",
+                        value)};
+      }
+      options.user.forwards.push_back(forward);
+    } else if (key == "mtu" && user) {
+      if (!ParseNumber(value, kMostMtu, 10, &number) || number < kLeastMtu) {
+        return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, kMostMtu)};
+      }
+      options.user.mtu = static_cast<u16>(number);
+    } else if (key == "ifname" && tap) {
+      options.interface = value;
+    } else {
+      return Error{
+          fmt::format("'{}' is no option of '{}'; user has hostfwd, mtu and mac, tap has "
+                      "ifname and mac",
+                      key, parts[0])};
+    }
+  }
+  if (tap && options.interface.empty()) return Error{"tap needs ifname=NAME"};
+  return options;
+}
+
+Result<std::unique_ptr<Backend>> CreateBackend(const Options& options) {
+  switch (options.kind) {
+    case Options::Kind::kUser:
+      return CreateSlirp(options.user);
+    case Options::Kind::kTap:
+      return CreateTap(options.interface);
+    case Options::Kind::kNone:
+      break;
+  }
+  return std::unique_ptr<Backend>();
+}
+
+}  // namespace alibi::net

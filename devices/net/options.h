@@ -1,0 +1,34 @@
+// What --net says.
+#ifndef ALIBI_DEVICES_NET_OPTIONS_H_
+#define ALIBI_DEVICES_NET_OPTIONS_H_
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "devices/net/backend.h"
+#include "devices/net/slirp.h"
+
+namespace alibi::net {
+
+using MacAddress = std::array<u8, 6>;
+
+struct Options {
+  enum class Kind : u8 { kNone, kUser, kTap };
+  Kind kind = Kind::kNone;
+  MacAddress mac = {0x52, 0x54, 0x00, 0x12, 0x34, 0x56};
+  SlirpConfig user;
+  std::string interface;
+};
+
+// "none", "user[,hostfwd=tcp|udp:[ADDRESS]:PORT-[ADDRESS]:PORT]...[,mtu=N]", "tap,ifname=NAME"; the
+// last two with ",mac=XX:XX:XX:XX:XX:XX".
+Result<Options> ParseOptions(const std::string& text);
+
+// Null for kNone.
+Result<std::unique_ptr<Backend>> CreateBackend(const Options& options);
+
+}  // namespace alibi::net
+
+#endif  // ALIBI_DEVICES_NET_OPTIONS_H_

@@ -1,0 +1,172 @@
+#include "devices/virtio/net.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace alibi::devices::virtio {
+namespace {
+
+// Feature bits (5.1.3).
+constexpr u64 kChecksum = u64{1} << 0, kGuestChecksum = u64{1} << 1, kMtu = u64{1} << 3,
+              kMac = u64{1} << 5, kHostTso4 = u64{1} << 11, kMergeable = u64{1} << 15,
+              kStatus = u64{1} << 16;
+// Configuration: the address, status, the number of queue pairs, the MTU.
+constexpr unsigned kConfigStatus = 6, kConfigPairs = 8, kConfigMtu = 10;
+constexpr u8 kLinkUp = 1;
+// The header: flags, segmentation type, then 16 bits each.
+constexpr unsigned kFlags = 0, kChecksumStart = 6, kChecksumOffset = 8, kBuffers = 10;
+constexpr u8 kNeedsChecksum = 1, kDataValid = 2;
+
+u16 Get16(const u8* at) { return static_cast<u16>(at[0] | at[1] << 8); }
+
+// The Internet checksum (RFC 1071) of what stands there, not inverted; big-endian words.
+u32 Sum(std::span<const u8> bytes) {
+  u64 sum = 0;
+  std::size_t i = 0;
+  for (; i + 1 < bytes.size(); i += 2) sum += static_cast<u32>(bytes[i] << 8 | bytes[i + 1]);
+  if (i < bytes.size()) sum += static_cast<u32>(bytes[i] << 8);
+  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<u32>(sum);
+}
+
+}  // namespace
+
+Net::Net(const net::MacAddress& mac, std::unique_ptr<net::Backend> backend)
+    : backend_(std::move(backend)) {
+  std::copy(mac.begin(), mac.end(), config_.begin());
+  config_[kConfigStatus] = kLinkUp;
+  config_[kConfigPairs] = 1;
+  config_[kConfigMtu] = static_cast<u8>(backend_->mtu());
+  config_[kConfigMtu + 1] = static_cast<u8>(backend_->mtu() >> 8);
+}
+
+Status Net::Connect(Mailbox& mailbox) {
+  return backend_->Start([this, &mailbox] { mailbox.Post([this] { Noticed(); }); });
+}
+
+u64 Net::features() const {
+  u64 features = kMac | kStatus | kMtu | kMergeable | kChecksum;
+  if (backend_->checksums_hold()) features |= kGuestChecksum;
+  if (backend_->takes_large_segments()) features |= kHostTso4;
+  return features;
+}
+
+void Net::Reset() {
+  features_ = 0;
+  has_held_ = false;
+}
+
+void Net::ResetQueue(unsigned queue) {
+  if (queue == kReceive) has_held_ = false;
+}
+
+void Net::Process(unsigned queue) {
+  if (queue == kTransmit) {
+    Transmit();
+  } else {
+    Deliver();
+  }
+}
+
+void Net::Noticed() {
+  backend_->Noticed();
+  if (transport().running()) {
+    Deliver();
+    Transmit();  // there may have been no room before
+    return;
+  }
+  // Nobody is there to take them.
+  for (net::Frame frame; backend_->Receive(&frame);) {
+  }
+}
+
+void Net::Deliver() {
+  Virtqueue& queue = transport().queue(kReceive);
+  if (!queue.enabled()) return;
+  for (;;) {
+    if (!has_held_ && !backend_->Receive(&held_)) break;
+    has_held_ = !DeliverFrame(held_);
+    if (has_held_ || !queue.ok()) break;
+  }
+  // While nothing waits for room, new room is no news.
+  queue.WantNotifications(has_held_);
+  transport().Interrupt(kReceive);
+}
+
+bool Net::DeliverFrame(const net::Frame& frame) {
+  Virtqueue& queue = transport().queue(kReceive);
+  const u64 total = kHeaderBytes + frame.size();
+  const bool mergeable = features_ & kMergeable;
+  u64 room = 0;
+  std::size_t count = 0;
+  while (room < total) {
+    if (merged_.size() == count) merged_.emplace_back();
+    if (!queue.Pop(&merged_[count])) {
+      for (; count != 0; --count) queue.Unpop();
+      return false;
+    }
+    room += merged_[count++].writable_bytes;
+    if (room < total && (!mergeable || count == queue.size())) {
+      // It never fits: lost.
+      for (; count != 0; --count) queue.Unpop();
+      return true;
+    }
+  }
+  std::array<u8, kHeaderBytes> header{};
+  if (features_ & kGuestChecksum) header[kFlags] = kDataValid;
+  header[kBuffers] = static_cast<u8>(count);
+  header[kBuffers + 1] = static_cast<u8>(count >> 8);
+  u64 done = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    Chain& chain = merged_[i];
+    const u64 size = std::min(chain.writable_bytes, total - done);
+    u64 at = 0;
+    // The header lies in the first buffer, or in the first ones if they are that small.
+    if (done < kHeaderBytes) {
+      at = std::min(size, kHeaderBytes - done);
+      if (!queue.CopyTo(chain, 0, header.data() + done, at)) return true;
+    }
+    if (!queue.CopyTo(chain, at, frame.data() + (done + at - kHeaderBytes), size - at)) return true;
+    queue.Push(chain, static_cast<u32>(size));
+    done += size;
+  }
+  return true;
+}
+
+void Net::Transmit() {
+  Virtqueue& queue = transport().queue(kTransmit);
+  Chain chain;
+  while (queue.Pop(&chain)) {
+    std::array<u8, kHeaderBytes> header;
+    const u64 bytes = chain.readable_bytes;
+    if (bytes > kHeaderBytes && bytes <= kHeaderBytes + kMostFrame) {
+      net::Frame frame(bytes - kHeaderBytes);
+      if (!queue.CopyFrom(chain, 0, header.data(), kHeaderBytes) ||
+          !queue.CopyFrom(chain, kHeaderBytes, frame.data(), frame.size())) {
+        break;
+      }
+      if (Finish(header, frame) && !backend_->Send(frame)) {
+        // The backend tells when it has room.
+        queue.Unpop();
+        break;
+      }
+    }
+    queue.Push(chain, 0);
+  }
+  transport().Interrupt(kTransmit);
+}
+
+bool Net::Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame) {
+  if (!(header[kFlags] & kNeedsChecksum)) return true;
+  const u64 start = Get16(&header[kChecksumStart]);
+  const u64 field = start + Get16(&header[kChecksumOffset]);
+  if (field + 2 > frame.size() || start >= frame.size()) return false;
+  // The field holds the pseudo header's sum already (5.1.6.2).
+  const u32 sum = ~Sum(std::span<const u8>(frame).subspan(start)) & 0xffff;
+  const u32 value = sum == 0 ? 0xffff : sum;
+  frame[field] = static_cast<u8>(value >> 8);
+  frame[field + 1] = static_cast<u8>(value);
+  return true;
+}
+
+}  // namespace alibi::devices::virtio

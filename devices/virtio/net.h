@@ -1,0 +1,61 @@
+// The network device (virtio 1.2, section 5.1): one queue each way, mergeable buffers, checksums
+// and large segments done by the host.
+#ifndef ALIBI_DEVICES_VIRTIO_NET_H_
+#define ALIBI_DEVICES_VIRTIO_NET_H_
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "devices/mailbox.h"
+#include "devices/net/backend.h"
+#include "devices/net/options.h"
+#include "devices/virtio/virtio_device.h"
+
+namespace alibi::devices::virtio {
+
+class Net final : public VirtioDevice {
+ public:
+  static constexpr unsigned kReceive = 0, kTransmit = 1;
+  // In front of each frame, both ways (5.1.6); the same with and without mergeable buffers.
+  static constexpr u64 kHeaderBytes = 12;
+  // The largest frame: 64 KB of IP behind Ethernet and VLAN headers.
+  static constexpr u64 kMostFrame = 65535 + 18;
+
+  Net(const net::MacAddress& mac, std::unique_ptr<net::Backend> backend);
+  // Frames may come from here on; `mailbox` outlives the device.
+  Status Connect(Mailbox& mailbox);
+
+  const char* name() const override { return "virtio-net"; }
+  u16 id() const override { return 1; }
+  u32 pci_class() const override { return 0x020000; }
+  unsigned queue_count() const override { return 2; }
+  u64 features() const override;
+  std::span<const u8> config() const override { return config_; }
+  void Start(u64 features) override { features_ = features; }
+  void Process(unsigned queue) override;
+  void Reset() override;
+  void ResetQueue(unsigned queue) override;
+
+ private:
+  void Noticed();
+  void Deliver();
+  // False: the guest has no room for it now.
+  bool DeliverFrame(const net::Frame& frame);
+  void Transmit();
+  // What the driver left for us to do with the frame; false: it makes no sense.
+  static bool Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame);
+
+  std::unique_ptr<net::Backend> backend_;
+  std::array<u8, 12> config_{};
+  u64 features_ = 0;
+  bool has_held_ = false;  // held_ waits for room in the guest
+  net::Frame held_;
+  std::vector<Chain> merged_;  // scratch of DeliverFrame()
+};
+
+}  // namespace alibi::devices::virtio
+
+#endif  // ALIBI_DEVICES_VIRTIO_NET_H_
