@@ -1,0 +1,102 @@
+#include "devices/ide/bus_master.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace alibi::devices {
+namespace {
+
+constexpr unsigned kCommandAt = 0, kStatusAt = 2, kTableAt = 4;
+constexpr u8 kEndOfTable = 0x80;
+
+}  // namespace
+
+BusMasterChannel::BusMasterChannel(Dma& dma, std::function<bool()> allowed,
+                                   std::function<void()> started)
+    : dma_(dma), allowed_(std::move(allowed)), started_(std::move(started)) {}
+
+u8 BusMasterChannel::Read(unsigned offset) const {
+  switch (offset) {
+    case kCommandAt:
+      return command_;
+    case kStatusAt:
+      return status_;
+    default:
+      return offset >= kTableAt ? static_cast<u8>(table_ >> (8 * (offset - kTableAt))) : 0xff;
+  }
+}
+
+void BusMasterChannel::Write(unsigned offset, u8 value) {
+  if (offset == kCommandAt) {
+    const bool starts = (value & kStart) && !(command_ & kStart);
+    command_ = value & (kStart | kToMemory);
+    if (!(command_ & kStart)) status_ &= static_cast<u8>(~kActive);
+    if (!starts) return;
+    status_ |= kActive;
+    regions_ = 0;
+    last_region_ = false;
+    left_ = 0;
+    started_();
+  } else if (offset == kStatusAt) {
+    // The two events are cleared by ones.
+    const u8 events = status_ & static_cast<u8>(~value) & (kError | kInterrupt);
+    status_ = static_cast<u8>((status_ & kActive) | events | (value & kDriveBits));
+  } else if (offset >= kTableAt) {
+    const unsigned shift = 8 * (offset - kTableAt);
+    table_ = (table_ & ~(u32{0xff} << shift)) | u32{value} << shift;
+    table_ &= ~u32{3};
+  }
+}
+
+bool BusMasterChannel::NextRegion() {
+  u8 entry[8];
+  if (last_region_ || regions_ == kMostRegions) return false;
+  // The table's low address bits wrap in its 64 KB.
+  const u32 at = (table_ & 0xffff0000) | ((table_ + regions_ * 8) & 0xffff);
+  if (!dma_.Read(PhysAddr(at), entry, sizeof entry)) return false;
+  ++regions_;
+  address_ = static_cast<u32>(entry[0] | entry[1] << 8 | entry[2] << 16) | u32{entry[3]} << 24;
+  address_ &= ~u32{1};
+  left_ = static_cast<u32>(entry[4] | entry[5] << 8) & ~u32{1};
+  if (left_ == 0) left_ = 65536;
+  last_region_ = entry[7] & kEndOfTable;
+  return true;
+}
+
+template <class Step>
+u64 BusMasterChannel::Move(u64 size, bool to_memory, Step step) {
+  u64 moved = 0;
+  bool ok = running() && allowed_() && to_memory == ((command_ & kToMemory) != 0);
+  while (ok && moved < size) {
+    if (left_ == 0 && !NextRegion()) break;
+    const u32 piece = static_cast<u32>(std::min<u64>(left_, size - moved));
+    ok = step(PhysAddr(address_), moved, piece);
+    if (!ok) break;
+    moved += piece;
+    address_ += piece;
+    left_ -= piece;
+  }
+  if (!ok) status_ |= kError;
+  if (moved < size) status_ &= static_cast<u8>(~kActive);
+  return moved;
+}
+
+u64 BusMasterChannel::ToMemory(const u8* data, u64 size) {
+  return Move(size, true, [&](PhysAddr address, u64 at, u32 bytes) {
+    return dma_.Write(address, data + at, bytes);
+  });
+}
+
+u64 BusMasterChannel::FromMemory(u8* data, u64 size) {
+  return Move(size, false, [&](PhysAddr address, u64 at, u32 bytes) {
+    return dma_.Read(address, data + at, bytes);
+  });
+}
+
+void BusMasterChannel::EndOfTransfer() {
+  // A table with regions left over stays active (section 3.1 of the interface: the interrupt with
+  // the active bit set says so).
+  if (last_region_ && left_ == 0) status_ &= static_cast<u8>(~kActive);
+}
+
+}  // namespace alibi::devices

@@ -1,0 +1,172 @@
+#include "devices/ide/ide_controller.h"
+
+#include <utility>
+
+namespace alibi::devices {
+namespace {
+
+constexpr u8 kSecondDrive = 0x10;  // of the device register
+// Of the device control register.
+constexpr u8 kNoInterrupt = 0x02, kSoftwareReset = 0x04, kHighBytes = 0x80;
+
+constexpr PciIds kPiix3Ide = {0x8086, 0x7010, 0x010180};
+// The timing registers' bit that lets a channel decode its ports.
+constexpr unsigned kTiming = 0x40;
+constexpr u16 kDecode = 0x8000;
+
+}  // namespace
+
+// --- Channel ---
+
+IdeChannel::IdeChannel(IrqLine& irq, Dma& dma, std::function<bool()> bus_master_allowed)
+    : irq_(irq), bus_master_(dma, std::move(bus_master_allowed), [this] {
+        if (chosen() != nullptr) chosen()->DmaStarted();
+      }) {}
+
+void IdeChannel::Attach(unsigned index, std::unique_ptr<IdeDrive> drive) {
+  drives_[index] = std::move(drive);
+}
+
+void IdeChannel::InterruptChanged() {
+  const bool level = chosen() != nullptr && chosen()->interrupt() && !(control_ & kNoInterrupt);
+  if (level == irq_level_) return;
+  irq_level_ = level;
+  if (level) bus_master_.NoteInterrupt();
+  irq_.Set(level);
+}
+
+u8 IdeChannel::Status(bool clear_interrupt) {
+  if (chosen() == nullptr) return 0;  // nobody drives the bus; its pull-downs do
+  const u8 status = chosen()->status();
+  if (clear_interrupt) chosen()->ClearInterrupt();
+  return status;
+}
+
+u8 IdeChannel::ReadRegister(unsigned index) {
+  if (index == kIdeStatus) return Status(/*clear_interrupt=*/true);
+  const bool high = control_ & kHighBytes;
+  if (chosen() != nullptr) {
+    const u8 value = chosen()->ReadRegister(index, high);
+    return index == kIdeDevice
+               ? static_cast<u8>((value & ~kSecondDrive) | (chosen_ != 0 ? kSecondDrive : 0) | 0xa0)
+               : value;
+  }
+  // The other drive answers for one that is missing (ATA/ATAPI-6, 9.16.1); its task file is what
+  // was written to both.
+  const IdeDrive* other = drives_[chosen_ ^ 1].get();
+  if (other == nullptr) return 0;
+  return index == kIdeError ? u8{0} : other->ReadRegister(index, high);
+}
+
+void IdeChannel::WriteRegister(unsigned index, u8 value) {
+  if (index == kIdeStatus) {
+    constexpr u8 kDiagnostic = 0x90;
+    if (value == kDiagnostic) {
+      // For both drives; the first one answers.
+      if (drives_[1] != nullptr) drives_[1]->Reset();
+      chosen_ = 0;
+    }
+    if (chosen() != nullptr) chosen()->Command(value);
+    return;
+  }
+  control_ &= static_cast<u8>(~kHighBytes);
+  for (const auto& drive : drives_) {
+    if (drive != nullptr) drive->WriteRegister(index, value);
+  }
+  if (index == kIdeDevice) {
+    chosen_ = (value & kSecondDrive) ? 1 : 0;
+    InterruptChanged();
+  }
+}
+
+void IdeChannel::Control(u8 value) {
+  const bool reset_ends = (control_ & kSoftwareReset) && !(value & kSoftwareReset);
+  control_ = value;
+  if (reset_ends) {
+    for (const auto& drive : drives_) {
+      if (drive != nullptr) drive->Reset();
+    }
+    chosen_ = 0;
+  }
+  InterruptChanged();
+}
+
+u64 IdeChannel::CommandBlock::Read(u64 offset, unsigned size) {
+  IdeDrive* drive = channel_.chosen();
+  if (offset == kIdeData) return drive == nullptr ? ~u64{0} : drive->ReadData(size);
+  u64 value = 0;
+  for (unsigned i = 0; i < size; ++i) {
+    value |= u64{channel_.ReadRegister(static_cast<unsigned>(offset) + i)} << (8 * i);
+  }
+  return value;
+}
+
+void IdeChannel::CommandBlock::Write(u64 offset, unsigned size, u64 value) {
+  if (offset == kIdeData) {
+    if (channel_.chosen() != nullptr) {
+      channel_.chosen()->WriteData(size, static_cast<u32>(value));
+    }
+    return;
+  }
+  for (unsigned i = 0; i < size; ++i) {
+    channel_.WriteRegister(static_cast<unsigned>(offset) + i, static_cast<u8>(value >> (8 * i)));
+  }
+}
+
+u64 IdeChannel::ControlBlock::Read(u64, unsigned) {
+  return channel_.control_ & kSoftwareReset ? kIdeBusy : channel_.Status(/*clear_interrupt=*/false);
+}
+
+void IdeChannel::ControlBlock::Write(u64, unsigned, u64 value) {
+  channel_.Control(static_cast<u8>(value));
+}
+
+// --- Controller ---
+
+IdeController::IdeController(Dma& dma, IrqLine& primary_irq, IrqLine& secondary_irq)
+    : PciFunction("IDE", kPiix3Ide) {
+  IrqLine* const irqs[] = {&primary_irq, &secondary_irq};
+  for (unsigned i = 0; i < kChannels; ++i) {
+    channels_[i] = std::make_unique<IdeChannel>(*irqs[i], dma, [this] { return bus_master(); });
+  }
+  AddIoBar(4, 2 * BusMasterChannel::kPorts, bus_master_ports_);
+  SetWritable(kTiming, 0xffffffff, 4);
+  SetWritable(kTiming + 4, 0xff, 1);
+}
+
+Status IdeController::AddPorts(PortBus& ports) {
+  static constexpr struct {
+    u16 command, control;
+    const char* name;
+  } kPorts[kChannels] = {{0x1f0, 0x3f6, "IDE primary"}, {0x170, 0x376, "IDE secondary"}};
+  for (unsigned i = 0; i < kChannels; ++i) {
+    Status added = ports.Add(kPorts[i].command, 8, channels_[i]->command_block(), kPorts[i].name);
+    if (!added.ok()) return added;
+    added = ports.Add(kPorts[i].control, 1, channels_[i]->control_block(), kPorts[i].name);
+    if (!added.ok()) return added;
+  }
+  return Ok{};
+}
+
+void IdeController::SetUpAsFirmware() { Set(kTiming, kDecode | u32{kDecode} << 16, 4); }
+
+u64 IdeController::BusMasterPorts::Read(u64 offset, unsigned size) {
+  u64 value = 0;
+  for (unsigned i = 0; i < size; ++i) {
+    const unsigned at = static_cast<unsigned>(offset) + i;
+    const BusMasterChannel& channel =
+        controller_.channels_[at / BusMasterChannel::kPorts]->bus_master();
+    value |= u64{channel.Read(at % BusMasterChannel::kPorts)} << (8 * i);
+  }
+  return value;
+}
+
+void IdeController::BusMasterPorts::Write(u64 offset, unsigned size, u64 value) {
+  for (unsigned i = 0; i < size; ++i) {
+    const unsigned at = static_cast<unsigned>(offset) + i;
+    controller_.channels_[at / BusMasterChannel::kPorts]->bus_master().Write(
+        at % BusMasterChannel::kPorts, static_cast<u8>(value >> (8 * i)));
+  }
+}
+
+}  // namespace alibi::devices
