@@ -134,11 +134,12 @@ void Uart16550::Enqueue(Character character) {
 }
 
 void Uart16550::TakeFromBacklog() {
-  if (loopback()) return;  // the wire is disconnected
+  if (loopback() || backlog_.empty()) return;  // the wire is disconnected, or silent
   while (!backlog_.empty() && fifo_count_ < capacity()) {
     Enqueue({backlog_.front(), 0});
     backlog_.pop_front();
   }
+  if (backlog_.empty() && drained_) drained_();
 }
 
 void Uart16550::Receive(u8 byte) {

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "base/types.h"
 #include "devices/clock.h"
@@ -41,6 +42,8 @@ class Uart16550 : public Device {
 
   // Bytes that wait outside.
   std::size_t backlog() const { return backlog_.size(); }
+  // Called when the guest has taken the last byte that waited outside.
+  void OnDrained(std::function<void()> drained) { drained_ = std::move(drained); }
 
  private:
   static constexpr unsigned kFifoSize = 16;
@@ -75,6 +78,7 @@ class Uart16550 : public Device {
   TimerQueue& timers_;
   IrqLine& irq_;
   Sink sink_;
+  std::function<void()> drained_;
   TimerQueue::TimerId timeout_timer_;
 
   u16 divisor_ = 12;  // 9600 baud, as a PC BIOS leaves it

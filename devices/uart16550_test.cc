@@ -257,5 +257,21 @@ TEST_CASE("16550: random register traffic never breaks it") {
   }
 }
 
+TEST_CASE("16550: whoever sends patiently is told when nothing waits any more") {
+  Board board;
+  int drained = 0;
+  board.uart.OnDrained([&] {
+    // What is sent from here goes behind.
+    if (++drained == 1) board.uart.Receive(std::string(20, 'b'));
+  });
+  board.Out(kFcr, 0x01);
+  board.uart.Receive(std::string(20, 'a'));
+  CHECK(drained == 0);
+  std::string read;
+  while (board.In(kLsr) & 1) read.push_back(static_cast<char>(board.In(kRbr)));
+  CHECK(read == std::string(20, 'a') + std::string(20, 'b'));
+  CHECK(drained == 2);
+}
+
 }  // namespace
 }  // namespace alibi::devices

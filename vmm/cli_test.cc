@@ -430,6 +430,52 @@ TEST_CASE("A closed output ends the run") {
   CHECK(StatusOf(status) == 74);
 }
 
+TEST_CASE("A reader that does not read cannot keep a run from its end") {
+  const std::string kernel =
+      WriteFile("chatter", FlatKernel({0x66, 0xba, 0xf8, 0x03, 0xb0, 0x0a, 0xee, 0xeb, 0xf7}));
+  int out[2];
+  REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  const pid_t child = Spawn({"run", kernel, "--ram", "4M"}, null, out[1], null);
+  pollfd full{out[1], POLLOUT, 0};
+  for (int i = 0; i < 1000 && poll(&full, 1, 0) == 1; ++i) usleep(10000);
+  CHECK(poll(&full, 1, 0) == 0);
+  kill(child, SIGTERM);
+  int status = -1;
+  for (int i = 0; i < 500 && waitpid(child, &status, WNOHANG) == 0; ++i) usleep(10000);
+  CHECK(StatusOf(status) == 143);
+  kill(child, SIGKILL);
+  for (const int fd : {out[0], out[1], null}) close(fd);
+}
+
+TEST_CASE("With --com1 the terminal is COM2, and nothing of a long input is lost") {
+  // mov dx, 0x3f8; mov al, 'A'; out dx, al
+  // 1: mov dx, 0x2fd; in al, dx; test al, 1; jz 1b; mov dx, 0x2f8; in al, dx; test al, al; jz 2f
+  // out dx, al; jmp 1b
+  // 2: mov al, 3; out 0xf4, al
+  const std::vector<u8> code = {0x66, 0xba, 0xf8, 0x03, 0xb0, 'A',  0xee, 0x66, 0xba, 0xfd, 0x02,
+                                0xec, 0xa8, 0x01, 0x74, 0xf7, 0x66, 0xba, 0xf8, 0x02, 0xec, 0x84,
+                                0xc0, 0x74, 0x03, 0xee, 0xeb, 0xeb, 0xb0, 0x03, 0xe6, 0xf4};
+  const std::string kernel = WriteFile("com2", FlatKernel(code));
+  std::string text;
+  for (u32 i = 0; text.size() < 300'000; ++i) text += std::to_string(i) + "\n";
+  const std::string input = WriteFile("input", text + '\0');
+  const std::string output = TempFile("output"), log = TempFile("console");
+  std::remove(log.c_str());
+  const int in = open(input.c_str(), O_RDONLY | O_CLOEXEC);
+  const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const pid_t child = Spawn({"run", kernel, "--ram", "4M", "--com1", log}, in, out, STDERR_FILENO);
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(StatusOf(status) == 7);
+  CHECK(Contents(log) == "A");
+  CHECK((Contents(output) == text));
+  for (const int fd : {in, out}) close(fd);
+  const Outcome bad = Call({"run", kernel, "--com1", "/nonexistent/log"});
+  CHECK(bad.status == 73);
+  CHECK(OneLine(bad.err));
+}
+
 // A run on a terminal of its own.
 class OnTerminal {
  public:

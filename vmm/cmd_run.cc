@@ -1,10 +1,12 @@
 // alibi run: a kernel or a BIOS ROM on a PC, with its serial port on our terminal.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,6 +44,7 @@ struct RunOptions {
   std::string net = "none";
   std::string initrd;
   std::string entry;
+  std::string com1;
   std::string trace;
   std::string stats_json;
   bool stats = false;
@@ -143,7 +146,9 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
                                               "nothing can wake it",
                                               machine.machine().state().rip));
     case PcEnd::kOutputFailed:
-      return Fail(kOutputFailed, "standard output cannot be written; is its reader gone?");
+      return Fail(
+          kOutputFailed,
+          "the serial port's output cannot be written; is its reader gone, or the disk full?");
   }
   return kInternalError;
 }
@@ -177,6 +182,9 @@ int CmdRun(int argc, char** argv) {
                  "Linux's initial RAM disk; or modules for a multiboot kernel, separated by\n"
                  "commas: FILE or \"FILE arguments\"; a comma in a name is doubled")
       ->type_name("FILES");
+  app.add_option("--com1", options.com1,
+                 "append what COM1 says to FILE; the terminal then is COM2, in Linux ttyS1")
+      ->type_name("FILE");
   app.add_option("--entry", options.entry,
                  "a Linux bzImage's entry: 32 or 64 (64, if the kernel has it)")
       ->type_name("BITS")
@@ -293,6 +301,18 @@ int CmdRun(int argc, char** argv) {
       if (escape.quit()) RunningMachine().load()->RequestStop();
       return rest;
     };
+  }
+  if (!options.com1.empty()) {
+    // Not waiting: a FIFO without a reader is an error, not a hang.
+    config.output_fd =
+        open(options.com1.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (config.output_fd < 0) {
+      return Fail(kCannotCreate,
+                  fmt::format("--com1: cannot write '{}': {}", options.com1, std::strerror(errno)));
+    }
+    config.input_fd = -1;
+    config.com2 = SerialLink::Files{STDIN_FILENO, STDOUT_FILENO, std::move(config.input_filter)};
+    config.input_filter = nullptr;
   }
   auto machine = PcMachine::Create(config);
   if (!machine.ok()) return Fail(kHostResources, machine.error().message);

@@ -14,7 +14,7 @@
 namespace alibi::vmm {
 namespace {
 
-// Input that the guest does not take: more than this and we stop reading, as a terminal does.
+// Input that the guest has not taken: with more than this we stop reading, as a terminal does.
 constexpr std::size_t kMostInput = 1 << 16;
 
 timespec ToTimespec(u64 ns) {
@@ -48,8 +48,9 @@ Result<std::unique_ptr<HostEvents>> HostEvents::Create(int input_fd, std::functi
   events->poke_ = std::move(poke);
   events->input_fd_ = input_fd;
   events->quit_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  events->room_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   events->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (events->quit_fd_ < 0 || events->wake_fd_ < 0) {
+  if (events->quit_fd_ < 0 || events->wake_fd_ < 0 || events->room_fd_ < 0) {
     return Error{std::string("host events: ") + std::strerror(errno) +
                  "; raise the limit on open files (ulimit -n)"};
   }
@@ -76,7 +77,7 @@ HostEvents::~HostEvents() {
     Signal(quit_fd_);
     thread_.join();
   }
-  for (int fd : {quit_fd_, wake_fd_}) {
+  for (int fd : {quit_fd_, room_fd_, wake_fd_}) {
     if (fd >= 0) close(fd);
   }
 }
@@ -84,24 +85,31 @@ HostEvents::~HostEvents() {
 void HostEvents::Wait() {
   pollfd fds[] = {
       {quit_fd_, POLLIN, 0},
+      {room_fd_, POLLIN, 0},
       {input_fd_, POLLIN, 0},
   };
   for (;;) {
-    if (poll(fds, 2, -1) < 0) continue;  // every signal is blocked: only a debugger interrupts
+    if (poll(fds, 3, -1) < 0) continue;  // every signal is blocked: only a debugger interrupts
     if (fds[0].revents != 0) return;
-    char bytes[256];
+    if (fds[1].revents != 0) {
+      Drain(room_fd_);
+      if (!ended_) fds[2].fd = input_fd_;
+    }
+    if (fds[2].fd < 0 || fds[2].revents == 0) continue;
+    char bytes[4096];
     const ssize_t count = read(input_fd_, bytes, sizeof(bytes));
     if (count > 0) {
       {
         std::lock_guard lock(mutex_);
         input_.append(bytes, static_cast<std::size_t>(count));
-        if (input_.size() > kMostInput) input_.resize(kMostInput);
+        if (input_.size() >= kMostInput) fds[2].fd = -1;  // until TakeInput() has made room
       }
       has_input_.store(true, std::memory_order_release);
       poke_();
       Wake();
     } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-      fds[1].fd = -1;  // the end of the input is not the end of the machine
+      ended_ = true;  // the end of the input is not the end of the machine
+      fds[2].fd = -1;
     }
   }
 }
@@ -110,6 +118,7 @@ std::string HostEvents::TakeInput() {
   if (!has_input_.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(mutex_);
   has_input_.store(false, std::memory_order_relaxed);
+  if (input_.size() >= kMostInput) Signal(room_fd_);
   return std::exchange(input_, {});
 }
 

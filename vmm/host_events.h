@@ -27,7 +27,8 @@ class HostEvents {
   HostEvents& operator=(const HostEvents&) = delete;
 
   // --- On the VCPU's thread ---
-  // Bytes that arrived since the last call.
+  // Bytes that arrived since the last call. Whoever does not call makes the sender wait: some 64 KB
+  // are read ahead.
   std::string TakeInput();
   // Waits until the deadline, input, or Wake().
   void Sleep(u64 deadline_ns);
@@ -43,7 +44,9 @@ class HostEvents {
   int input_fd_ = -1;
   int quit_fd_ = -1;
   int wake_fd_ = -1;
-  std::mutex mutex_;  // of input_
+  int room_fd_ = -1;    // somebody took input
+  bool ended_ = false;  // the waiting thread's
+  std::mutex mutex_;    // of input_
   std::string input_;
   std::atomic<bool> has_input_ = false;
   std::thread thread_;

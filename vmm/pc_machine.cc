@@ -1,9 +1,6 @@
 #include "vmm/pc_machine.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -14,7 +11,8 @@ namespace {
 
 // How long the beginning of a line may wait for its end before it is shown.
 constexpr u64 kOutputPatienceNs = 10'000'000;
-constexpr std::size_t kOutputBytes = 4096;
+// Typed ahead; what comes from a file waits in the file.
+constexpr std::size_t kMostTyped = 1 << 16;
 
 }  // namespace
 
@@ -27,7 +25,7 @@ Result<std::unique_ptr<PcMachine>> PcMachine::Create(const PcMachineConfig& conf
 
 Status PcMachine::Init(const PcMachineConfig& config) {
   input_filter_ = config.input_filter;
-  output_fd_ = config.output_fd;
+  output_.emplace(config.output_fd, stop_requested_);
   restart_on_reset_ = config.restart_on_reset;
   low_ram_bytes_ = std::min(config.ram_bytes, kMostLowRam);
   high_ram_bytes_ = config.ram_bytes - low_ram_bytes_;
@@ -104,6 +102,13 @@ Status PcMachine::Init(const PcMachineConfig& config) {
       });
   if (!devices.ok()) return devices.error();
   devices_ = std::move(*devices);
+  pc_->serial().OnDrained([this] { machine_->RequestTurn(); });
+  if (config.com2.has_value()) {
+    auto link = SerialLink::Attach(*pc_, mailbox_, *config.com2, stop_requested_,
+                                   [this] { End(PcEnd::kOutputFailed); });
+    if (!link.ok()) return link.error();
+    serial_link_ = std::move(*link);
+  }
   return Ok{};
 }
 
@@ -125,7 +130,7 @@ Status PcMachine::MapLowMemory(const std::vector<u8>& bios) {
 PcMachine::~PcMachine() {
   devices_.reset();
   events_.reset();
-  FlushOutput();
+  if (output_.has_value()) FlushOutput();
 }
 
 PcEnd PcMachine::RunUntilReset() {
@@ -155,37 +160,16 @@ void PcMachine::End(PcEnd end) {
 }
 
 void PcMachine::Output(u8 byte) {
-  if (output_fd_ < 0) return;
-  output_.push_back(static_cast<char>(byte));
-  if (byte == '\n' || output_.size() >= kOutputBytes) {
+  if (output_->Put(byte)) {
     if (!FlushOutput()) End(PcEnd::kOutputFailed);
-  } else if (!pc_->timers().IsArmed(flush_timer_)) {
+  } else if (!output_->empty() && !pc_->timers().IsArmed(flush_timer_)) {
     pc_->timers().Arm(flush_timer_, clock_.NowNs() + kOutputPatienceNs);
   }
 }
 
 bool PcMachine::FlushOutput() {
-  if (output_.empty()) return true;
-  if (pc_ != nullptr) pc_->timers().Cancel(flush_timer_);
-  const char* at = output_.data();
-  std::size_t left = output_.size();
-  bool ok = true;
-  while (left != 0) {
-    const ssize_t written = write(output_fd_, at, left);
-    if (written >= 0) {
-      at += written;
-      left -= static_cast<std::size_t>(written);
-    } else if (errno == EAGAIN) {
-      // Somebody else made our output non-blocking.
-      pollfd fd{output_fd_, POLLOUT, 0};
-      poll(&fd, 1, -1);
-    } else if (errno != EINTR) {
-      ok = false;
-      break;
-    }
-  }
-  output_.clear();
-  return ok;
+  const bool console = output_->Flush();
+  return (serial_link_ == nullptr || serial_link_->Flush()) && console;
 }
 
 // The low half of the TPR is the local APIC's alone, the high half is CR8.
@@ -298,12 +282,14 @@ bool PcMachine::GuestDma::Write(PhysAddr address, const void* data, u64 size) {
 
 void PcMachine::Turn() {
   mailbox_.Drain();
-  std::string input = events_->TakeInput();
-  if (!input.empty()) {
-    if (input_filter_) input = input_filter_(std::move(input));
-    if (devices_->console() != nullptr) {
+  const std::size_t waiting = pc_->serial().backlog();
+  // A terminal's keys are looked at even if the guest does not take them: some are ours.
+  if (input_filter_ || waiting == 0) {
+    std::string input = events_->TakeInput();
+    if (input_filter_ && !input.empty()) input = input_filter_(std::move(input));
+    if (!input.empty() && devices_->console() != nullptr) {
       devices_->console()->Receive(input);
-    } else {
+    } else if (!input.empty() && waiting < kMostTyped) {
       pc_->SerialInput(input);
     }
   }

@@ -27,8 +27,10 @@
 #include "vmm/loader/linux.h"
 #include "vmm/loader/multiboot.h"
 #include "vmm/machine.h"
+#include "vmm/output_buffer.h"
 #include "vmm/pc_devices.h"
 #include "vmm/reset_loop.h"
+#include "vmm/serial_link.h"
 
 namespace alibi::vmm {
 
@@ -40,10 +42,11 @@ struct PcMachineConfig {
   // A firmware ROM: the VCPU starts at its reset vector. Empty: Load() must follow.
   std::vector<u8> bios;
   PcDevicesConfig devices;
-  std::vector<u16> debug_ports;  // more ports that take text, beside 0xe9 and 0x402
-  int input_fd = -1;             // the serial port's input; -1: none
-  int output_fd = -1;            // the serial port's output; -1: dropped
-  // Filters input before the guest sees it, on the VCPU's thread (escape keys).
+  std::vector<u16> debug_ports;           // more ports that take text, beside 0xe9 and 0x402
+  int input_fd = -1;                      // the serial port's input; -1: none
+  int output_fd = -1;                     // the serial port's output; -1: dropped
+  std::optional<SerialLink::Files> com2;  // there is a second serial port, on these files
+  // A terminal's: filters input before the guest sees it, on the VCPU's thread (escape keys).
   std::function<std::string(std::string)> input_filter;
 };
 
@@ -158,15 +161,16 @@ class PcMachine final : private Board {
   bool pam_changed_ = false;
   std::function<std::string(std::string)> input_filter_;
   devices::TimerQueue::TimerId flush_timer_ = 0;
-  std::string output_;
-  int output_fd_ = -1;
-  u64 clock_start_ns_ = 0;  // by CLOCK_MONOTONIC
+  std::optional<OutputBuffer> output_;  // the console's
+  u64 clock_start_ns_ = 0;              // by CLOCK_MONOTONIC
   u64 low_ram_bytes_ = 0;
   u64 high_ram_bytes_ = 0;
   bool in_mmio_write_ = false;
   PcEnd end_ = PcEnd::kRequested;
   u32 exit_status_ = 0;
   // Its thread pokes the machine.
+  // Last: their threads poke the machine.
+  std::unique_ptr<SerialLink> serial_link_;
   std::unique_ptr<HostEvents> events_;
   std::unique_ptr<PcDevices> devices_;  // theirs use the mailbox, which pokes both
 };

@@ -1,0 +1,48 @@
+#include "vmm/output_buffer.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace alibi::vmm {
+namespace {
+
+// What poll() promises to have room for in a pipe: a write of no more does not block, so that a
+// signal can always end the run.
+constexpr std::size_t kPiece = PIPE_BUF;
+constexpr int kPatienceMs = 100;
+
+}  // namespace
+
+bool OutputBuffer::Put(u8 byte) {
+  if (fd_ < 0) return false;
+  bytes_.push_back(static_cast<char>(byte));
+  return byte == '\n' || bytes_.size() >= kPiece;
+}
+
+bool OutputBuffer::Flush() {
+  const std::string bytes = std::move(bytes_);
+  bytes_.clear();
+  const char* at = bytes.data();
+  std::size_t left = bytes.size();
+  while (left != 0) {
+    pollfd fd{fd_, POLLOUT, 0};
+    if (poll(&fd, 1, kPatienceMs) <= 0) {
+      if (stopping_.load(std::memory_order_relaxed)) return true;
+      continue;
+    }
+    const ssize_t written = write(fd_, at, std::min(left, kPiece));
+    if (written >= 0) {
+      at += written;
+      left -= static_cast<std::size_t>(written);
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace alibi::vmm

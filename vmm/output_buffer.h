@@ -1,0 +1,33 @@
+// A serial port's output on its way to a host file: gathered to lines, written whole, and given up
+// only when the run is over and the reader does not read.
+#ifndef ALIBI_VMM_OUTPUT_BUFFER_H_
+#define ALIBI_VMM_OUTPUT_BUFFER_H_
+
+#include <atomic>
+#include <string>
+
+#include "base/types.h"
+
+namespace alibi::vmm {
+
+class OutputBuffer {
+ public:
+  // `fd` < 0: everything is dropped. After `stopping` has become true a reader that does not read
+  // is waited for no longer.
+  OutputBuffer(int fd, const std::atomic<bool>& stopping) : fd_(fd), stopping_(stopping) {}
+
+  // True if now is a good moment to Flush(): the end of a line, or enough has come together.
+  bool Put(u8 byte);
+  bool empty() const { return bytes_.empty(); }
+  // False if it cannot be written; it is dropped then. May wait for the reader.
+  bool Flush();
+
+ private:
+  int fd_;
+  const std::atomic<bool>& stopping_;
+  std::string bytes_;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_OUTPUT_BUFFER_H_
