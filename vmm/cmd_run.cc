@@ -16,6 +16,7 @@
 #include "devices/clock.h"
 #include "vmm/cli.h"
 #include "vmm/cpu_model.h"
+#include "vmm/drive_options.h"
 #include "vmm/host_check.h"
 #include "vmm/loader/file.h"
 #include "vmm/loader/linux.h"
@@ -49,6 +50,7 @@ struct RunOptions {
   std::string stats_json;
   bool stats = false;
   bool no_reboot = false;
+  DriveOptions drives;
 };
 
 // For the signal handler.
@@ -94,7 +96,10 @@ std::vector<char*> WithOwnSpelling(int argc, char** argv) {
     const char* ours;  // empty: left out, what follows is the image
   };
   static constexpr Spelling kSpellings[] = {
-      {"-kernel", ""}, {"-append", "--append"}, {"-initrd", "--initrd"}, {"-bios", "--bios"}};
+      {"-kernel", ""},       {"-append", "--append"},    {"-initrd", "--initrd"},
+      {"-bios", "--bios"},   {"-hda", "--hda"},          {"-hdb", "--hdb"},
+      {"-hdc", "--hdc"},     {"-hdd", "--hdd"},          {"-drive", "--drive"},
+      {"-cdrom", "--cdrom"}, {"-snapshot", "--snapshot"}};
   std::vector<char*> arguments;
   for (int i = 0; i < argc; ++i) {
     const char* argument = argv[i];
@@ -189,6 +194,7 @@ int CmdRun(int argc, char** argv) {
                  "a Linux bzImage's entry: 32 or 64 (64, if the kernel has it)")
       ->type_name("BITS")
       ->check(CLI::IsMember({"32", "64"}));
+  AddDriveOptions(app, &options.drives);
   app.add_flag("--no-reboot", options.no_reboot,
                "end when the guest resets the machine or shuts down, instead of starting again");
   app.add_option("--console", options.console,
@@ -214,10 +220,18 @@ int CmdRun(int argc, char** argv) {
     return *status;
   }
 
+  bool firmware_text = true;
+  if (options.image.empty() && options.bios.empty() && !options.drives.empty()) {
+    auto found = FindBios();
+    if (!found.ok()) return Fail(kNoInput, found.error().message);
+    options.bios = *found;
+    firmware_text = false;  // nobody asked for that one's own story
+  }
   if (options.image.empty() == options.bios.empty()) {
-    return Fail(kUsage, options.image.empty()
-                            ? "give a kernel's IMAGE, or --bios ROM; --help shows more"
-                            : "give either a kernel's IMAGE or --bios ROM, not both");
+    return Fail(kUsage,
+                options.image.empty()
+                    ? "give a kernel's IMAGE, --disk, --cdrom, or --bios ROM; --help shows more"
+                    : "give either a kernel's IMAGE or --bios ROM, not both");
   }
   if (!options.bios.empty() && !(options.append.empty() && options.initrd.empty())) {
     return Fail(kUsage,
@@ -284,6 +298,15 @@ int CmdRun(int argc, char** argv) {
     }
     config.bios = *image;
   }
+
+  ExitCode drives_code = kUsage;
+  auto drives = OpenDrives(options.drives, &drives_code);
+  if (!drives.ok()) return Fail(drives_code, drives.error().message);
+  config.firmware_text = firmware_text;
+  config.devices.drives = std::move(*drives);
+  config.devices.drive_report = [](const std::string& line) {
+    fmt::print(stderr, "alibi: {}\n", line);
+  };
 
   // --- The machine ---
   EscapeFilter escape;

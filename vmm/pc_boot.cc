@@ -1,8 +1,10 @@
 // PcMachine's start without firmware: puts a kernel into memory, and what firmware would have left.
 #include <algorithm>
+#include <utility>
 
 #include "vcpu/msr.h"
 #include "vcpu/reset.h"
+#include "vmm/loader/acpi_script.h"
 #include "vmm/loader/firmware.h"
 #include "vmm/loader/linux.h"
 #include "vmm/loader/multiboot.h"
@@ -97,6 +99,26 @@ Status PcMachine::LoadPvh(const Kernel& kernel, loader::GuestMemory& memory) {
   if (Status left = LeaveFirmware(memory); !left.ok()) return left;
   vcpu::ResetToPvh(machine_->state(), machine_->cpuid(), entry->eip, entry->start_info);
   return Ok{};
+}
+
+void PcMachine::DescribeToFirmware() {
+  loader::AcpiHardware hardware;
+  hardware.low_ram_bytes = low_ram_bytes_;
+  for (loader::FirmwareFile& file : loader::ScriptAcpi(loader::BuildAcpi(hardware, 0))) {
+    pc_->fw_cfg().AddFile(file.name, std::move(file.bytes));
+  }
+  // RAM alone, as address, length, type; the firmware knows its own places (QEMU's docs/specs,
+  // fw_cfg).
+  std::vector<u8> map;
+  for (const auto& [base, bytes] :
+       {std::pair{u64{0}, low_ram_bytes_}, {kHighRamBase, high_ram_bytes_}}) {
+    if (bytes == 0) continue;
+    constexpr u64 kUsable = 1;
+    for (const auto& [value, size] : {std::pair{base, 8u}, {bytes, 8u}, {kUsable, 4u}}) {
+      for (unsigned i = 0; i < size; ++i) map.push_back(static_cast<u8>(value >> (8 * i)));
+    }
+  }
+  pc_->fw_cfg().AddFile("etc/e820", std::move(map));
 }
 
 Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {

@@ -28,14 +28,21 @@ Result<std::unique_ptr<PcDevices>> PcDevices::Create(const PcDevicesConfig& conf
     if (!connected.ok()) return connected.error();
     all->AddVirtio(std::move(net), pc, dma);
   }
+  auto storage = PcStorage::Create(config.drives, pc, mailbox, dma, config.drive_report,
+                                   [&](std::unique_ptr<virtio::VirtioDevice> device) {
+                                     return all->AddVirtio(std::move(device), pc, dma);
+                                   });
+  if (!storage.ok()) return storage.error();
+  all->storage_ = std::move(*storage);
   return all;
 }
 
-void PcDevices::AddVirtio(std::unique_ptr<virtio::VirtioDevice> device, devices::Pc& pc,
-                          devices::Dma& dma) {
+unsigned PcDevices::AddVirtio(std::unique_ptr<virtio::VirtioDevice> device, devices::Pc& pc,
+                              devices::Dma& dma) {
   transports_.push_back(std::make_unique<virtio::VirtioPci>(*device, dma));
   virtio_.push_back(std::move(device));
-  pc.pci().Add(next_slot_++, 0, *transports_.back());
+  pc.pci().Add(next_slot_, 0, *transports_.back());
+  return next_slot_++;
 }
 
 }  // namespace alibi::vmm

@@ -15,6 +15,7 @@
 #include "devices/virtio/console.h"
 #include "devices/virtio/virtio_device.h"
 #include "devices/virtio/virtio_pci.h"
+#include "vmm/pc_storage.h"
 
 namespace alibi::vmm {
 
@@ -23,6 +24,8 @@ struct PcDevicesConfig {
   bool console = false;       // its input is the terminal's, instead of the serial port's
   u16 columns = 0, rows = 0;  // of the terminal; 0: unknown
   net::Options net;
+  std::vector<DriveConfig> drives;
+  block::Disk::Report drive_report;  // see PcStorage
 };
 
 class PcDevices {
@@ -41,13 +44,15 @@ class PcDevices {
 
  private:
   PcDevices() = default;
-  void AddVirtio(std::unique_ptr<devices::virtio::VirtioDevice> device, devices::Pc& pc,
-                 devices::Dma& dma);
+  // Returns the slot.
+  unsigned AddVirtio(std::unique_ptr<devices::virtio::VirtioDevice> device, devices::Pc& pc,
+                     devices::Dma& dma);
 
   devices::virtio::Console* console_ = nullptr;
   unsigned next_slot_ = kFirstSlot;
   std::vector<std::unique_ptr<devices::virtio::VirtioDevice>> virtio_;
   std::vector<std::unique_ptr<devices::virtio::VirtioPci>> transports_;
+  std::unique_ptr<PcStorage> storage_;
 };
 
 }  // namespace alibi::vmm

@@ -13,6 +13,7 @@ namespace {
 constexpr u64 kOutputPatienceNs = 10'000'000;
 // Typed ahead; what comes from a file waits in the file.
 constexpr std::size_t kMostTyped = 1 << 16;
+constexpr u16 kFirmwareTextPort = 0x402;
 
 }  // namespace
 
@@ -50,6 +51,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   devices::PcConfig board;
   board.low_ram_bytes = low_ram_bytes_;
   board.high_ram_bytes = high_ram_bytes_;
+  if (!config.firmware_text) std::erase(board.debug_ports, kFirmwareTextPort);
   board.debug_ports.insert(board.debug_ports.end(), config.debug_ports.begin(),
                            config.debug_ports.end());
   board.set_up = config.bios.empty();
@@ -79,6 +81,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   auto pc = devices::Pc::Create(board, std::move(hooks), clock_, *tsc_);
   if (!pc.ok()) return pc.error();
   pc_ = std::move(*pc);
+  if (!config.bios.empty()) DescribeToFirmware();
   for (u32 port = 0; port < 0x10000; ++port) {
     const u8* latch = pc_->ports().Latch(static_cast<u16>(port));
     if (latch != nullptr) machine_->LatchPort(static_cast<u16>(port), latch);

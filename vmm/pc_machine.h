@@ -42,6 +42,7 @@ struct PcMachineConfig {
   // A firmware ROM: the VCPU starts at its reset vector. Empty: Load() must follow.
   std::vector<u8> bios;
   PcDevicesConfig devices;
+  bool firmware_text = true;              // what firmware writes to its debug port 0x402 is shown
   std::vector<u16> debug_ports;           // more ports that take text, beside 0xe9 and 0x402
   int input_fd = -1;                      // the serial port's input; -1: none
   int output_fd = -1;                     // the serial port's output; -1: dropped
@@ -105,6 +106,8 @@ class PcMachine final : private Board {
   Status Init(const PcMachineConfig& config);
   // What a PC's firmware would have left: ACPI tables, vectors.
   Status LeaveFirmware(loader::GuestMemory& memory);
+  // What a ROM finds in fw_cfg: the memory map, ACPI tables.
+  void DescribeToFirmware();
   Status LoadMultiboot(const Kernel& kernel, loader::GuestMemory& memory);
   Status LoadLinux(const Kernel& kernel, loader::GuestMemory& memory);
   Status LoadPvh(const Kernel& kernel, loader::GuestMemory& memory);

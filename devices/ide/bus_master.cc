@@ -48,6 +48,12 @@ void BusMasterChannel::Write(unsigned offset, u8 value) {
   }
 }
 
+void BusMasterChannel::Reset() {
+  command_ = 0;
+  status_ = 0;
+  table_ = 0;
+}
+
 bool BusMasterChannel::NextRegion() {
   u8 entry[8];
   if (last_region_ || regions_ == kMostRegions) return false;

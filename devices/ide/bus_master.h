@@ -29,6 +29,8 @@ class BusMasterChannel {
   u64 ToMemory(const u8* data, u64 size);
   u64 FromMemory(u8* data, u64 size);
 
+  void Reset();
+
   // The drive raised its interrupt.
   void NoteInterrupt() { status_ |= kInterrupt; }
   // The drive has moved everything it had.

@@ -27,6 +27,15 @@ void IdeChannel::Attach(unsigned index, std::unique_ptr<IdeDrive> drive) {
   drives_[index] = std::move(drive);
 }
 
+void IdeChannel::Reset() {
+  for (const auto& drive : drives_) {
+    if (drive != nullptr) drive->Reset();
+  }
+  chosen_ = 0;
+  control_ = 0;
+  InterruptChanged();
+}
+
 void IdeChannel::InterruptChanged() {
   const bool level = chosen() != nullptr && chosen()->interrupt() && !(control_ & kNoInterrupt);
   if (level == irq_level_) return;
@@ -130,6 +139,9 @@ IdeController::IdeController(Dma& dma, IrqLine& primary_irq, IrqLine& secondary_
     channels_[i] = std::make_unique<IdeChannel>(*irqs[i], dma, [this] { return bus_master(); });
   }
   AddIoBar(4, 2 * BusMasterChannel::kPorts, bus_master_ports_);
+  // Firmware's first act is to let both channels decode their ports; guests without it find that
+  // done.
+  Set(kTiming, kDecode | u32{kDecode} << 16, 4);
   SetWritable(kTiming, 0xffffffff, 4);
   SetWritable(kTiming + 4, 0xff, 1);
 }
@@ -148,7 +160,9 @@ Status IdeController::AddPorts(PortBus& ports) {
   return Ok{};
 }
 
-void IdeController::SetUpAsFirmware() { Set(kTiming, kDecode | u32{kDecode} << 16, 4); }
+void IdeController::BusMasterPorts::Reset() {
+  for (const auto& channel : controller_.channels_) channel->bus_master().Reset();
+}
 
 u64 IdeController::BusMasterPorts::Read(u64 offset, unsigned size) {
   u64 value = 0;

@@ -24,6 +24,8 @@ class IdeChannel final : public IdeDrive::Host {
 
   void Attach(unsigned index, std::unique_ptr<IdeDrive> drive);
   bool has_drive(unsigned index) const { return drives_[index] != nullptr; }
+  // The RESET line.
+  void Reset();
 
   // Offsets 0 to 7.
   Device& command_block() { return command_block_; }
@@ -40,6 +42,7 @@ class IdeChannel final : public IdeDrive::Host {
     u64 Read(u64 offset, unsigned size) override;
     void Write(u64 offset, unsigned size, u64 value) override;
     unsigned MaxAccessSize() const override { return 4; }
+    void Reset() override { channel_.Reset(); }
 
    private:
     IdeChannel& channel_;
@@ -82,9 +85,6 @@ class IdeController final : public PciFunction {
 
   IdeChannel& channel(unsigned index) { return *channels_[index]; }
 
-  // As firmware leaves it: both channels decode their ports.
-  void SetUpAsFirmware();
-
  private:
   class BusMasterPorts final : public Device {
    public:
@@ -92,6 +92,7 @@ class IdeController final : public PciFunction {
     u64 Read(u64 offset, unsigned size) override;
     void Write(u64 offset, unsigned size, u64 value) override;
     unsigned MaxAccessSize() const override { return 4; }
+    void Reset() override;
 
    private:
     IdeController& controller_;

@@ -1,0 +1,204 @@
+#include "devices/virtio/blk.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace alibi::devices::virtio {
+namespace {
+
+using block::kSectorBytes;
+
+// The configuration's fields (section 5.2.4).
+enum Field : unsigned {
+  kCapacity = 0,
+  kSizeMaxField = 8,
+  kSegMaxField = 12,
+  kBlockSizeField = 20,
+  kWriteback = 32,
+  kQueues = 34,
+  kMostDiscardSectors = 36,
+  kMostDiscardRanges = 40,
+  kDiscardAlignment = 44,
+  kMostZeroSectors = 48,
+  kMostZeroRanges = 52,
+  kZeroMayUnmap = 56,
+};
+constexpr u32 kMostRangeSectors = u32{1} << 21;
+constexpr u32 kUnmap = 1;
+constexpr std::size_t kMostFree = 8;
+
+}  // namespace
+
+Blk::Blk(std::unique_ptr<block::Disk> disk, std::string id)
+    : disk_(std::move(disk)), id_(std::move(id)) {
+  PutConfig(kCapacity, disk_->sectors(), 8);
+  PutConfig(kSizeMaxField, kMostSegmentBytes, 4);
+  PutConfig(kSegMaxField, kMostSegments, 4);
+  PutConfig(kBlockSizeField, kSectorBytes, 4);
+  PutConfig(kWriteback, 1, 1);
+  PutConfig(kQueues, 1, 2);
+  PutConfig(kMostDiscardSectors, kMostRangeSectors, 4);
+  PutConfig(kMostDiscardRanges, 1, 4);
+  PutConfig(kDiscardAlignment, 4096 / kSectorBytes, 4);
+  PutConfig(kMostZeroSectors, kMostRangeSectors, 4);
+  PutConfig(kMostZeroRanges, 1, 4);
+  PutConfig(kZeroMayUnmap, 1, 1);
+}
+
+void Blk::PutConfig(unsigned offset, u64 value, unsigned size) {
+  for (unsigned i = 0; i < size; ++i) config_[offset + i] = static_cast<u8>(value >> (8 * i));
+}
+
+u64 Blk::features() const {
+  const u64 all = kSizeMax | kSegMax | kBlockSize | kFlush | kConfigWce;
+  return all | (disk_->read_only() ? kReadOnly : kDiscard | kWriteZeroes);
+}
+
+void Blk::WriteConfig(u64 offset, unsigned size, u64 value) {
+  // The only field that a driver may write.
+  if (offset == kWriteback && size == 1) config_[kWriteback] = value & 1;
+}
+
+void Blk::Start(u64 features) {
+  // Without flushes, everything must be safe when it is done (5.2.5.2).
+  writeback_allowed_ = features & (kFlush | kConfigWce);
+  PutConfig(kWriteback, 1, 1);
+}
+
+void Blk::Process(unsigned number) {
+  Virtqueue& queue = transport().queue(number);
+  Chain chain;
+  bool finished = false;
+  while (in_flight_ < kMostInFlight && held_ < kMostHeld && queue.Pop(&chain)) {
+    Header header;
+    if (chain.readable_bytes < sizeof header || chain.writable_bytes == 0) {
+      queue.Break("a request has room for its header and its status");
+      return;
+    }
+    if (!queue.CopyFrom(chain, 0, &header, sizeof header)) return;
+    if (header.type == kGetId) {
+      u8 text[kIdBytes] = {};
+      std::copy_n(id_.begin(), std::min<std::size_t>(id_.size(), kIdBytes), text);
+      const u64 room = std::min<u64>(kIdBytes, chain.writable_bytes - 1);
+      const bool copied = queue.CopyTo(chain, 0, text, room);
+      Finish(chain, copied ? kOk : kIoError, room);
+      finished = true;
+      continue;
+    }
+    Outcome outcome = kOk;
+    std::shared_ptr<block::Request> request = MakeRequest(chain, header, &outcome);
+    if (request == nullptr) {
+      Finish(chain, outcome, 0);
+      finished = true;
+      continue;
+    }
+    ++in_flight_;
+    held_ += request->data.size();
+    request->done = [this, chain](block::Request& done) { Done(chain, done); };
+    disk_->Submit(std::move(request));
+  }
+  if (finished) transport().Interrupt(number);
+}
+
+std::shared_ptr<block::Request> Blk::MakeRequest(const Chain& chain, const Header& header,
+                                                 Outcome* outcome) {
+  std::shared_ptr<block::Request> request;
+  if (free_.empty()) {
+    request = std::make_shared<block::Request>();
+  } else {
+    request = std::move(free_.back());
+    free_.pop_back();
+  }
+  const u64 sectors = disk_->sectors();
+  *outcome = kIoError;
+  u64 bytes = 0;
+  switch (header.type) {
+    case kIn:
+    case kOut:
+      bytes = header.type == kIn ? chain.writable_bytes - 1 : chain.readable_bytes - sizeof header;
+      if (bytes == 0 || bytes % kSectorBytes != 0 || bytes > kMostRequest ||
+          header.sector > sectors || bytes / kSectorBytes > sectors - header.sector) {
+        return nullptr;
+      }
+      request->operation = header.type == kIn ? block::Operation::kRead : block::Operation::kWrite;
+      request->offset = header.sector * kSectorBytes;
+      request->data.resize(bytes);
+      if (header.type == kIn) break;
+      if (disk_->read_only() ||
+          !transport().queue(0).CopyFrom(chain, sizeof header, request->data.data(), bytes)) {
+        return nullptr;
+      }
+      request->durable = !writeback_allowed_ || config_[kWriteback] == 0;
+      break;
+    case kFlushType:
+      request->operation = block::Operation::kFlush;
+      request->data.clear();
+      break;
+    case kDiscardType:
+    case kZeroType:
+      request->data.clear();
+      if (!MakeRange(chain, header, request.get(), outcome)) return nullptr;
+      break;
+    default:
+      *outcome = kUnsupported;
+      return nullptr;
+  }
+  *outcome = kOk;
+  return request;
+}
+
+bool Blk::MakeRange(const Chain& chain, const Header& header, block::Request* request,
+                    Outcome* outcome) {
+  Range range;
+  const u64 sectors = disk_->sectors();
+  if (disk_->read_only() || chain.readable_bytes != sizeof header + sizeof range ||
+      !transport().queue(0).CopyFrom(chain, sizeof header, &range, sizeof range)) {
+    return false;
+  }
+  const bool zeroes = header.type == kZeroType;
+  if (range.flags & ~(zeroes ? kUnmap : 0)) {
+    *outcome = kUnsupported;
+    return false;
+  }
+  if (range.sectors > kMostRangeSectors || range.sector > sectors ||
+      range.sectors > sectors - range.sector) {
+    return false;
+  }
+  request->operation = zeroes ? block::Operation::kWriteZeroes : block::Operation::kDiscard;
+  request->offset = range.sector * kSectorBytes;
+  request->bytes = u64{range.sectors} * kSectorBytes;
+  request->may_unmap = range.flags & kUnmap;
+  request->durable = !writeback_allowed_ || config_[kWriteback] == 0;
+  return true;
+}
+
+void Blk::Done(const Chain& chain, block::Request& request) {
+  --in_flight_;
+  held_ -= request.data.size();
+  Virtqueue& queue = transport().queue(0);
+  bool ok = request.result.ok();
+  u64 written = 0;
+  if (ok && request.operation == block::Operation::kRead) {
+    written = request.data.size();
+    ok = queue.CopyTo(chain, 0, request.data.data(), written);
+  }
+  if (!queue.IsStale(chain)) {
+    Finish(chain, ok ? kOk : kIoError, ok ? written : 0);
+    transport().Interrupt(0);
+  }
+  auto kept = std::make_shared<block::Request>();
+  kept->data = std::move(request.data);
+  if (free_.size() < kMostFree) free_.push_back(std::move(kept));
+  if (transport().running()) Process(0);
+}
+
+void Blk::Finish(const Chain& chain, Outcome outcome, u64 written) {
+  Virtqueue& queue = transport().queue(0);
+  const u8 status = outcome;
+  queue.CopyTo(chain, chain.writable_bytes - 1, &status, 1);
+  // The status is the last byte: with all of the data in front of it, everything is written.
+  const bool whole = written == chain.writable_bytes - 1;
+  queue.Push(chain, static_cast<u32>(whole ? chain.writable_bytes : written));
+}
+
+}  // namespace alibi::devices::virtio
