@@ -12,7 +12,9 @@ constexpr unsigned kCascadeIrq = 2;
 constexpr unsigned kKeyboardIrq = 1;
 constexpr unsigned kSerialIrq = 4;
 constexpr unsigned kRtcIrq = 8;
+constexpr unsigned kMouseIrq = 12;
 constexpr unsigned kNumericErrorIrq = 13;
+constexpr unsigned kVgaSlot = 2;
 constexpr unsigned kTimerIoApicInput = 2;
 constexpr PhysAddr kTestMemory{0xff000000};
 
@@ -46,7 +48,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
       serial_(clock, timers_, lines_[kSerialIrq], hooks_.serial_output),
       cmos_(clock, timers_, lines_[kRtcIrq], config.unix_seconds, config.low_ram_bytes,
             config.high_ram_bytes),
-      keyboard_(lines_[kKeyboardIrq], gates_),
+      keyboard_(lines_[kKeyboardIrq], lines_[kMouseIrq], gates_),
       port92_(gates_),
       reset_control_(gates_),
       pci_({.ports = ports_,
@@ -59,6 +61,8 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
                 [this](u16 base) {
                   if (base != acpi_base_ && ports_.Move(acpi_base_, base)) acpi_base_ = base;
                 }}),
+      vga_(clock, hooks_.screen_changed),
+      vga_function_(vga_, config.vga_rom),
       acpi_(clock, timers_, lines_[AcpiPm::kSciIrq], hooks_.power_off),
       test_lines_([this](unsigned line, bool level) {
         if (line >= lines_.size()) {
@@ -77,6 +81,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
                         &ioapic_.Line(irq == kTimerIrq ? kTimerIoApicInput : irq));
   }
   gates_.reset = hooks_.reset;
+  pci_.Add(kVgaSlot, 0, vga_function_);
   fw_cfg_.AddInteger(FwCfg::kRamSize, config.low_ram_bytes + config.high_ram_bytes, 8);
   fw_cfg_.AddInteger(FwCfg::kNoGraphics, 1, 2);
   fw_cfg_.AddInteger(FwCfg::kCpuCount, 1, 2);
@@ -107,6 +112,8 @@ Status Pc::Wire(const PcConfig& config) {
       {0x60, 1, &keyboard_, "8042"},
       {0x64, 1, &keyboard_, "8042", 4},
       {0x80, 1, &post_, "POST"},
+      {Vga::kFirstPort, Vga::kPortCount, &vga_.ports(), "VGA"},
+      {BochsDisplay::kFirstPort, BochsDisplay::kPortCount, &bochs_display_, "Bochs display"},
       {0x190, 1, &post190_, "POST"},
       {0x92, 1, &port92_, "system control A"},
       {0xb2, 2, &acpi_.smi_command(), "SMI command"},
@@ -128,6 +135,8 @@ Status Pc::Wire(const PcConfig& config) {
     if (!added.ok()) return added;
   }
   Status added = mmio_.Add(kTestMemory, 0x10000, test_memory_, "test memory");
+  if (!added.ok()) return added;
+  added = mmio_.Add(Vga::kWindow, Vga::kWindowBytes, vga_.window(), "VGA");
   if (!added.ok()) return added;
   added = mmio_.Add(Lapic::kBase, Lapic::kSize, lapic_, "local APIC");
   if (!added.ok()) return added;
@@ -161,6 +170,7 @@ void Pc::SetUpAsBiosLeavesIt() {
       {0x40, 0x00},
   };
   for (const Write& write : kWrites) ports_.Write(write.port, 1, write.value);
+  vga_.SetTextMode();
 }
 
 void Pc::Reset() {

@@ -5,13 +5,15 @@
 //           0x61                  speaker, gate 2     0xf4-0xf7    debug exit
 //           0x70-0x71             RTC, CMOS           0x80         POST latch
 //           0x60, 0x64            keyboard controller 0x92         A20, reset
+//           0x3b0-0x3df           VGA                 0x1ce-0x1d0  Bochs display interface
 //           0xb2-0xb3             SMI command         0x600-0x63f  ACPI power management
 //           0x510-0x511           fw_cfg              0xcf8-0xcff  PCI, reset control at 0xcf9
 //           0xe9, 0x402, ...      debug consoles      0x190        POST latch
 //           0x378-0x37a           printer             0xf0         x87 error latch
 //           0xe0-0xe3, 0x2000-0x2017  test device
-//   memory  0xfec00000 I/O APIC, 0xfee00000 local APIC, 0xff000000 test device
-//   lines   0 8254, 1 keyboard, 2 cascade, 4 COM1, 8 RTC, 9 ACPI, 13 x87 errors; each goes to the
+//   memory  0xa0000-0xbffff VGA, 0xfec00000 I/O APIC, 0xfee00000 local APIC, 0xff000000 test device
+//   lines   0 8254, 1 keyboard, 2 cascade, 4 COM1, 8 RTC, 9 ACPI, 12 mouse, 13 x87 errors; each
+//   goes to the
 //           8259s and to the I/O APIC's input of the same number, but the 8254 to input 2, as
 //           everywhere. The 8259s' output goes to LINT0.
 #ifndef ALIBI_DEVICES_PC_H_
@@ -44,6 +46,8 @@
 #include "devices/test_device.h"
 #include "devices/timer_queue.h"
 #include "devices/uart16550.h"
+#include "devices/vga.h"
+#include "devices/vga_pci.h"
 
 namespace alibi::devices {
 
@@ -53,6 +57,7 @@ struct PcConfig {
   i64 unix_seconds = 0;    // UTC when the clock shows 0
   // What is written to these ports is text for debug_output.
   std::vector<u16> debug_ports = {0xe9, 0x402};
+  std::vector<u8> vga_rom;  // the video BIOS; may be empty
   // As firmware leaves the devices, for guests that are started without any.
   bool set_up = true;
 };
@@ -68,6 +73,7 @@ struct PcHooks {
   std::function<void()> ignore_numeric_error;  // IGNNE# is asserted
   std::function<void()> init;                  // an INIT sent to the only CPU: reset it
   std::function<void()> reset;                 // the keyboard controller, port 0x92 or 0xcf9
+  std::function<void()> screen_changed;        // see Vga
   std::function<void()> power_off;             // ACPI soft off
   std::function<void(const PciHost::Pam&)> pam;
 };
@@ -95,6 +101,8 @@ class Pc : private LapicHost {
   const IoApic& ioapic() const { return ioapic_; }
   Pic8259Pair& pics() { return pics_; }
   Uart16550& serial() { return serial_; }
+  Keyboard8042& keyboard() { return keyboard_; }
+  Vga& vga() { return vga_; }
   PciHost& pci() { return pci_; }
   FwCfg& fw_cfg() { return fw_cfg_; }
 
@@ -169,6 +177,9 @@ class Pc : private LapicHost {
   SystemPortA port92_;
   ResetControl reset_control_;
   PciHost pci_;
+  Vga vga_;
+  BochsDisplay bochs_display_;
+  VgaFunction vga_function_;
   AcpiPm acpi_;
   u16 acpi_base_ = AcpiPm::kDefaultBase;
   FwCfg fw_cfg_;

@@ -15,6 +15,7 @@
 
 #include "devices/clock.h"
 #include "vmm/cli.h"
+#include "vmm/console.h"
 #include "vmm/cpu_model.h"
 #include "vmm/drive_options.h"
 #include "vmm/host_check.h"
@@ -195,6 +196,8 @@ int CmdRun(int argc, char** argv) {
       ->type_name("BITS")
       ->check(CLI::IsMember({"32", "64"}));
   AddDriveOptions(app, &options.drives);
+  Console console;
+  console.AddOptions(&app);
   app.add_flag("--no-reboot", options.no_reboot,
                "end when the guest resets the machine or shuts down, instead of starting again");
   app.add_option("--console", options.console,
@@ -315,8 +318,10 @@ int CmdRun(int argc, char** argv) {
   config.machine.tc_bytes = *tc;
   config.ram_bytes = *ram;
   config.restart_on_reset = !options.no_reboot;
-  config.input_fd = STDIN_FILENO;
-  config.output_fd = STDOUT_FILENO;
+  if (const Console::Failure failure = console.Open(); failure.status != kSuccess) {
+    return Fail(failure.status, failure.message);
+  }
+  console.Configure(&config);
   const bool terminal = isatty(STDIN_FILENO);
   if (terminal) {
     config.input_filter = [&escape](std::string input) {
@@ -374,11 +379,19 @@ int CmdRun(int argc, char** argv) {
   PcEnd end;
   {
     RunningMachine() = &pc;
-    TerminalGuard guard(STDIN_FILENO, [](int) { RunningMachine().load()->RequestStop(); });
+    TerminalGuard guard(
+        STDIN_FILENO, [](int) { RunningMachine().load()->RequestStop(); }, console.farewell());
+    if (const Status begun = console.Begin(); !begun.ok()) {
+      return Fail(kHostResources, begun.error().message);
+    }
     end = pc.Run();
+    console.End();
   }
   const u64 wall_ns = devices::MonotonicClock::HostNs() - begin;
   const int status = ExitStatusOf(end, pc, escape.quit());
+  if (const auto failure = console.Dump(pc.pc().vga().Capture()); failure.status != kSuccess) {
+    return Fail(failure.status, failure.message);
+  }
   if (options.stats) fmt::print(stderr, "{}", StatsText(pc.machine(), wall_ns));
   if (stats_file != nullptr) {
     const std::string json = StatsJson(pc.machine(), wall_ns);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "vmm/keys.h"
 
 namespace alibi::vmm {
 namespace {
@@ -28,6 +29,8 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   input_filter_ = config.input_filter;
   output_.emplace(config.output_fd, stop_requested_);
   restart_on_reset_ = config.restart_on_reset;
+  input_is_keyboard_ = config.input_is_keyboard;
+  screen_ = config.screen;
   low_ram_bytes_ = std::min(config.ram_bytes, kMostLowRam);
   high_ram_bytes_ = config.ram_bytes - low_ram_bytes_;
 
@@ -78,6 +81,12 @@ Status PcMachine::Init(const PcMachineConfig& config) {
     pam_changed_ = true;
     machine_->RequestTurn();
   };
+  constexpr u64 kFrameNs = 1'000'000'000 / PcMachineConfig::kMostFrames;
+  hooks.screen_changed = [this] {
+    if (pc_ == nullptr || !screen_) return;
+    pc_->timers().Arm(screen_timer_, std::max(clock_.NowNs(), last_frame_ns_ + kFrameNs));
+  };
+  board.vga_rom = config.vga_rom;
   auto pc = devices::Pc::Create(board, std::move(hooks), clock_, *tsc_);
   if (!pc.ok()) return pc.error();
   pc_ = std::move(*pc);
@@ -89,6 +98,11 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   flush_timer_ = pc_->timers().Register([this](u64) {
     if (!FlushOutput()) End(PcEnd::kOutputFailed);
   });
+  screen_timer_ = pc_->timers().Register([this](u64 now) {
+    last_frame_ns_ = now;
+    screen_(pc_->vga().Capture());
+  });
+  if (screen_) pc_->timers().Arm(screen_timer_, clock_.NowNs());
   // In this order, the sum errs towards a timer that comes a little late: an early one would find
   // nothing to do.
   const u64 now = clock_.NowNs();
@@ -117,9 +131,14 @@ Status PcMachine::Init(const PcMachineConfig& config) {
 
 Status PcMachine::MapLowMemory(const std::vector<u8>& bios) {
   mmu::GuestMemory& memory = machine_->memory();
-  if (bios.empty()) return memory.AddSlot(PhysAddr(0), low_ram_bytes_);
-  Status status = memory.AddSlot(PhysAddr(0), std::min(low_ram_bytes_, BiosRom::kShadowBase));
+  constexpr u64 kVgaWindow = devices::Vga::kWindow.value;
+  Status status = memory.AddSlot(PhysAddr(0), std::min(low_ram_bytes_, kVgaWindow));
   if (!status.ok()) return status;
+  if (bios.empty()) {
+    constexpr u64 kAbove = kVgaWindow + devices::Vga::kWindowBytes;
+    return low_ram_bytes_ <= kAbove ? Status(Ok{})
+                                    : memory.AddSlot(PhysAddr(kAbove), low_ram_bytes_ - kAbove);
+  }
   if (low_ram_bytes_ > BiosRom::kShadowEnd) {
     status = memory.AddSlot(PhysAddr(BiosRom::kShadowEnd), low_ram_bytes_ - BiosRom::kShadowEnd);
     if (!status.ok()) return status;
@@ -290,7 +309,9 @@ void PcMachine::Turn() {
   if (input_filter_ || waiting == 0) {
     std::string input = events_->TakeInput();
     if (input_filter_ && !input.empty()) input = input_filter_(std::move(input));
-    if (!input.empty() && devices_->console() != nullptr) {
+    if (input_is_keyboard_) {
+      pc_->keyboard().Type(KeysOf(input));
+    } else if (!input.empty() && devices_->console() != nullptr) {
       devices_->console()->Receive(input);
     } else if (!input.empty() && waiting < kMostTyped) {
       pc_->SerialInput(input);

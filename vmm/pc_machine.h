@@ -47,6 +47,12 @@ struct PcMachineConfig {
   int input_fd = -1;                      // the serial port's input; -1: none
   int output_fd = -1;                     // the serial port's output; -1: dropped
   std::optional<SerialLink::Files> com2;  // there is a second serial port, on these files
+  bool input_is_keyboard = false;         // input is typed on the keyboard instead
+  // What the display shows, when it has changed, at most kMostFrames times a second; on the VCPU's
+  // thread. Empty: nobody looks.
+  static constexpr u64 kMostFrames = 30;
+  std::function<void(devices::TextScreen)> screen;
+  std::vector<u8> vga_rom;  // the video BIOS, for firmware to find; may be empty
   // A terminal's: filters input before the guest sees it, on the VCPU's thread (escape keys).
   std::function<std::string(std::string)> input_filter;
 };
@@ -164,6 +170,10 @@ class PcMachine final : private Board {
   bool pam_changed_ = false;
   std::function<std::string(std::string)> input_filter_;
   devices::TimerQueue::TimerId flush_timer_ = 0;
+  bool input_is_keyboard_ = false;
+  std::function<void(devices::TextScreen)> screen_;
+  devices::TimerQueue::TimerId screen_timer_ = 0;
+  u64 last_frame_ns_ = 0;
   std::optional<OutputBuffer> output_;  // the console's
   u64 clock_start_ns_ = 0;              // by CLOCK_MONOTONIC
   u64 low_ram_bytes_ = 0;

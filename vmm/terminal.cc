@@ -18,6 +18,7 @@ struct ProcessState {
   std::atomic<int> raw_fd = -1;
   termios before{};
   void (*on_signal)(int) = nullptr;
+  const char* farewell = "";
   std::atomic<int> caught = 0;
   bool in_use = false;
 };
@@ -28,7 +29,10 @@ ProcessState& State() {
 
 void Restore() {
   const int fd = State().raw_fd.exchange(-1);
-  if (fd >= 0) tcsetattr(fd, TCSANOW, &State().before);
+  if (fd < 0) return;
+  tcsetattr(fd, TCSANOW, &State().before);
+  const char* farewell = State().farewell;
+  [[maybe_unused]] const ssize_t n = write(STDOUT_FILENO, farewell, std::strlen(farewell));
 }
 
 void OnEndSignal(int signal) {
@@ -62,11 +66,12 @@ void Install(int signal, void (*handler)(int)) {
 
 }  // namespace
 
-TerminalGuard::TerminalGuard(int fd, void (*on_signal)(int)) {
+TerminalGuard::TerminalGuard(int fd, void (*on_signal)(int), const char* farewell) {
   ProcessState& state = State();
   ALIBI_CHECK(!state.in_use, "one terminal guard at a time");
   state.in_use = true;
   state.on_signal = on_signal;
+  state.farewell = farewell;
   state.caught = 0;
   for (int signal : kEndSignals) {
     // What the caller of the process ignores (nohup) stays ignored.

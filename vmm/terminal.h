@@ -17,7 +17,9 @@ namespace alibi::vmm {
 //  - a crash restores the terminal first.
 class TerminalGuard {
  public:
-  TerminalGuard(int fd, void (*on_signal)(int signal));
+  // `farewell` is written to standard output when the terminal is restored, if it was raw: it ends
+  // what was drawn there.
+  TerminalGuard(int fd, void (*on_signal)(int signal), const char* farewell = "");
   ~TerminalGuard();
   TerminalGuard(const TerminalGuard&) = delete;
   TerminalGuard& operator=(const TerminalGuard&) = delete;

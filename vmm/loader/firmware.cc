@@ -160,7 +160,7 @@ Bytes BuildMadt(const AcpiHardware& hardware) {
 Bytes BuildFadt(const AcpiHardware& hardware, u64 facs, u64 dsdt) {
   constexpr u32 kWbinvd = 1u << 0, kC1 = 1u << 2, kNoPowerButton = 1u << 4,
                 kNoSleepButton = 1u << 5, kNoFixedRtc = 1u << 6, kResetRegister = 1u << 10;
-  constexpr u16 kLegacyDevices = 1u << 0, kKeyboardController = 1u << 1, kNoVga = 1u << 2;
+  constexpr u16 kLegacyDevices = 1u << 0, kKeyboardController = 1u << 1;
   constexpr u64 kBytes = 244;
   DescriptionTable table("FACP", 3, kBytes - kHeaderBytes);
   const auto io = [&table](u64 offset, unsigned bytes, u16 port) {
@@ -185,7 +185,7 @@ Bytes BuildFadt(const AcpiHardware& hardware, u64 facs, u64 dsdt) {
   table.Put(96, 0xfff, 2);  // no C2
   table.Put(98, 0xfff, 2);  // no C3
   table.Put(108, 0x32, 1);  // the century's place in CMOS
-  table.Put(109, kLegacyDevices | kKeyboardController | kNoVga, 2);
+  table.Put(109, kLegacyDevices | kKeyboardController, 2);
   table.Put(112, kWbinvd | kC1 | kNoPowerButton | kNoSleepButton | kNoFixedRtc | kResetRegister, 4);
   io(116, 1, hardware.reset_port);
   table.Put(128, hardware.reset_value, 1);
@@ -261,6 +261,12 @@ bool WriteFirmware(const AcpiHardware& hardware, GuestMemory& memory) {
   low.Put(kDataArea + 8, 0x378, 2);  // LPT1
   low.Put(kDataArea + 0xe, kExtendedSegment, 2);
   low.Put(kDataArea + 0x10, 0x4202, 2);  // a coprocessor, a serial and a parallel port
+  low.Put(kDataArea + 0x49, 3, 1);       // VGA: mode 3, 80 columns, 4 KB a page,
+  low.Put(kDataArea + 0x4a, 80, 2);
+  low.Put(kDataArea + 0x4c, 0x1000, 2);
+  low.Put(kDataArea + 0x63, 0x3d4, 2);  // the CRT controller, 25 lines of 16 points
+  low.Put(kDataArea + 0x84, 24, 1);
+  low.Put(kDataArea + 0x85, 16, 2);
   low.Put(kDataArea + 0x13, kExtendedArea / 1024, 2);
   Table extended(16);
   extended.Put(0, 1, 1);  // its size in KB

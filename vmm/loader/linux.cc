@@ -48,6 +48,17 @@ class BootParams {
   void PutHeader(std::span<const u8> header) {
     std::copy(header.begin(), header.end(), bytes_.begin() + kHeaderStart);
   }
+  // struct screen_info: a VGA in mode 3, which shows nothing yet.
+  void PutScreen() {
+    constexpr u64 kVideoModeNow = 0x06, kColumns = 0x07, kEgaMemory = 0x0a, kLines = 0x0e,
+                  kIsVga = 0x0f, kPoints = 0x10;
+    Put8(kVideoModeNow, 3);
+    Put8(kColumns, 80);
+    Put<u16>(kEgaMemory, 3);  // 256 KB
+    Put8(kLines, 25);
+    Put8(kIsVga, 1);
+    Put<u16>(kPoints, 16);
+  }
   void AddMap(const MapRange& range) {
     const u64 at = kE820Table + 20u * bytes_[kE820Entries]++;
     Put(at, range.first);
@@ -156,6 +167,7 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
   BootParams params;
   params.PutHeader(image.subspan(kHeaderStart, header_end - kHeaderStart));
   params.Put(kVideoMode, kNormalVideo);
+  params.PutScreen();
   params.Put8(kTypeOfLoader, kUndefinedLoader);
   params.Put8(kLoadFlags, static_cast<u8>(image[kLoadFlags] | kCanUseHeap));
   params.Put<u16>(kHeapEnd, 0xfe00);

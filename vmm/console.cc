@@ -1,0 +1,98 @@
+#include "vmm/console.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "vmm/loader/file.h"
+
+namespace alibi::vmm {
+namespace {
+
+// Debian's package seabios. Without it, firmware finds a display that it cannot use.
+constexpr char kVideoBios[] = "/usr/share/seabios/vgabios-stdvga.bin";
+
+}  // namespace
+
+Console::~Console() {
+  if (owns_serial_) close(serial_fd_);
+}
+
+void Console::AddOptions(CLI::App* app) {
+  app->add_option("--display", display_,
+                  "none, or text: the VGA's text screen on the terminal, whose keys are the\n"
+                  "keyboard's; without a terminal the last screen is printed at the end (none)")
+      ->check(CLI::IsMember({"none", "text"}));
+  app->add_option("--serial", serial_,
+                  "where COM1's output goes: stdio, none, or a file (stdio; none with\n"
+                  "--display=text)")
+      ->type_name("FILE");
+  app->add_option("--screen-dump", dump_file_, "write the last text screen to FILE at the end")
+      ->type_name("FILE");
+}
+
+Console::Failure Console::Open() {
+  const bool text = display_ == "text";
+  draws_ = text && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  if (serial_.empty()) serial_ = text ? "none" : "stdio";
+  if (serial_ == "stdio") {
+    if (draws_) {
+      return {kUsage,
+              "--serial: the terminal cannot be the screen and the serial port; give a file"};
+    }
+    serial_fd_ = STDOUT_FILENO;
+  } else if (serial_ != "none") {
+    serial_fd_ = open(serial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    owns_serial_ = serial_fd_ >= 0;
+    if (!owns_serial_) {
+      return {kCannotCreate,
+              fmt::format("--serial: '{}' cannot be written: {}", serial_, std::strerror(errno))};
+    }
+  }
+  return {};
+}
+
+void Console::Configure(PcMachineConfig* config) {
+  config->output_fd = serial_fd_;
+  config->input_fd = STDIN_FILENO;
+  config->input_is_keyboard = display_ == "text";
+  if (draws_) {
+    config->screen = [this](devices::TextScreen screen) {
+      if (screen_ != nullptr) screen_->Show(std::move(screen));
+    };
+  }
+  if (config->bios.empty()) return;
+  if (auto rom = loader::ReadWholeFile(kVideoBios); rom.ok()) config->vga_rom = std::move(*rom);
+}
+
+Status Console::Begin() {
+  if (!draws_) return Ok{};
+  auto display = Display::Create(STDOUT_FILENO);
+  if (!display.ok()) return display.error();
+  screen_ = std::move(*display);
+  return Ok{};
+}
+
+void Console::End() { screen_.reset(); }
+
+Console::Failure Console::Dump(const devices::TextScreen& last) {
+  const std::string text = PlainText(last);
+  if (display_ == "text" && !draws_) fmt::print("{}", text);
+  if (dump_file_.empty()) return {};
+  std::FILE* file = std::fopen(dump_file_.c_str(), "w");
+  const bool written =
+      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file == nullptr || std::fclose(file) != 0 || !written) {
+    return {kCannotCreate, fmt::format("--screen-dump: '{}' cannot be written: {}", dump_file_,
+                                       std::strerror(errno))};
+  }
+  return {};
+}
+
+}  // namespace alibi::vmm

@@ -1,0 +1,58 @@
+// Where a run's screen, keyboard and serial port are: the options --display, --serial and
+// --screen-dump.
+#ifndef ALIBI_VMM_CONSOLE_H_
+#define ALIBI_VMM_CONSOLE_H_
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "vmm/display.h"
+#include "vmm/exit_codes.h"
+#include "vmm/pc_machine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace alibi::vmm {
+
+class Console {
+ public:
+  Console() = default;
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  void AddOptions(CLI::App* app);
+
+  struct Failure {
+    ExitCode status = kSuccess;  // kSuccess: there was none
+    std::string message;
+  };
+  // Opens what the options name.
+  Failure Open();
+  // `this` must outlive the machine.
+  void Configure(PcMachineConfig* config);
+
+  // What a TerminalGuard writes at the end.
+  const char* farewell() const { return draws_ ? Display::RestoreSequence() : ""; }
+  // Around the run, inside the terminal guard.
+  Status Begin();
+  void End();
+  // After the guard: the last screen goes where it was asked for.
+  Failure Dump(const devices::TextScreen& last);
+
+ private:
+  std::string display_ = "none";
+  std::string serial_;
+  std::string dump_file_;
+  bool draws_ = false;  // the screen is on the terminal
+  int serial_fd_ = -1;
+  bool owns_serial_ = false;
+  std::unique_ptr<Display> screen_;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_CONSOLE_H_
