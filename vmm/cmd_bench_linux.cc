@@ -66,8 +66,8 @@ Result<std::string> ReadFile(const std::string& path) {
 Status Fetch(const std::string& kernel, const std::string& own_path, const std::string& script,
              Files* files) {
   const bench::ChildResult child =
-      bench::RunChild({"/usr/bin/env", "ALIBI_PROGRAM=" + own_path, "python3", script,
-                       "--fetch-only", "--kernel", kernel},
+      bench::RunChild({"/usr/bin/env", "ALIBI_PROGRAM=" + own_path, "PYTHONDONTWRITEBYTECODE=1",
+                       "python3", script, "--fetch-only", "--kernel", kernel},
                       10min);
   if (child.exit_status != 0) {
     return Error{

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# `alibi bench linux` from end to end: one workload, on Debian's kernel if it is here already (a test
+# fetches nothing), on QEMU TCG too if that is installed. And what is said when there is no kernel.
+#   usage: smoke_test.sh ALIBI
+set -euo pipefail
+
+alibi=$(readlink -f "$1")
+export ALIBI_DATA=${alibi%/vmm/alibi}
+export ALIBI_OFFLINE=1
+work=${TEST_TMPDIR:-$(mktemp -d)}
+cd "$work"
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# --- No kernel, no network ---
+status=0
+XDG_CACHE_HOME=$work/empty timeout -k 2 60 "$alibi" bench linux --no-qemu >out.txt 2>errors.txt ||
+  status=$?
+[[ $status == 66 ]] || fail "without a kernel: status $status, $(cat errors.txt)"
+[[ $(wc -l <errors.txt) == 1 ]] || fail "one line says it, not: $(cat errors.txt)"
+grep -q "no kernel to boot" errors.txt || fail "not the reason: $(cat errors.txt)"
+
+status=0
+"$alibi" bench linux --only getpid 2>errors.txt || status=$?
+[[ $status == 64 ]] || fail "an unknown workload: status $status"
+
+# --- With the kernel that ./alibi linux has fetched ---
+export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)/.cache}
+if [[ ! -e $XDG_CACHE_HOME/alibi/linux/cloud-amd64/done ]]; then
+  echo "skipped: no kernel in $XDG_CACHE_HOME/alibi/linux (./alibi linux fetches it)"
+  exit 0
+fi
+timeout -k 2 100 "$alibi" bench linux --quick --only boot,getppid,x87 --json out.json >out.txt ||
+  fail "status $?: $(cat out.txt)"
+python3 - <<'PYTHON'
+import json
+report = json.load(open("out.json"))
+assert not report["failures"], report["failures"]
+found = {(row["name"], row["system"]) for row in report["benchmarks"]}
+for wanted in (("boot", "alibi"), ("getppid", "alibi"), ("x87", "alibi"), ("x87", "native")):
+    assert wanted in found, wanted
+assert all(row["median_seconds"] > 0 for row in report["benchmarks"])
+PYTHON
+grep -q "</svg>" out.svg || fail "the SVG is not whole"
+cat out.txt
