@@ -18,10 +18,16 @@ int WantedStatus() {
   return status == nullptr ? kGuestPassed : std::atoi(status);
 }
 
-// As arguments: a kernel, or a ROM to start from.
+// As arguments: a kernel, or a ROM to start from; and its drives.
 std::string Image() {
   const std::string image = std::getenv("KERNEL");
-  return (image.ends_with(".rom") ? "--bios " : "") + image;
+  const char* disk = std::getenv("DISK");
+  const std::string drives = disk == nullptr
+                                 ? ""
+                                 : std::string("--disk ") + disk +
+                                       ",snapshot,interface=" + std::getenv("INTERFACE") +
+                                       " --cdrom " + std::getenv("DISC") + " ";
+  return drives + (image.ends_with(".rom") ? "--bios " : "") + image;
 }
 
 void RunKernel(const std::string& policy, const std::string& options = "") {

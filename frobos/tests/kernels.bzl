@@ -23,3 +23,6 @@ KERNELS = [
     "usermode",
     "xsave",
 ]
+
+# Kernels that find a disk (disk.img, on the interface named here) and a CD-ROM (disc.iso).
+DISK_KERNELS = {"ata": "ide"}

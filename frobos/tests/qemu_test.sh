@@ -3,6 +3,8 @@
 #
 #   qemu_test.sh IMAGE [WORD...]      the words go on the kernel's command line
 #   qemu_test.sh --shutdown IMAGE     the kernel must end by a triple fault
+#   qemu_test.sh --disk FILE ide|virtio --cdrom FILE IMAGE
+#                                     with drives; what is written is forgotten
 #
 # An IMAGE called *.rom is a BIOS. Exit status 0: all checks passed, or QEMU is not installed (a SKIP line says so). Each PASS or FAIL
 # line becomes a test case in $XML_OUTPUT_FILE if Bazel set it.
@@ -13,6 +15,24 @@ if [[ $1 == --shutdown ]]; then
   wanted=0  # QEMU's status when -no-reboot ends it
   shift
 fi
+drives=()
+while [[ $1 == --* ]]; do
+  case $1 in
+    --disk)
+      drives+=(-drive "file=$2,format=raw,snapshot=on,if=none,id=disk")
+      if [[ $3 == virtio ]]; then
+        drives+=(-device virtio-blk-pci,drive=disk,disable-legacy=on)
+      else
+        drives+=(-device ide-hd,drive=disk,bus=ide.0)
+      fi
+      shift 3
+      ;;
+    --cdrom)
+      drives+=(-drive "file=$2,format=raw,readonly=on,if=none,id=disc" -device ide-cd,drive=disc,bus=ide.1)
+      shift 2
+      ;;
+  esac
+done
 image=$1
 shift
 start=(-kernel "$image" -append "host=qemu $*")
@@ -26,7 +46,8 @@ fi
 log=$(mktemp "${TEST_TMPDIR:-/tmp}/frobos.XXXXXX")
 trap 'rm -f "$log"' EXIT
 status=0
-timeout 120 "$qemu" "${start[@]}" -cpu max -m 128 -display none \
+export TMPDIR=${TEST_TMPDIR:-/tmp}  # for what is written to drives
+timeout 120 "$qemu" "${start[@]}" "${drives[@]}" -cpu max -m 128 -display none \
   -nographic -no-reboot -serial stdio -monitor none -nodefaults \
   -device isa-debug-exit,iobase=0xf4,iosize=0x04 </dev/null >"$log" || status=$?
 # What the firmware printed before the kernel is not ours.
@@ -51,6 +72,11 @@ if [[ -n ${XML_OUTPUT_FILE:-} ]]; then
   } >"$XML_OUTPUT_FILE"
 fi
 
+# QEMU's own failures have the status of a kernel's success.
+if [[ ! -s $log ]]; then
+  echo "QEMU did not start the kernel: it printed nothing"
+  exit 1
+fi
 if ((status != wanted)); then
   echo "the kernel did not exit with success: QEMU's status is $status, wanted $wanted"
   exit 1
