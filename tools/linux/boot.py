@@ -73,7 +73,7 @@ def main():
             return 0
         modules = drivers_for(rest) + [name for name in arguments.modules.split(",") if name]
         initrd = memory_file(initramfs.build(kernel, arguments.command, modules,
-                                             "--net" in rest, arguments.add))
+                                             any(option.split("=")[0] == "--net" for option in rest), arguments.add))
         command = [os.environ["ALIBI_PROGRAM"], "run", "--kernel", str(kernel.image),
                    "--initrd", f"/dev/fd/{initrd}", "--ram", arguments.ram, *rest, "--append"]
         if arguments.command is None:

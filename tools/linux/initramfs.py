@@ -142,5 +142,6 @@ def build(kernel, command=None, modules=(), net=False, files=()):
         place = place or f"root/{path.name}"
         if place.endswith("/"):
             place += path.name
-        archive.add_file(str(pathlib.PurePosixPath("/", place))[1:], path)
+        # A link that is named is followed, links inside a folder stay links.
+        archive.add_file(str(pathlib.PurePosixPath("/", place))[1:], path.resolve())
     return archive.finish()

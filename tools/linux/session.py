@@ -50,7 +50,7 @@ class Console:
     def __init__(self, source):
         self.begun = False
         self.status = None
-        self.panic = False
+        self.panic = None  # why the kernel gave up
         self.log = []
         self._input = source
 
@@ -62,7 +62,9 @@ class Console:
         elif re.fullmatch(re.escape(MARK_END) + r"\d+", text):
             self.status = int(text[len(MARK_END):])
         elif text:
-            self.panic = self.panic or "Kernel panic - not syncing" in text
+            reason = re.search(r"Kernel panic - not syncing: (.*)", text)
+            if reason and self.panic is None:
+                self.panic = reason.group(1)
             self.log = self.log[-LOG_LINES:] + [text]
 
 
@@ -101,8 +103,8 @@ def run(command, inherited):
     if status > 128 or 64 <= status < 80:
         return status
     sys.stderr.write("".join(line + "\n" for line in console.log[-SHOWN_LINES:]))
-    if console.panic:
-        say("the guest's kernel panicked")
+    if console.panic is not None:
+        say(f"the guest's kernel panicked: {console.panic}")
         return PANIC
     say("the guest ended " + ("before the command did" if console.begun else
                               "before it could start the command"))

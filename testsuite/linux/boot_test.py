@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Boots one of Debian's kernels through `alibi linux` and checks what a user sees.
+
+    boot_test.py ALIBI BOOT_PY GUEST_CHECKS KERNEL [WORD...]
+
+The guest's own checks, and what becomes of input, output, status, panics and reboots; with the word
+`ends`, also the ways in which a start fails. Where QEMU is installed, Alibi's boot must not take
+longer than QEMU's on the same kernel and initial RAM disk, measured in turn.
+
+Needs Debian's package servers, or packages fetched before (ALIBI_OFFLINE forbids to get any: then
+a kernel that is not there is a SKIP). Each line PASS or FAIL becomes a test case.
+"""
+
+import os
+import pathlib
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from xml.sax.saxutils import quoteattr
+
+ALIBI, BOOT, CHECKS = (os.path.abspath(path) for path in sys.argv[1:4])
+KERNEL, WORDS = sys.argv[4], sys.argv[5:]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(BOOT))
+import initramfs  # noqa: E402
+import packages  # noqa: E402
+
+PATIENCE = 120  # seconds: a machine that is far busier than ours must still pass
+ROUNDS = 5  # the first in which Alibi is the faster one is the last
+
+results = []
+
+
+def report(name, problem=None):
+    results.append((name, problem))
+    print(f"FAIL {name}: {problem}" if problem else f"PASS {name}", flush=True)
+
+
+def expect(name, found, wanted):
+    report(name, None if found == wanted else f"{found!r}, not {wanted!r}")
+
+
+def linux(*arguments, stdin=b""):
+    """alibi linux: status, stdout, stderr."""
+    done = subprocess.run([sys.executable, BOOT, "--kernel", KERNEL, *arguments], input=stdin,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE,
+                          check=False)
+    return done.returncode, done.stdout, done.stderr.decode(errors="replace")
+
+
+def guest_checks():
+    arguments = ["--add", CHECKS + ":/root/checks"]
+    busybox32 = packages.cache_folder() / "686" / "bin" / "busybox"
+    if "amd64" in KERNEL and busybox32.exists():
+        arguments += ["--add", f"{busybox32}:/root/busybox32"]
+    status, out, err = linux(*arguments, "--exec", "sh /root/checks")
+    lines = out.decode(errors="replace").splitlines()
+    for line in lines:
+        verdict = re.match(r"(PASS|FAIL) (\w+)(?:: (.*))?", line)
+        if verdict:
+            report("guest: " + verdict[2], None if verdict[1] == "PASS" else verdict[3] or "failed")
+    summary = lines[-1] if lines else ""
+    report("guest: verdict", None if status == 0 and "SUMMARY" in summary else
+           f"status {status}, '{summary}', {err[-2000:]}")
+
+
+def input_and_output():
+    data = os.urandom(500_000)
+    status, out, _ = linux("--exec", "cat; exit 3", stdin=data)
+    expect("the command's status", status, 3)
+    report("input and output, byte for byte", None if out == data else
+           f"{len(out)} bytes came back of {len(data)}")
+
+
+def panic():
+    status, out, err = linux("--exec", "echo before; echo c > /proc/sysrq-trigger; sleep 60")
+    expect("a panic's status", status, 84)
+    expect("a panic's output", out, b"before\n")
+    report("a panic's log", None if "panicked: sysrq triggered crash" in err else err[-2000:])
+
+
+def run(initrd, *arguments):
+    """alibi run, for what alibi linux does not do: status, stdout, stderr."""
+    kernel = packages.fetch(packages.cache_folder(), KERNEL)
+    done = subprocess.run([ALIBI, "run", "--kernel", kernel.image, "--initrd", initrd, "--ram",
+                           "512M", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode()
+
+
+def bad_starts(folder, kernel):
+    status, out, err = linux("--exec", "true", "--ram", "24M")
+    report("too little RAM", None if status == 65 and re.search(r"needs \d+ MB", err) else
+           f"status {status}, {err}")
+    status, out, err = linux("--exec", "poweroff -f")
+    report("an end before the command's", None if status == 85 else f"status {status}, {err}")
+    archive = bytearray(initramfs.build(kernel, "true"))
+    archive[110:200000] = os.urandom(200000 - 110)
+    path = folder / "corrupt"
+    path.write_bytes(archive)
+    status, out, err = run(path, "--no-reboot", "--append", "console=ttyS0 panic=-1")
+    report("a corrupt initial RAM disk", None if status == 80 and "Kernel panic" in out else
+           f"status {status}, {out[-2000:]} {err}")
+
+
+def reboot():
+    """An interactive guest that reboots once, and then switches itself off."""
+    kernel_run = subprocess.Popen([sys.executable, BOOT, "--kernel", KERNEL, "--append", "quiet"],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT)
+    seen = b""
+    commands = [b"reboot -f\n", b"poweroff -f\n"]
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if not select.select([kernel_run.stdout], [], [], 1)[0]:
+            continue
+        piece = os.read(kernel_run.stdout.fileno(), 65536)
+        if not piece:
+            break
+        seen += piece
+        prompts = seen.count(b"/root # ")
+        if commands and prompts == 3 - len(commands):
+            kernel_run.stdin.write(commands.pop(0))
+            kernel_run.stdin.flush()
+    else:
+        kernel_run.kill()
+    status = kernel_run.wait()
+    report("a reboot, then off", None if status == 0 and not commands else
+           f"status {status}, {seen[-2000:].decode(errors='replace')}")
+
+
+def boot_time(folder, kernel):
+    qemu = shutil.which("qemu-system-x86_64")
+    if qemu is None:
+        print("SKIP boot time: no QEMU here to compare with")
+        return
+    initrd = folder / "initrd"
+    initrd.write_bytes(initramfs.build(kernel, "true"))
+    line = ["-append", "console=ttyS0 quiet"]
+    commands = {
+        "alibi": [ALIBI, "run", "--kernel", kernel.image, "--initrd", initrd, "--ram", "512M",
+                  "--com1", "/dev/null", *line],
+        "qemu": [qemu, "-accel", "tcg", "-m", "512", "-display", "none", "-monitor", "none",
+                 "-no-reboot", "-nodefaults", "-serial", "null", "-serial", "null",
+                 "-kernel", kernel.image, "-initrd", initrd, *line],
+    }
+    best = {}
+    for _ in range(ROUNDS):  # in turn, so that both see the same load; the best of each counts
+        for name, command in commands.items():
+            begin = time.monotonic()
+            # An end of input is the end of the command's.
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+            best[name] = min(best.get(name, 1e9), time.monotonic() - begin)
+            if done.returncode != 0:
+                report(f"boot time: {name}", f"status {done.returncode}, {done.stderr[-500:]}")
+                return
+        if best["alibi"] <= best["qemu"]:
+            break
+    print(f"boot to power-off: Alibi {best['alibi']:.2f} s, QEMU TCG {best['qemu']:.2f} s")
+    report("boot time, at most QEMU's", None if best["alibi"] <= best["qemu"] else str(best))
+
+
+def main():
+    os.environ["ALIBI_PROGRAM"] = ALIBI
+    folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+    if not os.access(pathlib.Path.home(), os.W_OK):
+        os.environ["ALIBI_LINUX_CACHE"] = str(folder / "cache")
+    try:
+        kernel = packages.fetch(packages.cache_folder(), KERNEL)
+    except packages.Failure as failure:
+        if os.environ.get("ALIBI_OFFLINE"):
+            print(f"SKIP {failure}")
+            return 0
+        report("Debian's packages", str(failure))
+        return 1
+    steps = [guest_checks, input_and_output, panic, reboot, lambda: boot_time(folder, kernel)]
+    if "ends" in WORDS:
+        steps.append(lambda: bad_starts(folder, kernel))
+    try:
+        for step in steps:
+            try:
+                step()
+            except (OSError, subprocess.SubprocessError, packages.Failure) as failure:
+                report(getattr(step, "__name__", "step"), str(failure))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    failed = sum(1 for _, problem in results if problem)
+    print(f"{len(results) - failed} passed, {failed} failed")
+    return 1 if failed or not results else 0
+
+
+def write_xml(path):
+    with open(path, "w", encoding="utf-8") as xml:
+        xml.write(f"<testsuites><testsuite name={quoteattr(KERNEL)}>\n")
+        for name, problem in results:
+            xml.write(f"<testcase classname={quoteattr(KERNEL)} name={quoteattr(name)}>")
+            if problem:
+                printable = re.sub(r"[^\t\n\x20-\x7e]", "?", problem)
+                xml.write(f"<failure message={quoteattr(printable)}/>")
+            xml.write("</testcase>\n")
+        xml.write("</testsuite></testsuites>\n")
+
+
+if __name__ == "__main__":
+    outcome = main()
+    if os.environ.get("XML_OUTPUT_FILE"):
+        write_xml(os.environ["XML_OUTPUT_FILE"])
+    sys.exit(outcome)
