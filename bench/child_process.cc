@@ -71,7 +71,7 @@ std::string ChildResult::Describe() const {
 }
 
 ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::milliseconds limit,
-                     const std::function<void(std::string_view)>& on_output) {
+                     const std::function<void(std::string_view, int group)>& on_output) {
   using Clock = std::chrono::steady_clock;
   ChildResult result;
   result.limit = limit;
@@ -122,7 +122,7 @@ ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::millisec
       if (streams[i].revents != 0 && !Drain(streams[i].fd, sinks[i])) streams[i].fd = -1;
     }
     if (on_output && result.output.size() > seen) {
-      on_output(std::string_view(result.output).substr(seen));
+      on_output(std::string_view(result.output).substr(seen), child);
     }
     if (result.errors.size() > 2 * kMostErrors) {
       result.errors.erase(0, result.errors.size() - kMostErrors);

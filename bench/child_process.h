@@ -25,9 +25,9 @@ struct ChildResult {
 
 // Runs argv[0] (searched in PATH) with stdin from /dev/null, in a process group of its own, which
 // is killed when `limit` has passed. `on_output`, if there is one, sees each piece of stdout as it
-// comes.
+// comes, and the process group.
 ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::milliseconds limit,
-                     const std::function<void(std::string_view)>& on_output = nullptr);
+                     const std::function<void(std::string_view, int group)>& on_output = nullptr);
 
 // The path of a program in PATH, or "".
 std::string FindProgram(const std::string& name);

@@ -39,6 +39,7 @@ struct LinuxBenchOptions {
   unsigned runs = 0;
   bool quick = false;
   bool no_qemu = false;
+  bool cpu_time = false;
 };
 
 struct Files {
@@ -225,6 +226,9 @@ int CmdBenchLinux(int argc, char** argv) {
       ->type_name("FILE")
       ->capture_default_str();
   app.add_option("--svg", options.svg, "where the SVG goes (beside the JSON)")->type_name("FILE");
+  app.add_flag("--cpu-time", options.cpu_time,
+               "count the time that a machine had a core, instead of all that passed: for a busy "
+               "host");
   app.add_flag("--no-qemu", options.no_qemu, "leave QEMU out");
   app.add_option("--prepare", options.prepare,
                  "measure nothing, but write the initial RAM disk and a script for each machine to "
@@ -279,6 +283,7 @@ int CmdBenchLinux(int argc, char** argv) {
 
   bench::LinuxRunOptions run;
   run.quick = options.quick;
+  run.cpu_time = options.cpu_time;
   run.runs = options.runs != 0 ? options.runs : options.quick ? kQuickRuns : kRuns;
   if (options.quick) run.run_limit = 2min;
   for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
@@ -293,10 +298,11 @@ int CmdBenchLinux(int argc, char** argv) {
 
   const auto host = bench::DescribeHost(qemu);
   const std::string kernel_file = files.kernel.substr(files.kernel.rfind('/') + 1);
-  const std::string line =
-      fmt::format("{}, {}; guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
-                  host["kernel"].get<std::string>(), kernel_file, kRamMegabytes, run.runs,
-                  run.runs == 1 ? "" : "s", options.quick ? ", quick" : "");
+  const std::string line = fmt::format(
+      "{}, {}; guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
+      host["kernel"].get<std::string>(), kernel_file, kRamMegabytes, run.runs,
+      run.runs == 1 ? "" : "s",
+      fmt::format("{}{}", options.quick ? ", quick" : "", options.cpu_time ? ", CPU time" : ""));
   fmt::print(
       "{}\n\n{}", line,
       bench::LinuxTable(measurements, isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr));
@@ -304,7 +310,8 @@ int CmdBenchLinux(int argc, char** argv) {
                                            {"command_line", kKernelWords},
                                            {"ram_megabytes", std::atoi(kRamMegabytes)},
                                            {"runs", run.runs},
-                                           {"quick", options.quick}};
+                                           {"quick", options.quick},
+                                           {"cpu_time", options.cpu_time}};
   if (!WriteFile(options.json, bench::LinuxJson(measurements, host, settings).dump(1) + "\n")) {
     return Fail(kCannotCreate, options.json + ": not written; is the disk full?");
   }

@@ -28,10 +28,11 @@ LinuxOutcome OutcomeOf(const Json& line) {
 
 }  // namespace
 
-void LinuxConsole::Feed(std::string_view text, double host_seconds) {
+void LinuxConsole::Feed(std::string_view text, double host_seconds, double cpu_seconds) {
+  const ClockMark now = {0, host_seconds, cpu_seconds};
   for (char c : text) {
     if (c == '\n') {
-      Line(pending_, host_seconds);
+      Line(pending_, now);
       pending_.clear();
     } else if (c != '\r' && pending_.size() < kLongestLine) {
       pending_ += c;
@@ -39,7 +40,7 @@ void LinuxConsole::Feed(std::string_view text, double host_seconds) {
   }
 }
 
-void LinuxConsole::Line(std::string_view line, double host_seconds) {
+void LinuxConsole::Line(std::string_view line, const ClockMark& now) {
   // A message of the kernel's may have begun the line.
   const std::size_t at = line.find(kPrefix);
   if (at == std::string_view::npos) {
@@ -51,13 +52,19 @@ void LinuxConsole::Line(std::string_view line, double host_seconds) {
     const Json json = Json::parse(line.substr(at + kPrefix.size()));
     if (json.contains("mark")) {
       marks_.insert_or_assign(json.at("mark").get<std::string>(),
-                              ClockMark{json.at("clock").get<double>(), host_seconds});
+                              ClockMark{json.at("clock").get<double>(), now.host, now.cpu});
     } else if (json.contains("begin")) {
       unfinished_ = json.at("begin").get<std::string>();
+      begun_ = now;
     } else {
       const std::string name = json.at("name").get<std::string>();
-      outcomes_.insert_or_assign(name, OutcomeOf(json));
-      if (unfinished_ == name) unfinished_.clear();
+      LinuxOutcome outcome = OutcomeOf(json);
+      if (unfinished_ == name) {
+        unfinished_.clear();
+        outcome.host = now.host - begun_.host;
+        outcome.cpu = now.cpu - begun_.cpu;
+      }
+      outcomes_.insert_or_assign(name, std::move(outcome));
     }
   } catch (const Json::exception&) {
     last_line_ = line;

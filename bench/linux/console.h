@@ -15,17 +15,22 @@ struct LinuxOutcome {
   std::vector<double> seconds;  // per operation, one for each sample
   std::string check;            // what was computed, as a checksum
   std::string error;            // not empty: it failed, and there are no samples
+  // From the line that began it to the line that told the outcome, in seconds: by the host's clock,
+  // and of CPU time. 0 if it was not told when it began.
+  double host = 0, cpu = 0;
 };
 
-// The same moment on two clocks, in seconds; each clock counts from a moment of its own.
+// The same moment on three clocks, in seconds, each from a moment of its own: the guest's, the
+// host's, and the machine's CPU time.
 struct ClockMark {
-  double guest = 0, host = 0;
+  double guest = 0, host = 0, cpu = 0;
 };
 
 class LinuxConsole {
  public:
-  // Output as it came from the machine, in pieces of any size, `host_seconds` after its start.
-  void Feed(std::string_view text, double host_seconds);
+  // Output as it came from the machine, in pieces of any size, `host_seconds` after its start, when
+  // it had used `cpu_seconds` of CPU time.
+  void Feed(std::string_view text, double host_seconds, double cpu_seconds = 0);
 
   const std::map<std::string, LinuxOutcome>& outcomes() const { return outcomes_; }
   std::optional<ClockMark> Mark(const std::string& name) const;
@@ -37,12 +42,13 @@ class LinuxConsole {
   const std::string& last_line() const { return last_line_; }
 
  private:
-  void Line(std::string_view line, double host_seconds);
+  void Line(std::string_view line, const ClockMark& now);
 
   std::string pending_;
   std::map<std::string, LinuxOutcome> outcomes_;
   std::map<std::string, ClockMark> marks_;
   std::string unfinished_;
+  ClockMark begun_;  // when it was
   std::string last_line_;
 };
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bench/child_process.h"
+#include "bench/linux/process_time.h"
 #include "bench/linux/workloads.h"
 
 namespace alibi::bench {
@@ -18,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 // Lines take a moment through a serial port; within it, clocks cannot be compared.
 constexpr double kConsoleDelay = 0.05;
+// CPU times are known to 10 ms.
+constexpr double kShortestShare = 0.2;
 
 // What one machine gave in all runs so far.
 struct Tally {
@@ -97,8 +100,9 @@ class Runner {
     std::string begun;
     const Clock::time_point start = Clock::now();
     const ChildResult child =
-        RunChild(machine.command(words), options_.run_limit, [&](std::string_view text) {
-          console.Feed(text, std::chrono::duration<double>(Clock::now() - start).count());
+        RunChild(machine.command(words), options_.run_limit, [&](std::string_view text, int group) {
+          console.Feed(text, std::chrono::duration<double>(Clock::now() - start).count(),
+                       GroupCpuSeconds(group));
           if (console.unfinished() != begun && !console.unfinished().empty() && options_.progress) {
             options_.progress(where_ + ", " + console.unfinished());
           }
@@ -133,21 +137,30 @@ class Runner {
                       what);
   }
 
+  // What figures are multiplied by: the part of a core that was used in a stretch of time, as far
+  // as the clock tick of CPU times allows to tell; `otherwise` for a shorter stretch.
+  double Share(double cpu, double host, double otherwise) const {
+    if (!options_.cpu_time) return 1;
+    return host < kShortestShare ? otherwise : std::clamp(cpu / host, 0.01, 1.0);
+  }
+
   void TakeBoot(const LinuxConsole& console, Tally& tally) {
     const auto init = console.Mark("init"), shell = console.Mark("shell");
     if (init && Contains(options_.names, kInitWorkload)) {
-      tally.samples[kInitWorkload].push_back(init->guest);
+      tally.samples[kInitWorkload].push_back(init->guest * Share(init->cpu, init->host, 1));
     }
     if (shell && Contains(options_.names, kBootWorkload)) {
-      tally.samples[kBootWorkload].push_back(shell->host);
+      tally.samples[kBootWorkload].push_back(shell->host * Share(shell->cpu, shell->host, 1));
     }
   }
 
   void TakeOutcomes(const LinuxMachine& machine, const LinuxConsole& console, Tally& tally) {
     const auto begin = console.Mark("begin"), done = console.Mark("done");
+    double share = 1;
     if (begin && done) {
       const LinuxClock clock = {machine.system, done->guest - begin->guest,
-                                done->host - begin->host};
+                                done->host - begin->host, done->cpu - begin->cpu};
+      share = Share(clock.cpu, clock.host, 1);
       measurements_.clocks.push_back(clock);
       if (!ClockIsRight(clock)) {
         Miss(machine, fmt::format("a run's figures are refused, since its clock is off: {:.2f} s "
@@ -163,7 +176,8 @@ class Runner {
         continue;
       }
       std::vector<double>& samples = tally.samples[name];
-      samples.insert(samples.end(), outcome.seconds.begin(), outcome.seconds.end());
+      const double own_share = Share(outcome.cpu, outcome.host, share);
+      for (double seconds : outcome.seconds) samples.push_back(seconds * own_share);
       tally.checks[name].insert(outcome.check);
     }
   }

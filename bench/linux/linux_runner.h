@@ -23,16 +23,20 @@ struct LinuxMachine {
 struct LinuxRunOptions {
   unsigned runs = 5;
   bool quick = false;
+  // Figures are multiplied by the part of a core that the machine got: for a host that is busy
+  // with other things. All workloads keep one VCPU busy.
+  bool cpu_time = false;
   std::vector<std::string> names;  // of workloads
   std::chrono::milliseconds run_limit = std::chrono::minutes(20);
   // "run 2 of 5: alibi hysteresis"; may be empty.
   std::function<void(const std::string&)> progress;
 };
 
-// How long a run's workloads took, by the guest's clock and by the host's.
+// How long a run's workloads took, in seconds: by the guest's clock, by the host's, and of CPU
+// time.
 struct LinuxClock {
   SystemId system;
-  double guest = 0, host = 0;  // seconds
+  double guest = 0, host = 0, cpu = 0;
 };
 
 // The two may differ by this part; figures taken with a worse clock are refused.

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "bench/child_process.h"
+#include "bench/linux/process_time.h"
 
 namespace alibi::bench {
 namespace {
@@ -147,6 +148,22 @@ TEST_CASE("Figures from a clock that is off are refused") {
   CHECK_FALSE(ClockIsRight({kOurs, 106, 100}));
 }
 
+TEST_CASE("CPU time counts the whole group, and what is not computed is not counted") {
+  const std::string busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; ";
+  // Half of the time asleep, and the work in a child that has ended.
+  const std::string script =
+      kBoot + Mark("begin", 1) + "echo '@@bench {\"begin\":\"pipe\"}'; (" + busy + "); sleep 1; " +
+      Outcome("pipe", "cd", 10).substr(Outcome("pipe", "cd", 10).find(';') + 1) + Mark("done", 2);
+  LinuxRunOptions options = Options({"pipe"});
+  options.runs = 1;
+  options.cpu_time = true;
+  const LinuxMeasurements got = RunLinux({Fake(kOurs, script)}, options);
+  REQUIRE(got.clocks.size() == 1);
+  CHECK(got.clocks[0].cpu > 0);
+  CHECK(got.clocks[0].cpu < got.clocks[0].host - 0.9);
+  CHECK(GroupCpuSeconds(0x7fffffff) == 0);
+}
+
 TEST_CASE("A wrong checksum is a failure") {
   const std::string wrong =
       kBoot + Mark("begin", 1) + Outcome("getppid", "ff", 1) + Mark("done", 1);
@@ -166,7 +183,7 @@ TEST_CASE("linuxbench runs each workload on the host and says so") {
        "quick:only=getppid,pgfault,ctxswitch,signal,segv,pipe,tmpfile,sqlite,lua,compile,matmul,"
        "matmul1,x87",
        Folder(), "/bin/false"},
-      60s, [&](std::string_view text) { console.Feed(text, 0); });
+      60s, [&](std::string_view text, int) { console.Feed(text, 0); });
   CHECK(child.exit_status == 0);
   CHECK(console.done());
   CHECK(console.outcomes().size() == 13);
@@ -180,7 +197,7 @@ TEST_CASE("linuxbench runs each workload on the host and says so") {
 TEST_CASE("linuxbench says why a workload failed") {
   LinuxConsole console;
   RunChild({std::getenv("LINUXBENCH"), "run", "quick:only=gzip", Folder(), "/bin/false"}, 60s,
-           [&](std::string_view text) { console.Feed(text, 0); });
+           [&](std::string_view text, int) { console.Feed(text, 0); });
   CHECK_THAT(console.outcomes().at("gzip").error, Catch::StartsWith("a child process failed"));
   CHECK(console.done());
 }
