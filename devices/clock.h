@@ -20,7 +20,16 @@ class Clock {
 class MonotonicClock : public Clock {
  public:
   MonotonicClock() : start_ns_(HostNs()) {}
-  u64 NowNs() override { return HostNs() - start_ns_; }
+  u64 NowNs() override { return (stopped_ns_ != 0 ? stopped_ns_ : HostNs()) - start_ns_; }
+  // Time stands still until Resume(), which returns for how long it did.
+  void Stop() { stopped_ns_ = HostNs(); }
+  u64 Resume() {
+    const u64 ns = HostNs() - stopped_ns_;
+    stopped_ns_ = 0;
+    start_ns_ += ns;
+    return ns;
+  }
+  bool stopped() const { return stopped_ns_ != 0; }
 
   static u64 HostNs() {
     timespec now;
@@ -30,6 +39,7 @@ class MonotonicClock : public Clock {
 
  private:
   u64 start_ns_;
+  u64 stopped_ns_ = 0;
 };
 
 // Time that moves only when told to: tests, and record/replay.

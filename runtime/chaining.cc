@@ -93,7 +93,13 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
       if (ccf->phys_page2 != kNoPage && ccf->phys_page2 == page) {
         hit = hit || (first & kPageMask) < 16 || (page << 12) > first;
       }
-      if (hit) Invalidate(ccf);
+      if (!hit) continue;
+      Invalidate(ccf);
+      if (EngineEvent* event = NewEvent(EventKind::kInvalidate, ccf->pc)) {
+        event->physical = PhysOf(*ccf, ccf->pc);
+        event->value = address.value;
+        event->count[0] = static_cast<u32>(size);
+      }
     }
   }
 }

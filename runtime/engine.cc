@@ -8,6 +8,7 @@
 #include <x86intrin.h>
 
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "runtime/engine_impl.h"
@@ -102,7 +103,7 @@ EngineImpl::EngineImpl(const EngineOptions& options)
       policy_(*options.policy),
       shown_features_(ShownFeatures(*options.cpuid, *options.state)),
       tu_(std::make_unique<translator::TranslationUnit>()),
-      watched_memory_(*options.state, *options.mmu, &watch_hits_),
+      watched_memory_(*options.state, *options.mmu, &watch_hits_, &points_),
       watched_ports_(*options.state, *options.ports, &watch_hits_),
       simulator_{*options.state, *options.mmu, *options.ports, *options.platform, *options.cpuid},
       watched_simulator_{*options.state, watched_memory_, watched_ports_, *options.platform,
@@ -193,6 +194,8 @@ Exit EngineImpl::Run() {
   } leave{this};
   for (;;) {
     UndoKicks();
+    events_.Drain();
+    if (points_.stopped()) return Exit::kDebug;
     if (memory_map_changed_) {
       memory_map_changed_ = false;
       if (!tc_->all().empty()) FlushTc();
@@ -200,15 +203,30 @@ Exit EngineImpl::Run() {
     if (state_.shutdown) return Exit::kShutdown;
     if (__atomic_exchange_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST) != 0)
       return Exit::kStopped;
-    if (state_.irq_pending && vcpu::CanTakeInterrupt(state_)) return Exit::kInterruptWindow;
-    if (state_.nmi_pending && vcpu::CanTakeNmi(state_)) return Exit::kInterruptWindow;
+    const bool debug_step = step_next_ || step_over_watch_;
+    if (!debug_step && state_.irq_pending && vcpu::CanTakeInterrupt(state_)) {
+      return Exit::kInterruptWindow;
+    }
+    if (!debug_step && state_.nmi_pending && vcpu::CanTakeNmi(state_)) {
+      return Exit::kInterruptWindow;
+    }
     if (state_.halted) return Exit::kHalted;
     watching_ = vcpu::BreakpointsEnabled(state_);
+    if (!debug_step && points_.any_breakpoint() && points_.IsBreakpoint(LinearPc())) {
+      points_.Stop(DebugCause::kBreakpoint, LinearPc());
+      continue;
+    }
     // How long IGNNE# lasts shows in the status word alone: one instruction at a time.
     if (ignore_numeric_error_ && !NumericErrorPending()) ignore_numeric_error_ = false;
     if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || watching_ ||
-        ignore_numeric_error_) {
-      Step();
+        ignore_numeric_error_ || debug_step) {
+      const bool done = Step();
+      if (debug_step && done) {
+        step_over_watch_ = false;
+        if (std::exchange(step_next_, false) && !points_.stopped()) {
+          points_.Stop(DebugCause::kStep, LinearPc());
+        }
+      }
       continue;
     }
     ss_shadow_ = false;
@@ -251,7 +269,7 @@ void EngineImpl::ShowNumericError(const Instr* instr) {
 }
 
 // SDM vol. 3, 17.3 and table 6-2.
-void EngineImpl::Step() {
+bool EngineImpl::Step() {
   const bool trap = (state_.system_flags & vcpu::kTf) != 0;
   const bool only_branches = (state_.debugctl & vcpu::kDebugCtlBtf) != 0;
   const u64 start = state_.rip;
@@ -268,7 +286,10 @@ void EngineImpl::Step() {
   if (watching_ && !ss_shadow_ && !(state_.system_flags & vcpu::kRf)) {
     const u64 hits = MatchBreakpoints(state_, vcpu::BreakpointAccess::kExecute, LinearPc(), 1);
     // A fault, but one whose frame does not have RF set.
-    if (hits != 0) return deliver(hits, false);
+    if (hits != 0) {
+      deliver(hits, false);
+      return true;
+    }
   }
 
   // What MOV SS has held back waits for the boundary behind the next instruction. If that one
@@ -315,9 +336,13 @@ void EngineImpl::Step() {
     }
     if (again) {
       if (!state_.halted) state_.interrupt_shadow = shadow;
-      return;
+      return false;
     }
-    if (counters_.exceptions_delivered != delivered) return deliver_held();
+    if (counters_.exceptions_delivered != delivered) {
+      points_.Forget();  // it has not touched anything after all
+      deliver_held();
+      return true;
+    }
     ss_shadow_ = false;
     const u64 held = held_debug_hits_;
     held_debug_hits_ = 0;
@@ -331,7 +356,7 @@ void EngineImpl::Step() {
     if (LoadsSs(op) && state_.interrupt_shadow != 0) {
       ss_shadow_ = true;
       held_debug_hits_ = hits;
-      return;
+      return true;
     }
     // SYSCALL and SYSRET step by the TF they leave behind, by themselves.
     const bool steps_itself = op == Op::kSyscall || op == Op::kSysret;
@@ -339,10 +364,37 @@ void EngineImpl::Step() {
     // Of a task switch TF went into the old task's TSS.
     if (trap && !taken && !steps_itself && !switched && !passes) hits |= vcpu::kDr6Bs;
     if (hits != 0) deliver(hits, unfinished);
-  } else if (counters_.exceptions_delivered != delivered) {
-    deliver_held();
+    return true;
   }
   in_single_ = false;
+  if (counters_.exceptions_delivered == delivered) return false;
+  deliver_held();
+  return true;
+}
+
+bool EngineImpl::SetBreakpoint(u64 pc, bool set) {
+  if (!set) return points_.RemoveBreakpoint(pc);
+  if (!points_.AddBreakpoint(pc)) return false;
+  // None of the translations there are may run over it.
+  for (const auto& ccf : tc_->all()) {
+    if (pc - ccf->pc < ccf->guest_bytes) Invalidate(ccf.get());
+  }
+  return true;
+}
+
+bool EngineImpl::HoldsBreakpoint(const Ccf& ccf) const {
+  for (const Instr& instr : ccf.instrs) {
+    if (points_.IsBreakpoint(instr.pc)) return true;
+  }
+  return false;
+}
+
+bool EngineImpl::SetWatch(const Watch& watch, bool set) {
+  const bool watched = points_.any_watch();
+  const bool done = set ? points_.AddWatch(watch) : points_.RemoveWatch(watch);
+  // Jump tables must not mix careful translations with others.
+  if (points_.any_watch() != watched) mmu_.ResetAllJumpTables();
+  return done;
 }
 
 u64 EngineImpl::PrepareEntry() {
@@ -370,8 +422,7 @@ u64 EngineImpl::PrepareEntry() {
   pending_indirect_ = false;
   simulate_next_ = false;
   if (faulted) {
-    ++counters_.exceptions_delivered;
-    vcpu::DeliverFault(state_, mmu_, fault);
+    Deliver(fault);
     return 0;
   }
   if (!mode.simulate && !mode.single) {
@@ -385,8 +436,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   const u64 begin = __rdtsc();
   if (!tc_->HasRoom()) FlushTc();
   auto deliver = [&](const GuestFault& fault) {
-    ++counters_.exceptions_delivered;
-    vcpu::DeliverFault(state_, mmu_, fault);
+    Deliver(fault);
     return nullptr;
   };
 
@@ -428,6 +478,14 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
                                   static_cast<unsigned>(next_available), pc, mode.code_bits, 1,
                                   tu_.get(), 0, true, mode.code_base, &shown_features_);
     second_page = next.PageNumber();
+  }
+  // A breakpoint begins a translation, which is then not made.
+  for (unsigned i = 1; points_.any_breakpoint() && i < tu_->count; ++i) {
+    if (!points_.IsBreakpoint(tu_->instrs[i].pc)) continue;
+    status = BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, i, tu_.get(),
+                                  in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0, true,
+                                  mode.code_base, &shown_features_);
+    break;
   }
   if (status == DecodeStatus::kTooLong || status == DecodeStatus::kNeedMoreBytes) {
     return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
@@ -532,6 +590,7 @@ Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* p
         ccf->phys_page2 != kNoPage || ContentHash(*ccf, page) != ccf->content_hash) {
       continue;
     }
+    if (points_.any_breakpoint() && HoldsBreakpoint(*ccf)) continue;
     std::memcpy(tc_->Writable(ccf->entry), ccf->entry_bytes.data(), ccf->entry_bytes.size());
     ccf->entry_bytes[0] = 0;
     ccf->valid = true;

@@ -11,6 +11,8 @@
 #include "adapt/site_table.h"
 #include "base/result.h"
 #include "mmu/mmu.h"
+#include "runtime/debug_points.h"
+#include "runtime/event_ring.h"
 #include "vcpu/cpuid.h"
 #include "vcpu/memory.h"
 #include "vcpu/platform.h"
@@ -36,6 +38,7 @@ enum class Exit : u8 {
   kHalted,           // HLT: wait for an interrupt
   kShutdown,         // triple fault
   kInterruptWindow,  // irq_pending is set and the VCPU can take an interrupt now
+  kDebug,            // a debugger's point was met: see debug_points().stop()
 };
 
 // For tests and experiments: how sites are translated, over what the site table says.
@@ -97,6 +100,22 @@ class Engine {
   // Takes an external interrupt between runs (the caller has acknowledged it and knows that
   // vcpu::CanTakeInterrupt holds).
   virtual void InjectInterrupt(u8 vector) = 0;
+
+  // --- A debugger outside the guest (see runtime/debug_points.h), between runs ---
+  virtual const DebugPoints& debug_points() const = 0;
+  // False: there is no room for more, or nothing like it to remove.
+  virtual bool SetBreakpoint(u64 pc, bool set) = 0;
+  virtual bool SetWatch(const Watch& watch, bool set) = 0;
+  // The next Run() executes one instruction, without taking interrupts, and returns kDebug.
+  virtual void StepNext(bool step) = 0;
+  virtual bool steps_next() const = 0;
+  // The debugger has seen why Run() returned kDebug.
+  virtual void ForgetDebugStop() = 0;
+
+  // --- Events for logs and traces (see runtime/event_ring.h) ---
+  virtual void set_event_observer(EventObserver* observer, u32 kinds) = 0;
+  // On the VCPU's thread with the vector registers free: tells the observer what waits.
+  virtual void DrainEvents() = 0;
 
   virtual const Counters& counters() const = 0;
   virtual const adapt::SiteTable& sites() const = 0;

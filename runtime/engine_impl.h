@@ -34,6 +34,16 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void IgnoreNumericError() override;
   void StateChanged() override;
   void InjectInterrupt(u8 vector) override;
+  const DebugPoints& debug_points() const override { return points_; }
+  bool SetBreakpoint(u64 pc, bool set) override;
+  bool SetWatch(const Watch& watch, bool set) override;
+  void StepNext(bool step) override { step_next_ = step; }
+  bool steps_next() const override { return step_next_; }
+  void ForgetDebugStop() override { points_.Forget(); }
+  void set_event_observer(EventObserver* observer, u32 kinds) override {
+    events_.Observe(observer, kinds);
+  }
+  void DrainEvents() override { events_.Drain(); }
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
@@ -81,8 +91,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // Finds or makes the translation at state.rip and returns its entry; 0: an event was delivered
   // (or the run must end), look again.
   u64 PrepareEntry();
-  // One instruction, and the debug exceptions around it.
-  void Step();
+  // One instruction, and the debug exceptions around it. False: not yet, look again.
+  bool Step();
   bool NumericErrorPending() const;
   // x87 state around an instruction that ignores the pending exception. Without `instr` it was not
   // executed.
@@ -93,6 +103,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // An invalidated translation whose guest code is what it was again, or null.
   Ccf* Revive(u64 pc, PhysAddr phys, const translator::CodeMode& mode, const u8* page);
   u64 ContentHash(const Ccf& ccf, const u8* page) const;
+  bool HoldsBreakpoint(const Ccf& ccf) const;
   void FlushTc();
 
   // --- fast_path.cc ---
@@ -110,6 +121,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // Goes on at linear `pc`: host PC, or 0 when the run loop must act (translate, stop,
   // single-step).
   u64 Dispatch(u64 pc);
+  void Deliver(const vcpu::GuestFault& fault);
   u64 DeliverAndDispatch(const vcpu::GuestFault& fault);
   Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
               bool* faulted);
@@ -149,6 +161,21 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   u64 PhysOf(const Ccf& ccf, u64 pc) const;
 
   // --- fast_path_debug.cc ---
+  // A debugger watches some of the operand, and more than one instruction may be running: nothing
+  // has been done; to be done again as a single step.
+  bool StopsForWatch(const translator::Instr& instr, u64 linear, unsigned size) const {
+    return __builtin_expect(points_.any_watch(), 0) && !in_single_ &&
+           points_.FindWatch(linear, size, instr.mem.read || !instr.mem.written,
+                             instr.mem.written) != nullptr;
+  }
+  u64 LeaveToStep();
+  void NoteSimulatedWatch(bool faulted);
+  void LogVerdict(const SiteDesc& site, adapt::Event cause, bool trapped, adapt::Kind before);
+  void LogSite(EventKind kind, const SiteDesc& site);
+  void LogFault(const vcpu::GuestFault& fault);
+  void LogSystem(const translator::Instr& instr);
+  // Null: nobody wants it, or there is no room.
+  EngineEvent* NewEvent(EventKind kind, u64 pc);
   // Notes data breakpoints; false: #AC.
   bool CarefulAccess(const translator::Instr& instr, u64 linear, unsigned size);
   static u64 RequiredAlignment(const translator::Instr& instr);
@@ -179,6 +206,10 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   Stubs stubs_;
   adapt::SiteTable sites_;
   Counters counters_;
+  DebugPoints points_;
+  bool step_next_ = false;        // a debugger's single step
+  bool step_over_watch_ = false;  // the next instruction touches what a debugger watches
+  EventRing events_;
   u64 watch_hits_ = 0;  // DR6 bits of the data breakpoints that the running instruction hit
   WatchedMemory watched_memory_;
   WatchedPorts watched_ports_;

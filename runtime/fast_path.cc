@@ -87,7 +87,7 @@ CodeMode EngineImpl::CurrentMode() {
                 !vcpu::RealOrVirtual8086(state_);
     mode.wide_stack = state_.segment[vcpu::kSs].Big();
   }
-  mode.careful = state_.ChecksAlignment();
+  mode.careful = state_.ChecksAlignment() || points_.any_watch();
   mode.unit_rules = translator::UnitRules(state_);
   return mode;
 }
@@ -163,9 +163,14 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
   return ccf;
 }
 
-u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
+void EngineImpl::Deliver(const GuestFault& fault) {
   ++counters_.exceptions_delivered;
+  if (events_.Wants(EventKind::kFault)) LogFault(fault);
   vcpu::DeliverFault(state_, mmu_, fault);
+}
+
+u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
+  Deliver(fault);
   return DispatchThroughTable();
 }
 
@@ -181,6 +186,7 @@ u64 EngineImpl::Dispatch(u64 pc) {
   state_.rip = mode.RipOf(pc);
   SyncGs();
   if (MustLeave() || in_single_) return 0;
+  if (points_.any_breakpoint() && points_.IsBreakpoint(pc)) return 0;
   mode.simulate = simulate_next_;
   NoticeMode(mode);
   ForgetResumeFlag();
@@ -269,8 +275,7 @@ u64 EngineImpl::OnLookup(void*, u64 pc) {
 
 u64 EngineImpl::OnStop(void*, u64 pc) {
   if (UndoBranch(pc)) {
-    ++counters_.exceptions_delivered;
-    vcpu::DeliverFault(state_, mmu_, vcpu::GeneralProtection().fault());
+    Deliver(vcpu::GeneralProtection().fault());
   } else {
     state_.rip = CurrentMode().RipOf(pc);
   }
@@ -302,13 +307,16 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   const Instr& instr = *site->instr;
   ++counters_.simulate_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
-  const vcpu::Outcome outcome = Simulate(instr, watching_ ? watched_simulator_ : simulator_);
+  const bool watched = watching_ || points_.any_watch();
+  const vcpu::Outcome outcome = Simulate(instr, watched ? watched_simulator_ : simulator_);
+  if (watched) NoteSimulatedWatch(outcome.faulted());
   if (instr.op == translator::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
   if (outcome.faulted()) {
     pending_exit_ = nullptr;
     pending_indirect_ = false;
     return DeliverAndDispatch(outcome.fault());
   }
+  if (events_.Wants(EventKind::kMsr) || events_.Wants(EventKind::kControl)) LogSystem(instr);
   if (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode)
                             : MayChangeMode(instr) && NoticeMode(CurrentMode())) {
     pending_exit_ = nullptr;
@@ -360,6 +368,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
     if (thrashing && site->ccf->valid && !site->ccf->retired) {
       sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc)).table_lookup = true;
       ++counters_.lookup_changes;
+      LogSite(EventKind::kRelookup, *site);
       Retire(site->ccf);
       return Retry(instr.pc);
     }
@@ -377,6 +386,7 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
       // A group's range crosses, whether or not its members do: look each one up alone.
       // (Simulated this time: what a retry would find may be another translation that groups it.)
       sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc)).alone = true;
+      LogSite(EventKind::kUngroup, *site);
       Retire(site->ccf);
       return SimulateNext(instr.pc);
     }
@@ -571,6 +581,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return DeliverAndDispatch(NonCanonicalFault(instr));
   }
+  if (StopsForWatch(instr, linear, site->size)) return LeaveToStep();
   if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {
     return DeliverAndDispatch(GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
   }
@@ -620,6 +631,7 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return DeliverAndDispatch(NonCanonicalFault(instr));
   }
+  if (StopsForWatch(instr, linear, site->size)) return LeaveToStep();
   if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {
     return DeliverAndDispatch(GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
   }
@@ -713,6 +725,7 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
     ++record.reversions;
     ++counters_.reversions;
   }
+  if (events_.Wants(EventKind::kVerdict)) LogVerdict(*site, event, trapped, before);
   Ccf* ccf = site->ccf;
   if (ccf->valid && !ccf->retired && !ccf->mode.simulate) Retire(ccf);
 }

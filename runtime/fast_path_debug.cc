@@ -1,5 +1,7 @@
 // Callouts' part of what debuggers see: data and port breakpoints, and branches that go nowhere.
 // Compiled for general registers only, as fast_path.cc.
+#include <x86intrin.h>
+
 #include "runtime/engine_impl.h"
 #include "runtime/watch.h"
 #include "vcpu/breakpoints.h"
@@ -19,6 +21,7 @@ bool WatchedMemory::Read(LinearAddr address, void* out, unsigned size, Privilege
   // Not the processor's own reading of descriptors.
   if (who == Privilege::kCpl) {
     hits_ |= MatchBreakpoints(state_, BreakpointAccess::kRead, address.value, size);
+    points_.NoteAccess(address.value, size, /*read=*/true, /*written=*/false);
   }
   return memory_.Read(address, out, size, who, fault);
 }
@@ -27,6 +30,7 @@ bool WatchedMemory::Write(LinearAddr address, const void* data, unsigned size, P
                           vcpu::GuestFault* fault) {
   if (who == Privilege::kCpl) {
     hits_ |= MatchBreakpoints(state_, BreakpointAccess::kWrite, address.value, size);
+    points_.NoteAccess(address.value, size, /*read=*/false, /*written=*/true);
   }
   return memory_.Write(address, data, size, who, fault);
 }
@@ -61,7 +65,92 @@ bool EngineImpl::CarefulAccess(const Instr& instr, u64 linear, unsigned size) {
         state_, instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead, linear,
         size);
   }
+  if (points_.any_watch()) {
+    points_.NoteAccess(linear, size, instr.mem.read || !instr.mem.written, instr.mem.written);
+  }
   return true;
+}
+
+u64 EngineImpl::LeaveToStep() {
+  step_over_watch_ = true;
+  pending_exit_ = nullptr;
+  pending_indirect_ = false;
+  SyncGs();
+  return 0;
+}
+
+// Behind an instruction of the simulator, which has told what it touched.
+void EngineImpl::NoteSimulatedWatch(bool faulted) {
+  if (!points_.stopped()) return;
+  if (faulted) {
+    points_.Forget();
+  } else {
+    RequestAttention();
+  }
+}
+
+// --- Events ---
+
+EngineEvent* EngineImpl::NewEvent(EventKind kind, u64 pc) {
+  if (!events_.Wants(kind)) return nullptr;
+  EngineEvent* event = events_.Push(kind);
+  if (events_.Filling()) RequestAttention();
+  if (event == nullptr) return nullptr;
+  event->tsc = __rdtsc();
+  event->pc = pc;
+  event->cr3 = state_.cr3;
+  return event;
+}
+
+void EngineImpl::LogSite(EventKind kind, const SiteDesc& site) {
+  const u64 pc = site.instr->pc;
+  if (EngineEvent* event = NewEvent(kind, pc)) event->physical = PhysOf(*site.ccf, pc);
+}
+
+void EngineImpl::LogVerdict(const SiteDesc& site, adapt::Event cause, bool trapped,
+                            adapt::Kind before) {
+  EngineEvent* event = NewEvent(EventKind::kVerdict, site.instr->pc);
+  if (event == nullptr) return;
+  const auto& record = *static_cast<const adapt::SiteRecord*>(site.record);
+  event->physical = record.phys;
+  event->count[0] = record.traps;
+  event->count[1] = record.callouts;
+  event->detail[0] = static_cast<u8>(before);
+  event->detail[1] = static_cast<u8>(record.kind);
+  event->detail[2] = static_cast<u8>(cause);
+  event->detail[3] = trapped;
+}
+
+void EngineImpl::LogFault(const vcpu::GuestFault& fault) {
+  EngineEvent* event = NewEvent(EventKind::kFault, LinearPc());
+  if (event == nullptr) return;
+  event->value = fault.cr2;
+  event->count[0] = fault.error_code;
+  event->detail[0] = fault.vector;
+  event->detail[1] = fault.has_error_code;
+}
+
+// A system instruction has been executed; of MSRs and control registers the values are current.
+void EngineImpl::LogSystem(const Instr& instr) {
+  const bool msr = instr.op == Op::kRdmsr || instr.op == Op::kWrmsr;
+  const bool control = instr.op == Op::kMovCr || instr.op == Op::kClts || instr.op == Op::kLmsw;
+  if (msr) {
+    EngineEvent* event = NewEvent(EventKind::kMsr, instr.pc);
+    if (event == nullptr) return;
+    event->count[0] = static_cast<u32>(state_.gpr[vcpu::kRcx]);
+    event->value = static_cast<u32>(state_.gpr[vcpu::kRax]) | state_.gpr[vcpu::kRdx] << 32;
+    event->detail[0] = instr.op == Op::kWrmsr;
+  } else if (control) {
+    const unsigned number = instr.op == Op::kMovCr ? instr.system_reg : 0;
+    EngineEvent* event = NewEvent(EventKind::kControl, instr.pc);
+    if (event == nullptr) return;
+    event->value = number == 0   ? state_.cr0
+                   : number == 2 ? state_.cr2
+                   : number == 3 ? state_.cr3
+                   : number == 4 ? state_.cr4
+                                 : state_.cr8;
+    event->detail[0] = static_cast<u8>(number);
+  }
 }
 
 // SDM vol. 3, table 6-7. Whether 16 bytes and more are checked, where the instruction itself does

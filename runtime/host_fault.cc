@@ -159,8 +159,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     return true;
   };
   auto deliver = [&](const GuestFault& fault) {
-    ++counters_.exceptions_delivered;
-    vcpu::DeliverFault(state_, mmu_, fault);
+    Deliver(fault);
     return dispatch();
   };
 

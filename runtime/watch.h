@@ -1,8 +1,9 @@
 // What the simulator reaches memory and ports through while data breakpoints are enabled: the same
-// accesses, noted in the DR6 bits of the breakpoints they hit.
+// accesses, noted in the DR6 bits of the breakpoints they hit, and for a debugger outside.
 #ifndef ALIBI_RUNTIME_WATCH_H_
 #define ALIBI_RUNTIME_WATCH_H_
 
+#include "runtime/debug_points.h"
 #include "vcpu/breakpoints.h"
 #include "vcpu/memory.h"
 #include "vcpu/state.h"
@@ -11,8 +12,9 @@ namespace alibi::runtime {
 
 class WatchedMemory final : public vcpu::LinearMemory {
  public:
-  WatchedMemory(const vcpu::VcpuState& state, vcpu::LinearMemory& memory, u64* hits)
-      : state_(state), memory_(memory), hits_(*hits) {}
+  WatchedMemory(const vcpu::VcpuState& state, vcpu::LinearMemory& memory, u64* hits,
+                DebugPoints* points)
+      : state_(state), memory_(memory), hits_(*hits), points_(*points) {}
 
   bool Read(LinearAddr address, void* out, unsigned size, vcpu::Privilege who,
             vcpu::GuestFault* fault) override;
@@ -30,6 +32,7 @@ class WatchedMemory final : public vcpu::LinearMemory {
   const vcpu::VcpuState& state_;
   vcpu::LinearMemory& memory_;
   u64& hits_;
+  DebugPoints& points_;
 };
 
 class WatchedPorts final : public vcpu::PortIo {

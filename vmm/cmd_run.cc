@@ -21,10 +21,9 @@
 #include "vmm/host_check.h"
 #include "vmm/loader/file.h"
 #include "vmm/loader/linux.h"
+#include "vmm/observe.h"
 #include "vmm/pc_machine.h"
-#include "vmm/stats.h"
 #include "vmm/terminal.h"
-#include "vmm/trace.h"
 
 namespace alibi::vmm {
 namespace {
@@ -47,9 +46,6 @@ struct RunOptions {
   std::string initrd;
   std::string entry;
   std::string com1;
-  std::string trace;
-  std::string stats_json;
-  bool stats = false;
   bool no_reboot = false;
   DriveOptions drives;
 };
@@ -208,12 +204,8 @@ int CmdRun(int argc, char** argv) {
                  "user[,hostfwd=tcp::PORT-:PORT][,mtu=N], behind a router, needs no rights;\n"
                  "tap,ifname=NAME, an interface of the host; both take mac=52:54:00:12:34:56")
       ->type_name("none|user|tap");
-  app.add_flag("--stats", options.stats, "show every counter on stderr at the end");
-  app.add_option("--stats-json", options.stats_json, "write the counters to FILE")
-      ->type_name("FILE");
-  app.add_option("--trace", options.trace,
-                 "show events on stderr; TOPICS separated by commas, or all:\n" + Tracer::Help())
-      ->type_name("TOPICS");
+  Observation observation;
+  observation.AddOptions(app);
   app.add_option("--tc-size", options.tc_size,
                  "room for translations: bytes, or with K, M, G (64M)");
   app.footer(ExitCodeHelp());
@@ -264,12 +256,7 @@ int CmdRun(int argc, char** argv) {
   if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);
   }
-  Tracer tracer;
-  if (!options.trace.empty()) {
-    auto parsed = Tracer::Parse(options.trace);
-    if (!parsed.ok()) return Fail(kUsage, "--trace: " + parsed.error().message);
-    tracer = *parsed;
-  }
+  if (const auto status = observation.Check()) return *status;
   if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
     return Fail(kUnsupportedHost, host.error().message);
   }
@@ -345,10 +332,6 @@ int CmdRun(int argc, char** argv) {
   auto machine = PcMachine::Create(config);
   if (!machine.ok()) return Fail(kHostResources, machine.error().message);
   PcMachine& pc = **machine;
-  if (!options.trace.empty()) {
-    pc.machine().set_tracer(&tracer);
-    if (tracer.observes_translations()) pc.machine().engine().set_translation_observer(&tracer);
-  }
   if (!bios) {
     Kernel kernel;
     kernel.image = *image;
@@ -365,14 +348,7 @@ int CmdRun(int argc, char** argv) {
     const Status loaded = pc.Load(kernel);
     if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
   }
-  std::FILE* stats_file = nullptr;
-  if (!options.stats_json.empty()) {
-    stats_file = std::fopen(options.stats_json.c_str(), "w");
-    if (stats_file == nullptr) {
-      return Fail(kCannotCreate, fmt::format("{}: cannot be written: {}", options.stats_json,
-                                             std::strerror(errno)));
-    }
-  }
+  if (const auto status = observation.Attach(pc, *image)) return *status;
 
   // --- The run ---
   const u64 begin = devices::MonotonicClock::HostNs();
@@ -388,19 +364,11 @@ int CmdRun(int argc, char** argv) {
     console.End();
   }
   const u64 wall_ns = devices::MonotonicClock::HostNs() - begin;
-  const int status = ExitStatusOf(end, pc, escape.quit());
+  const int status = ExitStatusOf(end, pc, escape.quit() || observation.killed());
   if (const auto failure = console.Dump(pc.pc().vga().Capture()); failure.status != kSuccess) {
     return Fail(failure.status, failure.message);
   }
-  if (options.stats) fmt::print(stderr, "{}", StatsText(pc.machine(), wall_ns));
-  if (stats_file != nullptr) {
-    const std::string json = StatsJson(pc.machine(), wall_ns);
-    const bool written = std::fwrite(json.data(), 1, json.size(), stats_file) == json.size();
-    if (std::fclose(stats_file) != 0 || !written) {
-      return Fail(kCannotCreate, options.stats_json + ": not written; is the disk full?");
-    }
-  }
-  return status;
+  return observation.Finish(status, wall_ns).value_or(status);
 }
 
 }  // namespace alibi::vmm

@@ -11,6 +11,7 @@
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
 #include "vcpu/reset.h"
+#include "vmm/debugger.h"
 #include "vmm/trace.h"
 
 namespace alibi::vmm {
@@ -98,21 +99,43 @@ Machine::~Machine() {
 Stop Machine::Run() {
   stop_timer_.Enter(engine_.get());
   const Stop stop = Loop();
+  engine_->DrainEvents();
   stop_timer_.Leave();
   return stop;
 }
 
 Stop Machine::Loop() {
+  // The end, too, is for the debugger to see; once.
+  bool told = false;
+  const auto tell = [&](DebugEvent event) {
+    if (debugger_ == nullptr || told) return false;
+    told = debugger_->Met(event);
+    return told;
+  };
   for (;;) {
     ++counters_.loop_turns;
     if (stop_.exchange(false, std::memory_order_acq_rel)) return Stop::kRequested;
     board_.Turn();
+    if (debugger_ != nullptr) debugger_->Turn();
     if (stop_.load(std::memory_order_acquire)) continue;
-    TakeInterrupts();
-    if (state_->shutdown) return Stop::kShutdown;
+    // Single steps are the interrupted program's, unless it waits for an interrupt.
+    if (!engine_->steps_next()) {
+      TakeInterrupts();
+    } else if (state_->halted) {
+      TakeInterrupts();
+      if (!state_->halted) {
+        engine_->StepNext(false);
+        debugger_->Met(DebugEvent::kPoint);
+        continue;
+      }
+    }
+    if (state_->shutdown) {
+      if (tell(DebugEvent::kShutdown)) continue;
+      return Stop::kShutdown;
+    }
     if (state_->halted) {
       ++counters_.idle_sleeps;
-      if (!board_.Idle()) return Stop::kHalted;
+      if (!board_.Idle() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
       continue;
     }
     in_engine_ = true;
@@ -125,7 +148,11 @@ Stop Machine::Loop() {
       case runtime::Exit::kInterruptWindow:
         break;
       case runtime::Exit::kShutdown:
-        return Stop::kShutdown;
+        break;  // the state says so
+      case runtime::Exit::kDebug:
+        if (debugger_ != nullptr) debugger_->Met(DebugEvent::kPoint);
+        engine_->ForgetDebugStop();
+        break;
     }
   }
 }

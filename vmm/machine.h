@@ -23,6 +23,7 @@
 
 namespace alibi::vmm {
 
+class Debugger;
 class Tracer;
 
 struct Counters {
@@ -64,6 +65,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   const adapt::Policy& policy() const { return *policy_; }
   const Counters& counters() const { return counters_; }
   void set_tracer(Tracer* tracer) { tracer_ = tracer; }
+  // It outlives the machine's runs.
+  void set_debugger(Debugger* debugger) { debugger_ = debugger; }
 
   // --- On the VCPU's thread ---
   Stop Run();
@@ -113,6 +116,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   SimdState simd_;
   Counters counters_;
   Tracer* tracer_ = nullptr;
+  Debugger* debugger_ = nullptr;
   int vcpu_fd_ = -1;
   vcpu::VcpuState* state_ = nullptr;
   const vcpu::CpuidPolicy* cpuid_ = nullptr;

@@ -302,21 +302,24 @@ bool PcMachine::GuestDma::Write(PhysAddr address, const void* data, u64 size) {
   return true;
 }
 
-void PcMachine::Turn() {
-  mailbox_.Drain();
+void PcMachine::TakeInput() {
   const std::size_t waiting = pc_->serial().backlog();
   // A terminal's keys are looked at even if the guest does not take them: some are ours.
-  if (input_filter_ || waiting == 0) {
-    std::string input = events_->TakeInput();
-    if (input_filter_ && !input.empty()) input = input_filter_(std::move(input));
-    if (input_is_keyboard_) {
-      pc_->keyboard().Type(KeysOf(input));
-    } else if (!input.empty() && devices_->console() != nullptr) {
-      devices_->console()->Receive(input);
-    } else if (!input.empty() && waiting < kMostTyped) {
-      pc_->SerialInput(input);
-    }
+  if (!input_filter_ && waiting != 0) return;
+  std::string input = events_->TakeInput();
+  if (input_filter_ && !input.empty()) input = input_filter_(std::move(input));
+  if (input_is_keyboard_) {
+    pc_->keyboard().Type(KeysOf(input));
+  } else if (!input.empty() && devices_->console() != nullptr) {
+    devices_->console()->Receive(input);
+  } else if (!input.empty() && waiting < kMostTyped) {
+    pc_->SerialInput(input);
   }
+}
+
+void PcMachine::Turn() {
+  mailbox_.Drain();
+  TakeInput();
   if (std::exchange(pam_changed_, false) && bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());
     ALIBI_CHECK(applied.ok(), "shadow RAM finds its place in the arena");

@@ -104,6 +104,16 @@ class PcMachine final : private Board {
   // From any thread or signal handler.
   void RequestStop();
 
+  // --- For a debugger, on the VCPU's thread while the guest stands still (pc_still.cc) ---
+  // The guest's clocks stand still as well, until Thaw().
+  void Freeze();
+  void Thaw();
+  // Waits for the mailbox, for input (whose escapes count), or for RequestStop().
+  void WaitStill();
+
+  // Of the guest's clock, since the machine was made.
+  u64 NowNs() { return clock_.NowNs(); }
+
   // Everything the guest wrote to its serial port leaves the process; true if it could be written.
   bool FlushOutput();
 
@@ -140,6 +150,7 @@ class PcMachine final : private Board {
   bool Idle() override;
 
   u64 HostDeadline();
+  void TakeInput();
   void SyncTprToLapic();
   void NoticeHeldInterrupt();
 
@@ -176,6 +187,7 @@ class PcMachine final : private Board {
   u64 last_frame_ns_ = 0;
   std::optional<OutputBuffer> output_;  // the console's
   u64 clock_start_ns_ = 0;              // by CLOCK_MONOTONIC
+  u64 frozen_tsc_ = 0;                  // the host's, when the guest's clocks were stopped
   u64 low_ram_bytes_ = 0;
   u64 high_ram_bytes_ = 0;
   bool in_mmio_write_ = false;

@@ -1,0 +1,69 @@
+// What a debugger outside the guest wants to be told: breakpoints, watchpoints, single steps. The
+// guest sees none of it: its memory, its debug registers and its flags stay its own.
+//
+// A breakpoint is a linear PC that no translation but a single step contains, so it costs nothing
+// elsewhere and holds in every address space. While anything is watched, code is translated
+// *careful*: every access calls out and is compared.
+#ifndef ALIBI_RUNTIME_DEBUG_POINTS_H_
+#define ALIBI_RUNTIME_DEBUG_POINTS_H_
+
+#include "base/types.h"
+
+namespace alibi::runtime {
+
+struct Watch {
+  u64 address = 0;  // linear
+  u64 size = 1;     // at least 1
+  bool reads = false;
+  bool writes = false;
+};
+
+enum class DebugCause : u8 {
+  kNone,
+  kBreakpoint,  // in front of the instruction at `address`
+  kStep,        // behind one instruction, or in front of an event's handler
+  kWatch,       // behind an access to the watched `address`
+};
+
+struct DebugStop {
+  DebugCause cause = DebugCause::kNone;
+  u64 address = 0;
+  Watch watch;  // kWatch: what was hit
+};
+
+// Fixed room: fast callouts read it. No vector registers.
+class DebugPoints {
+ public:
+  static constexpr u32 kMostBreakpoints = 1024;
+  static constexpr u32 kMostWatches = 64;
+
+  // False: there is no room, or nothing to remove.
+  bool AddBreakpoint(u64 pc);
+  bool RemoveBreakpoint(u64 pc);
+  bool AddWatch(const Watch& watch);
+  bool RemoveWatch(const Watch& watch);
+
+  bool any_breakpoint() const { return breakpoint_count_ != 0; }
+  bool any_watch() const { return watch_count_ != 0; }
+  bool IsBreakpoint(u64 pc) const;
+  // The watch that an access hits, or null.
+  const Watch* FindWatch(u64 address, u64 size, bool read, bool written) const;
+  // The first hit since Forget() counts.
+  void NoteAccess(u64 address, u64 size, bool read, bool written);
+
+  void Stop(DebugCause cause, u64 address);
+  bool stopped() const { return stop_.cause != DebugCause::kNone; }
+  const DebugStop& stop() const { return stop_; }
+  void Forget() { stop_.cause = DebugCause::kNone; }
+
+ private:
+  u64 breakpoints_[kMostBreakpoints];
+  u32 breakpoint_count_ = 0;
+  u32 watch_count_ = 0;
+  Watch watches_[kMostWatches];
+  DebugStop stop_;
+};
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_DEBUG_POINTS_H_

@@ -1,0 +1,51 @@
+// What `alibi run` shows of the machine while it runs and when it has ended: the options for it,
+// and their life around a run.
+#ifndef ALIBI_VMM_OBSERVE_H_
+#define ALIBI_VMM_OBSERVE_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/types.h"
+#include "vmm/gdb/stub.h"
+#include "vmm/pc_machine.h"
+#include "vmm/trace.h"
+
+namespace alibi::vmm {
+
+class Observation {
+ public:
+  void AddOptions(CLI::App& app);
+  // The three steps of a run return an exit status when something is wrong, which they have
+  // reported. First what needs no machine:
+  std::optional<int> Check();
+  // `image` is the kernel's, or empty. The machine is loaded.
+  std::optional<int> Attach(PcMachine& machine, std::span<const u8> image);
+  // The run has ended with `status`; it took `wall_ns`.
+  std::optional<int> Finish(int status, u64 wall_ns);
+
+  // The debugger has ended the run.
+  bool killed() const { return stub_ != nullptr && stub_->killed(); }
+
+ private:
+  std::string trace_;
+  std::string stats_json_;
+  std::string gdb_;
+  std::string gdb_arch_ = "auto";
+  bool gdb_default_ = false;
+  bool gdb_wait_ = false;
+  bool stats_ = false;
+
+  PcMachine* machine_ = nullptr;
+  Tracer tracer_;
+  std::unique_ptr<gdb::Stub> stub_;
+  std::FILE* stats_file_ = nullptr;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_OBSERVE_H_
