@@ -1,6 +1,7 @@
 // The program. stdout: the guest's console, or the report asked for. stderr: one line per failure,
 // traces, statistics. Exit status: vmm/exit_codes.inc.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <string_view>
@@ -31,6 +32,8 @@ void PrintHelp(std::FILE* to) {
 }
 
 int Main(int argc, char** argv) {
+  // A file that may not grow (ulimit -f) is an error where it is written.
+  signal(SIGXFSZ, SIG_IGN);
   if (argc < 2) {
     PrintHelp(stderr);
     return kUsage;
