@@ -83,7 +83,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
   gates_.reset = hooks_.reset;
   pci_.Add(kVgaSlot, 0, vga_function_);
   fw_cfg_.AddInteger(FwCfg::kRamSize, config.low_ram_bytes + config.high_ram_bytes, 8);
-  fw_cfg_.AddInteger(FwCfg::kNoGraphics, 1, 2);
+  fw_cfg_.AddInteger(FwCfg::kNoGraphics, config.serial_is_screen ? 1 : 0, 2);
   fw_cfg_.AddInteger(FwCfg::kCpuCount, 1, 2);
   fw_cfg_.AddInteger(FwCfg::kMostCpus, 1, 2);
   fw_cfg_.AddInteger(FwCfg::kIrq0Override, 1, 4);

@@ -57,7 +57,8 @@ struct PcConfig {
   i64 unix_seconds = 0;    // UTC when the clock shows 0
   // What is written to these ports is text for debug_output.
   std::vector<u16> debug_ports = {0xe9, 0x402};
-  std::vector<u8> vga_rom;  // the video BIOS; may be empty
+  bool serial_is_screen = true;  // firmware shows on COM1 what it shows on the screen
+  std::vector<u8> vga_rom;       // the video BIOS; may be empty
   // As firmware leaves the devices, for guests that are started without any.
   bool set_up = true;
 };

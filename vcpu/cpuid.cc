@@ -24,7 +24,7 @@ constexpr u32 kAll = 0xffffffff;
 constexpr u32 kMaxBasic = 0xd, kMaxExtended = 0x80000021;
 constexpr u32 kHypervisorLeaf = 0x40000000;
 
-// Leaf 1. Passed: instructions that run as they are. Hidden: MCA, DS, ACPI, HTT; DTES64, MONITOR,
+// Leaf 1. Passed: instructions that run as they are. Hidden: DS, ACPI, HTT; DTES64, MONITOR,
 // VMX, SMX, EST, TM2, DCA.
 constexpr u32 kLeaf1EcxPass = Bits(
     0 /*SSE3*/, 1 /*PCLMUL*/, 9 /*SSSE3*/, 12 /*FMA*/, 13 /*CX16*/, 19 /*SSE4.1*/, 20 /*SSE4.2*/,
@@ -36,7 +36,7 @@ constexpr u32 kLeaf1EdxPass = Bits(0 /*FPU*/, 8 /*CX8*/, 15 /*CMOV*/, 19 /*CLFSH
                                    24 /*FXSR*/, 25 /*SSE*/, 26 /*SSE2*/);
 constexpr u32 kLeaf1EdxSet =
     Bits(1 /*VME*/, 2 /*DE*/, 3 /*PSE*/, 4 /*TSC*/, 5 /*MSR*/, 6 /*PAE*/, 7 /*MCE*/, 9 /*APIC*/,
-         11 /*SEP*/, 12 /*MTRR*/, 13 /*PGE*/, 16 /*PAT*/, 17 /*PSE36*/);
+         11 /*SEP*/, 12 /*MTRR*/, 13 /*PGE*/, 14 /*MCA*/, 16 /*PAT*/, 17 /*PSE36*/);
 // Leaf 7. Hidden: SGX, HLE, RTM, MPX, PT; PKU, WAITPKG, CET, LA57, MOVDIR64B, ENQCMD; AMX,
 // speculation control.
 constexpr u32 kLeaf7EbxPass =

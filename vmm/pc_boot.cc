@@ -103,7 +103,6 @@ Status PcMachine::LoadPvh(const Kernel& kernel, loader::GuestMemory& memory) {
 
 void PcMachine::DescribeToFirmware() {
   loader::AcpiHardware hardware;
-  hardware.low_ram_bytes = low_ram_bytes_;
   for (loader::FirmwareFile& file : loader::ScriptAcpi(loader::BuildAcpi(hardware, 0))) {
     pc_->fw_cfg().AddFile(file.name, std::move(file.bytes));
   }
@@ -124,7 +123,6 @@ void PcMachine::DescribeToFirmware() {
 Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {
   pc_->pci().AssignAsFirmware();
   loader::AcpiHardware hardware;
-  hardware.low_ram_bytes = low_ram_bytes_;
   if (low_ram_bytes_ >= BiosRom::kShadowEnd && !loader::WriteFirmware(hardware, memory)) {
     return Error{"the memory below 1 MB is not all RAM"};
   }

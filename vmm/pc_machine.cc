@@ -87,6 +87,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
     pc_->timers().Arm(screen_timer_, std::max(clock_.NowNs(), last_frame_ns_ + kFrameNs));
   };
   board.vga_rom = config.vga_rom;
+  board.serial_is_screen = !config.input_is_keyboard;
   auto pc = devices::Pc::Create(board, std::move(hooks), clock_, *tsc_);
   if (!pc.ok()) return pc.error();
   pc_ = std::move(*pc);

@@ -20,7 +20,6 @@ u64 Get(const u8* at, unsigned size) {
 TEST_CASE("a script places tables as if they had been built there") {
   constexpr u64 kPlace = 0x1ffe0000;
   AcpiHardware hardware;
-  hardware.low_ram_bytes = u64{512} << 20;
   std::map<std::string, std::vector<u8>> files;
   for (FirmwareFile& file : ScriptAcpi(BuildAcpi(hardware, 0))) files[file.name] = file.bytes;
   const std::vector<u8> script = files.at("etc/table-loader");

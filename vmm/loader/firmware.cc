@@ -3,12 +3,10 @@
 #include <cstring>
 #include <string_view>
 
-#include "vmm/loader/aml.h"
-
 namespace alibi::loader {
 namespace {
 
-using aml::Bytes;
+using Bytes = std::vector<u8>;
 
 // Bytes that grow, with integers at given offsets.
 class Table {
@@ -80,58 +78,10 @@ class Heap {
   Bytes bytes_;
 };
 
-// Where each slot's interrupt pins end (section 6.2.13): PIRQA and B are on input 10, C and D on
-// 11, which nothing changes once the system runs.
-Bytes PciRouting() {
-  constexpr u8 kInputs[] = {10, 10, 11, 11};
-  std::vector<Bytes> routes;
-  for (u64 slot = 1; slot < 32; ++slot) {
-    for (u64 pin = 0; pin < 4; ++pin) {
-      routes.push_back(
-          aml::Package({aml::Integer(slot << 16 | 0xffff), aml::Integer(pin), aml::Integer(0),
-                        aml::Integer(kInputs[(slot - 1 + pin) & 3])}));
-    }
-  }
-  return aml::Package(routes);
-}
-
-Bytes BuildDsdt(const AcpiHardware& hardware) {
-  using namespace aml;  // NOLINT(google-build-using-namespace)
-  const auto isa_device = [](std::string_view name, std::string_view id, const Bytes& resources) {
-    return Device(name, {Name("_HID", EisaId(id)), Name("_CRS", resources)});
-  };
-  const u32 pci_memory = static_cast<u32>(hardware.low_ram_bytes);
-  DescriptionTable table("DSDT", 2);
-  table.Append(SystemBusScope({
-      Device(
-          "PCI0",
-          {
-              Name("_HID", EisaId("PNP0A03")),
-              Name("_UID", Integer(0)),
-              Name("_CRS", ResourceTemplate({
-                               BusNumbers(0, 0),
-                               IoRange(0, 0xcf7),
-                               IoPorts(0xcf8, 8),
-                               IoRange(0xd00, 0xffff),
-                               MemoryRange(0xa0000, 0xbffff),
-                               MemoryRange(pci_memory, hardware.io_apic - 1),
-                           })),
-              Name("_PRT", PciRouting()),
-              Device(
-                  "ISA",
-                  {
-                      Name("_ADR", Integer(0x10000)),
-                      isa_device("RTC", "PNP0B00", ResourceTemplate({IoPorts(0x70, 2), Irq(8)})),
-                      isa_device("KBD", "PNP0303",
-                                 ResourceTemplate({IoPorts(0x60, 1), IoPorts(0x64, 1), Irq(1)})),
-                      isa_device("COM1", "PNP0501", ResourceTemplate({IoPorts(0x3f8, 8), Irq(4)})),
-                  }),
-          }),
-  }));
-  const Bytes off = Integer(hardware.soft_off_type);
-  table.Append(Name("_S5", Package({off, off, Integer(0), Integer(0)})));
-  return table.Finish();
-}
+// dsdt.asl, compiled, with header and checksum.
+constexpr u8 kDsdt[] = {
+#include "vmm/loader/dsdt.inc"
+};
 
 Bytes BuildMadt(const AcpiHardware& hardware) {
   DescriptionTable table("APIC", 3, 8);
@@ -222,7 +172,7 @@ std::vector<u8> BuildAcpi(const AcpiHardware& hardware, u64 address) {
   Heap heap(address);
   heap.Add(Bytes(kRsdpBytes));
   const u64 facs = heap.Add(BuildFacs(), 64);
-  const u64 dsdt = heap.Add(BuildDsdt(hardware));
+  const u64 dsdt = heap.Add(Bytes(std::begin(kDsdt), std::end(kDsdt)));
   const u64 tables[] = {heap.Add(BuildFadt(hardware, facs, dsdt)), heap.Add(BuildMadt(hardware))};
   DescriptionTable rsdt("RSDT", 1), xsdt("XSDT", 1);
   for (const u64 table : tables) {

@@ -24,8 +24,6 @@ struct AcpiHardware {
   u16 pm1_event = 0x600, pm1_control = 0x604, pm_timer = 0x608;
   u16 reset_port = 0xcf9;
   u8 reset_value = 6;
-  u8 soft_off_type = 0;
-  u64 low_ram_bytes = 0;  // PCI memory begins here
 };
 
 inline constexpr u64 kRsdpAddress = 0xf0000;
