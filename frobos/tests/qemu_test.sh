@@ -3,6 +3,7 @@
 #
 #   qemu_test.sh IMAGE [WORD...]      the words go on the kernel's command line
 #   qemu_test.sh --shutdown IMAGE     the kernel must end by a triple fault
+#   qemu_test.sh --device WHAT IMAGE  with QEMU's -device WHAT
 #   qemu_test.sh --disk FILE ide|virtio --cdrom FILE IMAGE
 #                                     with drives; what is written is forgotten
 #
@@ -15,21 +16,29 @@ if [[ $1 == --shutdown ]]; then
   wanted=0  # QEMU's status when -no-reboot ends it
   shift
 fi
-drives=()
+devices=()
 while [[ $1 == --* ]]; do
   case $1 in
     --disk)
-      drives+=(-drive "file=$2,format=raw,snapshot=on,if=none,id=disk")
+      devices+=(-drive "file=$2,format=raw,snapshot=on,if=none,id=disk")
       if [[ $3 == virtio ]]; then
-        drives+=(-device virtio-blk-pci,drive=disk,disable-legacy=on)
+        devices+=(-device virtio-blk-pci,drive=disk,disable-legacy=on)
       else
-        drives+=(-device ide-hd,drive=disk,bus=ide.0)
+        devices+=(-device ide-hd,drive=disk,bus=ide.0)
       fi
       shift 3
       ;;
     --cdrom)
-      drives+=(-drive "file=$2,format=raw,readonly=on,if=none,id=disc" -device ide-cd,drive=disc,bus=ide.1)
+      devices+=(-drive "file=$2,format=raw,readonly=on,if=none,id=disc" -device ide-cd,drive=disc,bus=ide.1)
       shift 2
+      ;;
+    --device)
+      devices+=(-device "$2")
+      shift 2
+      ;;
+    *)
+      echo "$1: no such option" >&2
+      exit 2
       ;;
   esac
 done
@@ -47,7 +56,7 @@ log=$(mktemp "${TEST_TMPDIR:-/tmp}/frobos.XXXXXX")
 trap 'rm -f "$log"' EXIT
 status=0
 export TMPDIR=${TEST_TMPDIR:-/tmp}  # for what is written to drives
-timeout 120 "$qemu" "${start[@]}" "${drives[@]}" -cpu max -m 128 -display none \
+timeout 120 "$qemu" "${start[@]}" "${devices[@]}" -cpu max -m 128 -display none \
   -nographic -no-reboot -serial stdio -monitor none -nodefaults \
   -device isa-debug-exit,iobase=0xf4,iosize=0x04 </dev/null >"$log" || status=$?
 # What the firmware printed before the kernel is not ours.
