@@ -1,5 +1,6 @@
 #include "devices/fw_cfg.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace alibi::devices {
@@ -10,6 +11,17 @@ constexpr std::size_t kNameBytes = 56;
 void AppendBigEndian(std::vector<u8>& to, u64 value, unsigned size) {
   while (size-- != 0) to.push_back(static_cast<u8>(value >> (8 * size)));
 }
+
+u32 FromBigEndian(const u8* bytes) {
+  u32 value = 0;
+  for (unsigned i = 0; i < 4; ++i) value = value << 8 | bytes[i];
+  return value;
+}
+
+// Of the DMA descriptor's control word, whose upper half is an item's number.
+constexpr u32 kDmaError = 1, kDmaRead = 2, kDmaSkip = 4, kDmaSelect = 8, kDmaWrite = 16;
+constexpr u64 kDescriptorBytes = 16;
+constexpr u8 kDmaSignature[] = {'Q', 'E', 'M', 'U', ' ', 'C', 'F', 'G'};
 
 }  // namespace
 
@@ -51,6 +63,65 @@ void FwCfg::Write(u64 offset, unsigned size, u64 value) {
   if (offset != 0) return;  // items are read-only
   selected_ = static_cast<u16>(size == 1 ? (selected_ & 0xff00) | value : value);
   position_ = 0;
+}
+
+void FwCfg::ConnectDma(Dma& dma) {
+  dma_ = &dma;
+  AddInteger(kInterfaceId, 3, 4);  // the traditional interface, and DMA
+}
+
+u64 FwCfg::DmaPorts::Read(u64 offset, unsigned size) {
+  u64 value = 0;
+  for (unsigned i = 0; i < size && owner_.dma_ != nullptr && offset + i < 8; ++i) {
+    value |= u64{kDmaSignature[offset + i]} << (8 * i);
+  }
+  return value;
+}
+
+void FwCfg::DmaPorts::Write(u64 offset, unsigned size, u64 value) {
+  if (size != 4 || owner_.dma_ == nullptr) return;
+  const u64 half = __builtin_bswap32(static_cast<u32>(value));
+  if (offset == 0) owner_.descriptor_ = half << 32;
+  if (offset == 4) owner_.Transfer(PhysAddr(std::exchange(owner_.descriptor_, 0) | half));
+}
+
+void FwCfg::Transfer(PhysAddr descriptor) {
+  u8 bytes[kDescriptorBytes];
+  if (!dma_->Read(descriptor, bytes, sizeof(bytes))) return;  // nowhere to tell it
+  const u32 control = FromBigEndian(bytes), length = FromBigEndian(bytes + 4);
+  const u64 address = u64{FromBigEndian(bytes + 8)} << 32 | FromBigEndian(bytes + 12);
+  if (control & kDmaSelect) {
+    selected_ = static_cast<u16>(control >> 16);
+    position_ = 0;
+  }
+  bool ok = true;
+  if (control & kDmaRead) {
+    ok = ReadInto(address, length);
+  } else if (control & kDmaWrite) {
+    ok = false;  // items are read-only
+  } else if (control & kDmaSkip) {
+    position_ += length;
+  }
+  const u8 done[] = {0, 0, 0, static_cast<u8>(ok ? 0 : kDmaError)};
+  dma_->Write(descriptor, done, sizeof(done));
+}
+
+bool FwCfg::ReadInto(u64 address, u64 size) {
+  static constexpr u8 kZeros[4096] = {};
+  const auto item = items_.find(selected_);
+  const u64 item_size = item == items_.end() ? 0 : item->second.size();
+  const u64 rest = position_ < item_size ? item_size - position_ : 0;
+  const u64 copied = std::min(size, rest);
+  if (copied != 0 && !dma_->Write(PhysAddr(address), &item->second[position_], copied))
+    return false;
+  position_ += copied;
+  // Behind an item's end there are zeros.
+  for (u64 done = copied; done < size;) {
+    const u64 piece = std::min<u64>(size - done, sizeof(kZeros));
+    if (!dma_->Write(PhysAddr(address + done), kZeros, piece)) return false;
+    done += piece;
+  }
+  return true;
 }
 
 }  // namespace alibi::devices

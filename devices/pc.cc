@@ -119,6 +119,7 @@ Status Pc::Wire(const PcConfig& config) {
       {0xb2, 2, &acpi_.smi_command(), "SMI command"},
       {AcpiPm::kDefaultBase, AcpiPm::kPortCount, &acpi_, "ACPI"},
       {0x510, 2, &fw_cfg_, "fw_cfg"},
+      {0x514, 8, &fw_cfg_.dma_ports(), "fw_cfg DMA"},
       {0xcf8, 8, &pci_, "PCI"},
       {0xe0, 4, &test_ports_, "test ports"},
       {0x2000, TestIrqLines::kLines, &test_lines_, "test lines"},

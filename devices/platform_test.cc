@@ -1,5 +1,6 @@
 // The chip set's small parts: keyboard controller and gates, ACPI, PCI, fw_cfg, the test device.
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -206,6 +207,78 @@ TEST_CASE("fw_cfg: items byte by byte, files by name") {
   for (unsigned i = 0; i < 4 + 64 + 8; ++i) m.In(0x511);
   for (u32 c = m.In(0x511); c != 0; c = m.In(0x511)) name.push_back(static_cast<char>(c));
   CHECK(name == "etc/two");
+}
+
+// 1 MB from 1 MB.
+class SomeRam final : public Dma {
+ public:
+  static constexpr u64 kBase = 1 << 20, kBytes = 1 << 20;
+  bool Read(PhysAddr address, void* out, u64 size) override {
+    if (!Has(address, size)) return false;
+    std::memcpy(out, &bytes[address.value - kBase], size);
+    return true;
+  }
+  bool Write(PhysAddr address, const void* data, u64 size) override {
+    if (!Has(address, size)) return false;
+    std::memcpy(&bytes[address.value - kBase], data, size);
+    return true;
+  }
+  std::vector<u8> bytes = std::vector<u8>(kBytes, 0xcc);
+
+ private:
+  static bool Has(PhysAddr address, u64 size) {
+    return address.value >= kBase && size <= kBytes && address.value - kBase <= kBytes - size;
+  }
+};
+
+TEST_CASE("fw_cfg: DMA reads items to memory, and only there") {
+  Machine m;
+  SomeRam ram;
+  CHECK(m.In(0x514, 4) == 0);  // there is none yet
+  m.pc->fw_cfg().ConnectDma(ram);
+  m.pc->fw_cfg().Add(0x1234, {1, 2, 3, 4, 5});
+  CHECK(m.In(0x514, 4) == 0x554d4551);  // "QEMU"
+  CHECK(m.In(0x518, 4) == 0x47464320);  // " CFG"
+  constexpr u64 kDescriptor = SomeRam::kBase + 0x100, kTarget = SomeRam::kBase + 0x1000;
+  // Returns the control word that the device leaves.
+  const auto transfer = [&](u32 control, u32 length, u64 address) {
+    const u32 words[] = {__builtin_bswap32(control), __builtin_bswap32(length),
+                         __builtin_bswap32(static_cast<u32>(address >> 32)),
+                         __builtin_bswap32(static_cast<u32>(address))};
+    ram.Write(PhysAddr(kDescriptor), words, sizeof(words));
+    m.Out(0x514, 0, 4);
+    m.Out(0x518, __builtin_bswap32(static_cast<u32>(kDescriptor)), 4);
+    u32 left = 0;
+    ram.Read(PhysAddr(kDescriptor), &left, sizeof(left));
+    return __builtin_bswap32(left);
+  };
+  const auto at = [&](u64 offset) { return ram.bytes[kTarget - SomeRam::kBase + offset]; };
+  constexpr u32 kSelect = 0x12340008;
+  CHECK(transfer(kSelect | 2, 3, kTarget) == 0);
+  CHECK(at(0) == 1);
+  CHECK(at(2) == 3);
+  CHECK(at(3) == 0xcc);
+  CHECK(transfer(2, 4, kTarget) == 0);  // the rest, and zeros behind it
+  CHECK(at(0) == 4);
+  CHECK(at(1) == 5);
+  CHECK(at(2) == 0);
+  CHECK(at(3) == 0);
+  CHECK(at(4) == 0xcc);
+  CHECK(transfer(kSelect | 4, 2, 0) == 0);  // skip
+  CHECK(transfer(2, 1, kTarget) == 0);
+  CHECK(at(0) == 3);
+  CHECK(transfer(kSelect | 16, 1, kTarget) == 1);  // items are read-only
+  CHECK(transfer(kSelect | 2, 5, 0) == 1);
+  CHECK(transfer(kSelect | 2, ~u32{0}, kTarget) == 1);
+  CHECK(transfer(kSelect | 2, 5, ~u64{0} - 2) == 1);
+  CHECK(transfer(kSelect | 2, 0, ~u64{0}) == 0);
+  CHECK(transfer(kSelect | 4, ~u32{0}, 0) == 0);
+  CHECK(transfer(2, 2, kTarget) == 0);  // far behind its end
+  CHECK(at(0) == 0);
+  // A descriptor that is nowhere, and half a one.
+  m.Out(0x514, 0xffffffff, 4);
+  m.Out(0x518, 0xffffffff, 4);
+  m.Out(0x518, __builtin_bswap32(SomeRam::kBase + SomeRam::kBytes - 8), 4);
 }
 
 TEST_CASE("The test device drives lines and holds bytes") {

@@ -21,6 +21,7 @@
 #include "vmm/host_check.h"
 #include "vmm/loader/file.h"
 #include "vmm/loader/linux.h"
+#include "vmm/loader/linux_rom.h"
 #include "vmm/observe.h"
 #include "vmm/pc_machine.h"
 #include "vmm/terminal.h"
@@ -187,10 +188,11 @@ int CmdRun(int argc, char** argv) {
   app.add_option("--com1", options.com1,
                  "append what COM1 says to FILE; the terminal then is COM2, in Linux ttyS1")
       ->type_name("FILE");
-  app.add_option("--entry", options.entry,
-                 "a Linux bzImage's entry: 32 or 64 (64, if the kernel has it)")
+  app.add_option(
+         "--entry", options.entry,
+         "a Linux bzImage's entry: 16 (through a BIOS), 32, or 64 (64, if the kernel has it)")
       ->type_name("BITS")
-      ->check(CLI::IsMember({"32", "64"}));
+      ->check(CLI::IsMember({"16", "32", "64"}));
   AddDriveOptions(app, &options.drives);
   Console console;
   console.AddOptions(&app);
@@ -222,13 +224,24 @@ int CmdRun(int argc, char** argv) {
     options.bios = *found;
     firmware_text = false;  // nobody asked for that one's own story
   }
-  if (options.image.empty() == options.bios.empty()) {
+  // Setup code calls the BIOS.
+  const bool real_mode = options.entry == "16";
+  if (real_mode && options.bios.empty()) {
+    auto found = FindBios();
+    if (!found.ok()) return Fail(kNoInput, "--entry 16: " + found.error().message);
+    options.bios = *found;
+    firmware_text = false;
+  }
+  if (real_mode && options.image.empty()) {
+    return Fail(kUsage, "--entry 16 is for a Linux kernel's IMAGE");
+  }
+  if (!real_mode && options.image.empty() == options.bios.empty()) {
     return Fail(kUsage,
                 options.image.empty()
                     ? "give a kernel's IMAGE, --disk, --cdrom, or --bios ROM; --help shows more"
                     : "give either a kernel's IMAGE or --bios ROM, not both");
   }
-  if (!options.bios.empty() && !(options.append.empty() && options.initrd.empty())) {
+  if (!real_mode && !options.bios.empty() && !(options.append.empty() && options.initrd.empty())) {
     return Fail(kUsage,
                 "--append and --initrd are for a kernel's IMAGE; leave them out with --bios");
   }
@@ -278,15 +291,22 @@ int CmdRun(int argc, char** argv) {
     return Fail(kUsage, devices.error().message);
   }
   const bool bios = !options.bios.empty();
-  auto image = loader::ReadWholeFile(bios ? options.bios : options.image);
+  auto image = loader::ReadWholeFile(options.image.empty() ? options.bios : options.image);
   if (!image.ok()) return Fail(kNoInput, image.error().message);
+  if (real_mode && !loader::IsLinux(*image)) {
+    return Fail(kBadImage, fmt::format("'{}' is no Linux bzImage: --entry 16 is for those alone",
+                                       options.image));
+  }
   auto module_files = ReadModules(options.initrd);
   if (!module_files.ok()) return Fail(kNoInput, "--initrd: " + module_files.error().message);
   if (bios) {
-    if (Status size = BiosRom::CheckSize(image->size(), options.bios); !size.ok()) {
+    auto rom = real_mode ? loader::ReadWholeFile(options.bios) : image;
+    if (!rom.ok()) return Fail(kNoInput, rom.error().message);
+    if (Status size = BiosRom::CheckSize(rom->size(), options.bios); !size.ok()) {
       return Fail(kBadImage, size.error().message);
     }
-    config.bios = *image;
+    config.bios = std::move(*rom);
+    if (real_mode) config.devices.boot_first = loader::kLinuxRomBootPath;
   }
 
   ExitCode drives_code = kUsage;
@@ -332,7 +352,7 @@ int CmdRun(int argc, char** argv) {
   auto machine = PcMachine::Create(config);
   if (!machine.ok()) return Fail(kHostResources, machine.error().message);
   PcMachine& pc = **machine;
-  if (!bios) {
+  if (!options.image.empty()) {
     Kernel kernel;
     kernel.image = *image;
     kernel.name = options.image;
@@ -345,7 +365,7 @@ int CmdRun(int argc, char** argv) {
     }
     if (options.entry == "32") kernel.entry = loader::LinuxEntryPoint::k32;
     if (options.entry == "64") kernel.entry = loader::LinuxEntryPoint::k64;
-    const Status loaded = pc.Load(kernel);
+    const Status loaded = real_mode ? pc.OfferLinux(kernel) : pc.Load(kernel);
     if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
   }
   if (const auto status = observation.Attach(pc, *image)) return *status;

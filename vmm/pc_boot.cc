@@ -7,6 +7,7 @@
 #include "vmm/loader/acpi_script.h"
 #include "vmm/loader/firmware.h"
 #include "vmm/loader/linux.h"
+#include "vmm/loader/linux_rom.h"
 #include "vmm/loader/multiboot.h"
 #include "vmm/loader/pvh.h"
 #include "vmm/pc_machine.h"
@@ -84,6 +85,33 @@ Status PcMachine::LoadLinux(const Kernel& kernel, loader::GuestMemory& memory) {
     vcpu::ResetToLinux32(machine_->state(), machine_->cpuid(), static_cast<u32>(entry->rip),
                          static_cast<u32>(entry->boot_params), entry->gdt);
   }
+  return Ok{};
+}
+
+Status PcMachine::OfferLinux(const Kernel& kernel) {
+  loader::LinuxOptions options;
+  options.low_ram_bytes = low_ram_bytes_;
+  options.high_ram_bytes = high_ram_bytes_;
+  options.command_line = kernel.command_line;
+  if (!kernel.modules.empty()) options.initrd = kernel.modules[0].bytes;
+  auto setup = loader::PrepareLinuxSetup(kernel.image, kernel.name, options);
+  if (!setup.ok()) return setup.error();
+  using devices::FwCfg;
+  const auto offer = [this](u16 address_item, u32 address, u16 size_item, u16 data_item,
+                            std::span<const u8> data) {
+    FwCfg& fw_cfg = pc_->fw_cfg();
+    fw_cfg.AddInteger(address_item, address, 4);
+    fw_cfg.AddInteger(size_item, data.size(), 4);
+    fw_cfg.Add(data_item, std::vector<u8>(data.begin(), data.end()));
+  };
+  offer(FwCfg::kSetupAddress, setup->setup_at, FwCfg::kSetupSize, FwCfg::kSetupData, setup->setup);
+  offer(FwCfg::kCommandLineAddress, setup->command_line_at, FwCfg::kCommandLineSize,
+        FwCfg::kCommandLineData, setup->command_line);
+  offer(FwCfg::kKernelAddress, setup->kernel_at, FwCfg::kKernelSize, FwCfg::kKernelData,
+        setup->kernel);
+  offer(FwCfg::kInitrdAddress, setup->initrd_at, FwCfg::kInitrdSize, FwCfg::kInitrdData,
+        options.initrd);
+  pc_->fw_cfg().AddFile(loader::kLinuxRomFile, loader::LinuxRom());
   return Ok{};
 }
 

@@ -28,10 +28,12 @@ Result<std::unique_ptr<PcDevices>> PcDevices::Create(const PcDevicesConfig& conf
     if (!connected.ok()) return connected.error();
     all->AddVirtio(std::move(net), pc, dma);
   }
-  auto storage = PcStorage::Create(config.drives, pc, mailbox, dma, config.drive_report,
-                                   [&](std::unique_ptr<virtio::VirtioDevice> device) {
-                                     return all->AddVirtio(std::move(device), pc, dma);
-                                   });
+  auto storage = PcStorage::Create(
+      config.drives, pc, mailbox, dma, config.drive_report,
+      [&](std::unique_ptr<virtio::VirtioDevice> device) {
+        return all->AddVirtio(std::move(device), pc, dma);
+      },
+      config.boot_first);
   if (!storage.ok()) return storage.error();
   all->storage_ = std::move(*storage);
   return all;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct PcDevicesConfig {
   u16 columns = 0, rows = 0;  // of the terminal; 0: unknown
   net::Options net;
   std::vector<DriveConfig> drives;
+  std::string boot_first;  // a boot path that firmware tries before the drives; may be empty
   block::Disk::Report drive_report;  // see PcStorage
 };
 

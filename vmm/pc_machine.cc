@@ -120,6 +120,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
       });
   if (!devices.ok()) return devices.error();
   devices_ = std::move(*devices);
+  pc_->fw_cfg().ConnectDma(dma_);
   pc_->serial().OnDrained([this] { machine_->RequestTurn(); });
   if (config.com2.has_value()) {
     auto link = SerialLink::Attach(*pc_, mailbox_, *config.com2, stop_requested_,

@@ -99,6 +99,10 @@ class PcMachine final : private Board {
   // (pc_boot.cc). What it refers to must outlive the machine: a reset loads it again.
   Status Load(const Kernel& kernel);
 
+  // For a machine with a BIOS: offers it a Linux bzImage to boot, by its 16-bit entry. Firmware
+  // tries it before the drives if PcDevicesConfig::boot_first says loader::kLinuxRomBootPath.
+  Status OfferLinux(const Kernel& kernel);
+
   PcEnd Run();
   u32 exit_status() const { return exit_status_; }
   // From any thread or signal handler.

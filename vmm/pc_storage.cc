@@ -22,7 +22,8 @@ PcStorage::PcStorage(devices::Pc& pc, devices::Dma& dma)
 Result<std::unique_ptr<PcStorage>> PcStorage::Create(const std::vector<DriveConfig>& drives,
                                                      devices::Pc& pc, devices::Mailbox& mailbox,
                                                      devices::Dma& dma, block::Disk::Report report,
-                                                     const AddVirtio& add_virtio) {
+                                                     const AddVirtio& add_virtio,
+                                                     const std::string& boot_first) {
   std::unique_ptr<PcStorage> storage(new PcStorage(pc, dma));
   Status added = storage->ide_.AddPorts(pc.ports());
   if (!added.ok()) return added.error();
@@ -47,7 +48,8 @@ Result<std::unique_ptr<PcStorage>> PcStorage::Create(const std::vector<DriveConf
     (drive.cdrom ? cdroms_last : disks_first) += path + "\n";
   }
   // Paths of Open Firmware, as QEMU gives them to SeaBIOS; the list ends with a NUL.
-  const std::string order = disks_first + cdroms_last;
+  const std::string order =
+      (boot_first.empty() ? "" : boot_first + "\n") + disks_first + cdroms_last;
   if (!order.empty()) {
     pc.fw_cfg().AddFile("bootorder",
                         std::vector<u8>(order.c_str(), order.c_str() + order.size() + 1));

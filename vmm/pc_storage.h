@@ -31,6 +31,7 @@ class PcStorage {
   // Puts the controllers onto the board. Disks take the IDE places from the first channel's first
   // drive on, CD-ROM drives from the second channel's, as under QEMU. `report` gets one line for
   // each kind of failure, on the disk's thread.
+  // `boot_first`, if not empty, is a boot path that firmware tries before all drives.
   // `add_virtio` puts a device on the bus and returns its slot. What is referred to, with the
   // mailbox first of all, outlives the storage; its end waits until the images have what was
   // written.
@@ -38,7 +39,8 @@ class PcStorage {
   static Result<std::unique_ptr<PcStorage>> Create(const std::vector<DriveConfig>& drives,
                                                    devices::Pc& pc, devices::Mailbox& mailbox,
                                                    devices::Dma& dma, block::Disk::Report report,
-                                                   const AddVirtio& add_virtio);
+                                                   const AddVirtio& add_virtio,
+                                                   const std::string& boot_first);
 
  private:
   PcStorage(devices::Pc& pc, devices::Dma& dma);

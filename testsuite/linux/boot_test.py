@@ -76,6 +76,19 @@ def input_and_output():
            f"{len(out)} bytes came back of {len(data)}")
 
 
+def entries():
+    """Every way into the kernel that it and this host have."""
+    found = ["32"] + (["64"] if "amd64" in KERNEL else [])
+    if os.path.exists("/usr/share/seabios/bios-256k.bin"):
+        found.append("16")
+    else:
+        print("SKIP entry 16: no SeaBIOS here (apt-get install seabios)")
+    for entry in found:
+        status, out, err = linux("--entry", entry, "--exec", "echo $((6 * 7))")
+        report(f"entry {entry}", None if (status, out) == (0, b"42\n") else
+               f"status {status}, {out}, {err[-2000:]}")
+
+
 def panic():
     status, out, err = linux("--exec", "echo before; echo c > /proc/sysrq-trigger; sleep 60")
     expect("a panic's status", status, 84)
@@ -178,7 +191,7 @@ def main():
             return 0
         report("Debian's packages", str(failure))
         return 1
-    steps = [guest_checks, input_and_output, panic, reboot, lambda: boot_time(folder, kernel)]
+    steps = [guest_checks, input_and_output, entries, panic, reboot, lambda: boot_time(folder, kernel)]
     if "ends" in WORDS:
         steps.append(lambda: bad_starts(folder, kernel))
     try:

@@ -185,6 +185,24 @@ TEST_CASE("Damaged bzImages", "[damaged]") {
   }
 }
 
+TEST_CASE("Damaged bzImages for the 16-bit entry", "[damaged]") {
+  Torture(
+      BzImage(),
+      [](std::span<const u8> image, GuestMemory& memory) {
+        LinuxOptions options;
+        options.low_ram_bytes = kRam;
+        options.initrd = Disk();
+        const auto setup = PrepareLinuxSetup(image, "vmlinuz", options);
+        if (setup.ok()) {
+          memory.Write(PhysAddr(setup.value().kernel_at), setup.value().kernel);
+          memory.Write(PhysAddr(setup.value().setup_at), setup.value().setup);
+          memory.Write(PhysAddr(setup.value().initrd_at), Disk());
+        }
+        return Tell(setup);
+      },
+      4);
+}
+
 TEST_CASE("Damaged ELF files", "[damaged]") {
   const std::vector<u8> images[] = {Elf<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, EM_X86_64),
                                     Elf<Elf32_Ehdr, Elf32_Phdr>(ELFCLASS32, EM_386)};

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "vmm/loader/elf.h"
 #include "vmm/loader/layout.h"
 
@@ -31,6 +32,8 @@ constexpr u64 kEntry64 = 0x200;  // from where the kernel was loaded
 constexpr u8 kUndefinedLoader = 0xff;
 constexpr u16 kNormalVideo = 0xffff;
 
+constexpr u64 kSetupStack = 0xe000;  // in the setup code's segment; its heap ends below
+constexpr u64 kFirmwareTop = u64{1} << 20;
 constexpr u64 kGdt = 0x8000, kPageTables = 0x9000;
 constexpr u64 kBootParams = 0x10000, kCommandLineAt = 0x20000;
 
@@ -101,8 +104,21 @@ bool IsLinux(std::span<const u8> image) {
          Load32(image, kHeaderMagic) == 0x53726448;  // "HdrS"
 }
 
-Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
-                             const LinuxOptions& options, GuestMemory& memory) {
+namespace {
+
+// Where everything goes, once the image and the options have been found sound.
+struct Plan {
+  u64 setup_bytes = 0;
+  u64 header_end = 0;
+  std::span<const u8> kernel;
+  u64 load_at = 0;
+  std::string command_line;
+  u64 initrd_at = 0;       // 0: none
+  bool long_mode = false;  // there is a 64-bit entry
+};
+
+Result<Plan> MakePlan(std::span<const u8> image, const std::string& name,
+                      const LinuxOptions& options) {
   if (!IsLinux(image)) return Bad(name, "it has no Linux boot header");
   const u16 version = Load16(image, kVersion);
   if (version < kOldestVersion || !(image[kLoadFlags] & kLoadedHigh)) {
@@ -127,7 +143,8 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
   u64 load_at = Load32(image, kCode32Start), end = load_at + kernel.size();
   if (version >= 0x20a && header_end >= kInitSize + 4) {
     const u64 preferred = std::min(Load64(image, kPreferredAddress), kFourGiB);
-    if (image[kRelocatable] != 0 && preferred >= kHoleEnd) load_at = preferred;
+    const bool may_move = options.entry != LinuxEntryPoint::k16 && image[kRelocatable] != 0;
+    if (may_move && preferred >= kHoleEnd) load_at = preferred;
     end = std::max(load_at + kernel.size(), preferred + Load32(image, kInitSize));
   }
   if (load_at < kHoleEnd) return Bad(name, "it wants to be loaded below 1 MB");
@@ -148,11 +165,14 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
   u64 initrd_at = 0;
   if (!options.initrd.empty()) {
     const u64 reach = u64{Load32(image, kInitrdMax)} + 1;
-    const u64 top = std::min(options.low_ram_bytes, reach);
+    // A BIOS keeps its tables at the top of RAM.
+    const u64 firmware = options.entry == LinuxEntryPoint::k16 ? kFirmwareTop : 0;
+    const u64 top =
+        std::min(options.low_ram_bytes - std::min(options.low_ram_bytes, firmware), reach);
     const u64 size = options.initrd.size();
     initrd_at = size < top ? (top - size) & ~kPageMask : 0;
     if (initrd_at < end) {
-      const u64 needed = (end + size + kPageSize + kMiB - 1) / kMiB;
+      const u64 needed = (end + size + firmware + kPageSize + kMiB - 1) / kMiB;
       const std::string disk =
           "its initial RAM disk of " + std::to_string((size + kMiB - 1) / kMiB) + " MB ";
       if (needed * kMiB > reach) {
@@ -164,34 +184,90 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
     }
   }
 
+  return Plan{setup_bytes, header_end, kernel, load_at, line, initrd_at, long_mode};
+}
+
+std::vector<u8> WithNul(const std::string& text) {
+  std::vector<u8> bytes(text.begin(), text.end());
+  bytes.push_back(0);
+  return bytes;
+}
+
+// What a loader writes into the setup header, for the 16-bit entry and for boot_params alike.
+template <class Header>
+void FillHeader(Header& header, std::span<const u8> image, const Plan& plan, u64 initrd_bytes) {
+  header.Put(kVideoMode, kNormalVideo);
+  header.Put(kTypeOfLoader, kUndefinedLoader);
+  header.Put(kLoadFlags, static_cast<u8>(image[kLoadFlags] | kCanUseHeap));
+  header.Put(kHeapEnd, static_cast<u16>(kSetupStack - 0x200));
+  header.Put(kCode32Start, static_cast<u32>(plan.load_at));
+  header.Put(kCommandLine, static_cast<u32>(kCommandLineAt));
+  header.Put(kRamdiskImage, static_cast<u32>(plan.initrd_at));
+  header.Put(kRamdiskSize, static_cast<u32>(initrd_bytes));
+}
+
+class SetupCode {
+ public:
+  explicit SetupCode(std::span<const u8> bytes) : bytes_(bytes.begin(), bytes.end()) {}
+  template <class T>
+  void Put(u64 offset, T value) {
+    std::memcpy(&bytes_[offset], &value, sizeof(value));
+  }
+  std::vector<u8> Take() { return std::move(bytes_); }
+
+ private:
+  std::vector<u8> bytes_;
+};
+
+}  // namespace
+
+Result<LinuxSetup> PrepareLinuxSetup(std::span<const u8> image, const std::string& name,
+                                     const LinuxOptions& options) {
+  LinuxOptions real_mode = options;
+  real_mode.entry = LinuxEntryPoint::k16;
+  auto plan = MakePlan(image, name, real_mode);
+  if (!plan.ok()) return plan.error();
+  // Its stack and heap are in the same 64 KB.
+  if (plan->setup_bytes > kSetupStack / 2 || plan->setup_bytes < kHeaderStart + 0x100) {
+    return Bad(name, "its setup code has " + std::to_string(plan->setup_bytes) + " bytes");
+  }
+  SetupCode setup(image.first(plan->setup_bytes));
+  FillHeader(setup, image, *plan, options.initrd.size());
+  LinuxSetup result;
+  result.setup = setup.Take();
+  result.setup_at = kBootParams;
+  result.kernel = plan->kernel;
+  result.kernel_at = static_cast<u32>(plan->load_at);
+  result.command_line = WithNul(plan->command_line);
+  result.command_line_at = kCommandLineAt;
+  result.initrd_at = static_cast<u32>(plan->initrd_at);
+  return result;
+}
+
+Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
+                             const LinuxOptions& options, GuestMemory& memory) {
+  ALIBI_CHECK(options.entry != LinuxEntryPoint::k16, "setup code is started by a BIOS");
+  auto plan = MakePlan(image, name, options);
+  if (!plan.ok()) return plan.error();
   BootParams params;
-  params.PutHeader(image.subspan(kHeaderStart, header_end - kHeaderStart));
-  params.Put(kVideoMode, kNormalVideo);
+  params.PutHeader(image.subspan(kHeaderStart, plan->header_end - kHeaderStart));
+  FillHeader(params, image, *plan, options.initrd.size());
   params.PutScreen();
-  params.Put8(kTypeOfLoader, kUndefinedLoader);
-  params.Put8(kLoadFlags, static_cast<u8>(image[kLoadFlags] | kCanUseHeap));
-  params.Put<u16>(kHeapEnd, 0xfe00);
-  params.Put(kCode32Start, static_cast<u32>(load_at));
-  params.Put(kCommandLine, static_cast<u32>(kCommandLineAt));
-  params.Put(kRamdiskImage, static_cast<u32>(initrd_at));
-  params.Put(kRamdiskSize, static_cast<u32>(options.initrd.size()));
   params.Put(kRsdpAddress, options.rsdp);
   for (const MapRange& range : PcMemoryMap(options.low_ram_bytes, options.high_ram_bytes)) {
     params.AddMap(range);
   }
 
-  std::vector<u8> terminated(line.begin(), line.end());
-  terminated.push_back(0);
-  const bool enter64 = long_mode && options.entry != LinuxEntryPoint::k32;
-  if (!memory.Write(PhysAddr(load_at), kernel) ||
+  const bool enter64 = plan->long_mode && options.entry != LinuxEntryPoint::k32;
+  if (!memory.Write(PhysAddr(plan->load_at), plan->kernel) ||
       !memory.Write(PhysAddr(kBootParams), params.bytes()) ||
-      !memory.Write(PhysAddr(kCommandLineAt), terminated) ||
+      !memory.Write(PhysAddr(kCommandLineAt), WithNul(plan->command_line)) ||
       !memory.Write(PhysAddr(kGdt), BytesOf(BootGdt(enter64))) ||
       (enter64 && !memory.Write(PhysAddr(kPageTables), BytesOf(IdentityMap(kPageTables)))) ||
-      (initrd_at != 0 && !memory.Write(PhysAddr(initrd_at), options.initrd))) {
+      (plan->initrd_at != 0 && !memory.Write(PhysAddr(plan->initrd_at), options.initrd))) {
     return Bad(name, "guest memory has a hole where it belongs");
   }
-  LinuxEntry entry{.rip = load_at, .boot_params = kBootParams, .gdt = kGdt};
+  LinuxEntry entry{.rip = plan->load_at, .boot_params = kBootParams, .gdt = kGdt};
   if (enter64) {
     entry.rip += kEntry64;
     entry.page_tables = kPageTables;

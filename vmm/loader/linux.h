@@ -11,6 +11,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -19,8 +20,8 @@
 namespace alibi::loader {
 
 // The 16-bit entry is the setup code's, which calls the BIOS: only a machine with one can start
-// there (vmm/loader/linux_rom.h).
-enum class LinuxEntryPoint : u8 { kBest, k32, k64 };
+// there (LinuxRom in vmm/loader/linux_rom.h).
+enum class LinuxEntryPoint : u8 { kBest, k16, k32, k64 };
 
 struct LinuxOptions {
   u64 low_ram_bytes = 0;   // RAM from guest-physical 0; at most kLargestLowRam
@@ -46,6 +47,20 @@ bool IsLinux(std::span<const u8> image);
 // `name` is the image's, for messages.
 Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
                              const LinuxOptions& options, GuestMemory& memory);
+
+// For the 16-bit entry: what goes where in guest-physical memory, when a BIOS has started. Real
+// mode then goes on at setup_at / 16 + 20h : 0, with all other segments setup_at / 16.
+struct LinuxSetup {
+  std::vector<u8> setup;
+  u32 setup_at = 0;
+  std::span<const u8> kernel;  // of the image
+  u32 kernel_at = 0;
+  std::vector<u8> command_line;  // with its NUL
+  u32 command_line_at = 0;
+  u32 initrd_at = 0;  // 0: none
+};
+Result<LinuxSetup> PrepareLinuxSetup(std::span<const u8> image, const std::string& name,
+                                     const LinuxOptions& options);
 
 }  // namespace alibi::loader
 

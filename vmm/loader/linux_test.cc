@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "vmm/loader/elf.h"
+#include "vmm/loader/linux_rom.h"
 
 namespace alibi::loader {
 namespace {
@@ -180,6 +181,52 @@ TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux
     CHECK(entry.error().message.find(b.what) != std::string::npos);
     CHECK(ram.writes.empty());
   }
+}
+
+TEST_CASE("Setup code for the 16-bit entry gets its parameters", "[linux]") {
+  const std::vector<u8> image = Kernel(), initrd(5000, 0x42);
+  LinuxOptions options;
+  options.low_ram_bytes = 64 * kMiB;
+  options.command_line = "console=ttyS0";
+  options.initrd = initrd;
+  auto setup = PrepareLinuxSetup(image, "vmlinuz", options);
+  REQUIRE(setup.ok());
+  CHECK(setup->kernel_at == kMiB);
+  CHECK(setup->kernel.size() == 5000);
+  CHECK(setup->setup.size() == 3 * 512);
+  CHECK(setup->setup[0x210] == 0xff);
+  CHECK(setup->setup[0x211] == 0x81);
+  CHECK(Load32(setup->setup, 0x214) == kMiB);
+  CHECK(Load32(setup->setup, 0x218) == setup->initrd_at);
+  CHECK(Load32(setup->setup, 0x21c) == 5000);
+  CHECK(Load16(setup->setup, 0x224) == 0xde00);
+  CHECK(Load32(setup->setup, 0x228) == setup->command_line_at);
+  CHECK(setup->initrd_at + 5000 <= 63 * kMiB);  // the rest is the BIOS's
+  CHECK(setup->command_line.size() == 14);
+  options.low_ram_bytes = 20 * kMiB;
+  CHECK_FALSE(PrepareLinuxSetup(image, "vmlinuz", options).ok());
+  std::vector<u8> large = image;
+  large.resize(100 * 512);
+  large[0x1f1] = 80;
+  options.low_ram_bytes = 64 * kMiB;
+  CHECK_FALSE(PrepareLinuxSetup(large, "vmlinuz", options).ok());
+}
+
+TEST_CASE("The ROM is one that a BIOS takes", "[linux]") {
+  const std::vector<u8> rom = LinuxRom();
+  const auto sum = [&rom](u64 first, u64 size) {
+    u8 result = 0;
+    for (u64 i = first; i < first + size; ++i) result = static_cast<u8>(result + rom[i]);
+    return result;
+  };
+  CHECK(Load16(rom, 0) == 0xaa55);
+  CHECK(rom[2] * 512u == rom.size());
+  CHECK(sum(0, rom.size()) == 0);
+  const u16 pnp = Load16(rom, 0x1a);
+  REQUIRE(pnp + 32u <= rom.size());
+  CHECK(Load32(rom, pnp) == 0x506e5024);  // "$PnP"
+  CHECK(sum(pnp, 32) == 0);
+  CHECK(Load16(rom, pnp + 0x1a) < rom.size());
 }
 
 }  // namespace
