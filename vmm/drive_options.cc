@@ -66,7 +66,7 @@ Status ParseKey(const std::string& key, const std::string& value, DriveRequest* 
 
 void AddDriveOptions(CLI::App& app, DriveOptions* options) {
   app.add_option("--disk", options->disks,
-                 "a disk image: FILE[,format=F][,interface=ide|virtio][,readonly][,snapshot];\n"
+                 "a disk image: FILE[,format=F][,interface=virtio|ide][,readonly][,snapshot];\n"
                  "a comma in a name is doubled. Formats: " +
                      block::FormatList() + " (by the\nname). Without a kernel the BIOS boots it")
       ->type_name("FILE,...")
@@ -87,6 +87,7 @@ void AddDriveOptions(CLI::App& app, DriveOptions* options) {
 
 Result<DriveRequest> ParseDrive(const std::string& text, bool file_is_key) {
   DriveRequest request;
+  if (file_is_key) request.interface = DriveInterface::kIde;  // as QEMU's default is
   bool file_follows = !file_is_key;
   for (const std::string& word : SplitList(text)) {
     if (std::exchange(file_follows, false)) {

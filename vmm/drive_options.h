@@ -33,7 +33,7 @@ void AddDriveOptions(CLI::App& app, DriveOptions* options);
 // One drive as it was written.
 struct DriveRequest {
   block::ImageOptions image;
-  DriveInterface interface = DriveInterface::kIde;
+  DriveInterface interface = DriveInterface::kVirtio;
   bool cdrom = false;
 };
 // "FILE,key=value,key,..."; a comma in the file's name is doubled. `file_is_key`: as QEMU's -drive.

@@ -25,4 +25,7 @@ KERNELS = [
 ]
 
 # Kernels that find a disk (disk.img, on the interface named here) and a CD-ROM (disc.iso).
-DISK_KERNELS = {"ata": "ide"}
+DISK_KERNELS = {
+    "ata": "ide",
+    "virtio_blk": "virtio",
+}
