@@ -589,6 +589,51 @@ TEST_CASE("The terminal is raw while the guest runs, and restored whatever ends 
   }
 }
 
+// Writes "Hi" to the top left of the screen in white on blue, and ends.
+const std::vector<u8> kScreenCode = {0xc7, 0x05, 0x00, 0x80, 0x0b, 0x00, 'H', 0x1f, 'i', 0x1f};
+
+TEST_CASE("The screen, without a terminal and with one") {
+  std::vector<u8> code = kScreenCode;
+  code.insert(code.end(), {0xb0, 0x00, 0xe6, 0xf4});
+  const std::string kernel = WriteFile("screen", FlatKernel(code));
+  const std::string dump = TempFile("screen.txt"), serial = TempFile("serial.txt");
+  Outcome outcome = Call({"run", kernel, "--ram", "4M", "--screen-dump", dump});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.out.empty());
+  CHECK(Contents(dump) == "Hi\n");
+  outcome = Call({"run", kernel, "--ram", "4M", "--display=text", "--serial", serial});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.out == "Hi\n");
+  CHECK(Contents(serial).empty());
+  outcome = Call({"run", kernel, "--ram", "4M", "--screen-dump", "/nonexistent/file"});
+  CHECK(outcome.status == 73);
+  CHECK(OneLine(outcome.err));
+  CHECK(Call({"run", kernel, "--serial", "/nonexistent/file"}).status == 73);
+
+  // Shows the scan codes that come from the keyboard behind the greeting: in al, 64h; test al, 1;
+  // jz; in al, 60h; mov [0xb8004], al; jmp
+  code = kScreenCode;
+  code.insert(code.end(), {0xe4, 0x64, 0xa8, 0x01, 0x74, 0xfa, 0xe4, 0x60, 0xa2, 0x04, 0x80, 0x0b,
+                           0x00, 0xeb, 0xf1});
+  const std::string keyboard = WriteFile("keyboard", FlatKernel(code));
+  for (const bool killed : {false, true}) {
+    OnTerminal terminal({"run", keyboard, "--ram", "4M", "--display=text"});
+    REQUIRE(terminal.WaitFor("\x1b[?1049h"));
+    REQUIRE(terminal.WaitFor("Hi"));
+    CHECK(terminal.IsRaw());
+    terminal.Type("a");  // released: 9eh, which code page 437 shows as a peseta sign
+    CHECK(terminal.WaitFor("\u20a7"));
+    if (killed) {
+      terminal.Send(SIGTERM);
+    } else {
+      terminal.Type("\x01x");
+    }
+    CHECK(terminal.WaitFor("\x1b[?1049l"));
+    CHECK(terminal.Wait() == (killed ? 143 : 0));
+    CHECK(terminal.IsRestored());
+  }
+}
+
 TEST_CASE("A guest that computes or sleeps can be stopped at once") {
   const std::vector<u8> loops[] = {
       {0xeb, 0xfe},                                               // jmp $

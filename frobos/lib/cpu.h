@@ -56,6 +56,11 @@ inline u8 Inb(u16 port) {
   return value;
 }
 
+inline u32 Inl(u16 port) {
+  u32 value;
+  asm volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
+  return value;
+}
 inline u64 ReadCr0() {
   u64 v;
   asm volatile("mov %%cr0, %0" : "=r"(v));

@@ -6,6 +6,7 @@ KERNELS = [
     "debug",
     "exceptions",
     "fpu",
+    "i8042",
     "instr",
     "interrupts",
     "ioapic",
@@ -15,12 +16,15 @@ KERNELS = [
     "pcid",
     "pic",
     "pit",
+    "reset",
+    "rtc",
     "segments",
     "smap",
     "smc",
     "strings",
     "units",
     "usermode",
+    "vga",
     "xsave",
 ]
 

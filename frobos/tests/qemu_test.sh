@@ -46,6 +46,10 @@ image=$1
 shift
 start=(-kernel "$image" -append "host=qemu $*")
 [[ $image == *.rom ]] && start=(-bios "$image")
+# Those two need what the others must not have.
+[[ $image == */vga.elf ]] && devices+=(-vga std)
+reboot=(-no-reboot)
+[[ $image == */reset.elf ]] && reboot=()
 qemu=$(command -v qemu-system-x86_64 || true)
 if [[ -z $qemu ]]; then
   echo "SKIP: qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)"
@@ -56,8 +60,8 @@ log=$(mktemp "${TEST_TMPDIR:-/tmp}/frobos.XXXXXX")
 trap 'rm -f "$log"' EXIT
 status=0
 export TMPDIR=${TEST_TMPDIR:-/tmp}  # for what is written to drives
-timeout 120 "$qemu" "${start[@]}" "${devices[@]}" -cpu max -m 128 -display none \
-  -nographic -no-reboot -serial stdio -monitor none -nodefaults \
+timeout 120 "$qemu" "${start[@]}" "${devices[@]}" "${reboot[@]}" -cpu max -m 128 -display none \
+  -nographic -serial stdio -monitor none -nodefaults \
   -device isa-debug-exit,iobase=0xf4,iosize=0x04 </dev/null >"$log" || status=$?
 # What the firmware printed before the kernel is not ours.
 tr -d '\r' <"$log" | grep -aE '^(PASS|FAIL|SKIP|SUMMARY|PANIC|  |\{|hello|Booting.*hello)' || true
