@@ -139,7 +139,7 @@ void Backend::Work() {
       had_refused = std::exchange(refused_, false);
     }
     if (had_refused && !noticed_.exchange(true)) notice_();
-    for (const Frame& frame : frames) FromGuest(frame);
+    for (Frame& frame : frames) FromGuest(frame);
     frames.clear();
     Served(std::span<const pollfd>(fds).subspan(1));
   }

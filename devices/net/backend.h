@@ -43,12 +43,16 @@ class Backend {
   // What `notice` told is about to be looked at; the next change is told again.
   void Noticed() { noticed_.store(false); }
 
+  // Whether the guest takes TCP segments larger than its MTU; at first, no.
+  virtual void SetLargeReceive(bool) {}
+
   // --- Constants ---
   // Frames to the guest have right checksums, by construction.
   virtual bool checksums_hold() const { return false; }
-  // TCP segments of up to 64 KB may be sent in one frame.
-  virtual bool takes_large_segments() const { return false; }
-  // What the guest's interface may send and gets at most, without the Ethernet header.
+  // TCP segments of up to 64 KB may be sent in one frame, and come if the guest agrees (below).
+  virtual bool large_segments() const { return false; }
+  // What the guest's interface may send and gets at most, without the Ethernet header and apart
+  // from large segments.
   virtual u16 mtu() const { return 1500; }
 
  protected:
@@ -59,7 +63,7 @@ class Backend {
   virtual void Fill(std::vector<pollfd>* fds, int* timeout_ms) = 0;
   // After poll(): the descriptors that Fill() appended, in their order.
   virtual void Served(std::span<const pollfd> fds) = 0;
-  virtual void FromGuest(const Frame& frame) = 0;
+  virtual void FromGuest(Frame& frame) = 0;
 
   // Drops the frame if the guest leaves too many waiting.
   void ToGuest(Frame frame);

@@ -6,16 +6,23 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <span>
 #include <utility>
+
+#include "devices/net/offload.h"
 
 namespace alibi::net {
 namespace {
 
 constexpr u32 kNetwork = 0x0a000200, kMask = 0xffffff00, kHost = 0x0a000202, kDns = 0x0a000203,
               kGuest = 0x0a00020f;
+
+// libslirp's connections have windows of 64 KB: four segments of this size.
+constexpr u16 kLargeMss = 16344;
+constexpr u16 kIpAndTcp = 40;
 
 in_addr Address(u32 address) { return in_addr{htonl(address)}; }
 
@@ -42,21 +49,34 @@ class SlirpBackend final : public Backend {
 
   // Its own TCP and UDP make every frame.
   bool checksums_hold() const override { return true; }
-  bool takes_large_segments() const override { return true; }
+  bool large_segments() const override { return true; }
+  void SetLargeReceive(bool large) override { large_receive_ = large; }
   u16 mtu() const override { return mtu_; }
 
  private:
   void Fill(std::vector<pollfd>* fds, int* timeout_ms) override;
   void Served(std::span<const pollfd> fds) override;
-  void FromGuest(const Frame& frame) override {
+  void FromGuest(Frame& frame) override {
+    // What libslirp sends in one piece, the guest gets in one piece, as if its card had put the
+    // segments together.
+    if (large_receive_) RaiseMss(frame, kLargeMss);
     slirp_input(slirp_, frame.data(), static_cast<int>(frame.size()));
+  }
+  // libslirp believes in a larger MTU than the guest's.
+  void FromSlirp(Frame frame) {
+    TcpSegment segment;
+    if (frame.size() <= kEthernetHeader + mtu_ || FindTcp(frame, &segment)) {
+      ToGuest(std::move(frame));
+      return;
+    }
+    for (Frame& fragment : Fragment(frame, mtu_)) ToGuest(std::move(fragment));
   }
 
   // --- What libslirp calls; always on the thread, but for its creation ---
   static SlirpBackend& Self(void* opaque) { return *static_cast<SlirpBackend*>(opaque); }
   static ssize_t SendPacket(const void* data, size_t size, void* opaque) {
     const u8* bytes = static_cast<const u8*>(data);
-    Self(opaque).ToGuest(Frame(bytes, bytes + size));
+    Self(opaque).FromSlirp(Frame(bytes, bytes + size));
     return static_cast<ssize_t>(size);
   }
   static void GuestError(const char*, void*) {}
@@ -84,6 +104,7 @@ class SlirpBackend final : public Backend {
   static void NoNotice(void*) {}
 
   const u16 mtu_;
+  std::atomic<bool> large_receive_ = false;
   Slirp* slirp_ = nullptr;
   bool reading_ = true;  // the last Fill() asked libslirp
   std::vector<std::unique_ptr<Timer>> timers_;
@@ -111,7 +132,7 @@ Status SlirpBackend::Init(const SlirpConfig& config) {
   slirp.vhost = Address(kHost);
   slirp.vdhcp_start = Address(kGuest);
   slirp.vnameserver = Address(kDns);
-  slirp.if_mtu = slirp.if_mru = mtu_;
+  slirp.if_mtu = slirp.if_mru = std::max<u16>(mtu_, kLargeMss + kIpAndTcp);
   slirp_ = slirp_new(&slirp, &kCallbacks, this);
   if (slirp_ == nullptr) return Error{"--net user: libslirp does not start"};
   for (const HostForward& forward : config.forwards) {

@@ -36,7 +36,7 @@ class TapBackend final : public Backend {
       ToGuest(Frame(buffer_.begin(), buffer_.begin() + size));
     }
   }
-  void FromGuest(const Frame& frame) override {
+  void FromGuest(Frame& frame) override {
     // An interface that is down, or full, loses frames, as a wire does.
     [[maybe_unused]] const ssize_t written = write(fd_, frame.data(), frame.size());
   }

@@ -3,30 +3,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "devices/net/offload.h"
+
 namespace alibi::devices::virtio {
 namespace {
 
 // Feature bits (5.1.3).
 constexpr u64 kChecksum = u64{1} << 0, kGuestChecksum = u64{1} << 1, kMtu = u64{1} << 3,
-              kMac = u64{1} << 5, kHostTso4 = u64{1} << 11, kMergeable = u64{1} << 15,
-              kStatus = u64{1} << 16;
+              kMac = u64{1} << 5, kGuestTso4 = u64{1} << 7, kHostTso4 = u64{1} << 11,
+              kMergeable = u64{1} << 15, kStatus = u64{1} << 16;
 // Configuration: the address, status, the number of queue pairs, the MTU.
 constexpr unsigned kConfigStatus = 6, kConfigPairs = 8, kConfigMtu = 10;
 constexpr u8 kLinkUp = 1;
 // The header: flags, segmentation type, then 16 bits each.
-constexpr unsigned kFlags = 0, kChecksumStart = 6, kChecksumOffset = 8, kBuffers = 10;
-constexpr u8 kNeedsChecksum = 1, kDataValid = 2;
+constexpr unsigned kFlags = 0, kSegmentation = 1, kHeaderLength = 2, kSegmentSize = 4,
+                   kChecksumStart = 6, kChecksumOffset = 8, kBuffers = 10;
+constexpr u8 kNeedsChecksum = 1, kDataValid = 2, kTcp4 = 1;
 
 u16 Get16(const u8* at) { return static_cast<u16>(at[0] | at[1] << 8); }
-
-// The Internet checksum (RFC 1071) of what stands there, not inverted; big-endian words.
-u32 Sum(std::span<const u8> bytes) {
-  u64 sum = 0;
-  std::size_t i = 0;
-  for (; i + 1 < bytes.size(); i += 2) sum += static_cast<u32>(bytes[i] << 8 | bytes[i + 1]);
-  if (i < bytes.size()) sum += static_cast<u32>(bytes[i] << 8);
-  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<u32>(sum);
+void Put16(u8* at, u64 value) {
+  at[0] = static_cast<u8>(value);
+  at[1] = static_cast<u8>(value >> 8);
 }
 
 }  // namespace
@@ -36,8 +33,7 @@ Net::Net(const net::MacAddress& mac, std::unique_ptr<net::Backend> backend)
   std::copy(mac.begin(), mac.end(), config_.begin());
   config_[kConfigStatus] = kLinkUp;
   config_[kConfigPairs] = 1;
-  config_[kConfigMtu] = static_cast<u8>(backend_->mtu());
-  config_[kConfigMtu + 1] = static_cast<u8>(backend_->mtu() >> 8);
+  Put16(&config_[kConfigMtu], backend_->mtu());
 }
 
 Status Net::Connect(Mailbox& mailbox) {
@@ -47,13 +43,20 @@ Status Net::Connect(Mailbox& mailbox) {
 u64 Net::features() const {
   u64 features = kMac | kStatus | kMtu | kMergeable | kChecksum;
   if (backend_->checksums_hold()) features |= kGuestChecksum;
-  if (backend_->takes_large_segments()) features |= kHostTso4;
+  if (backend_->large_segments()) features |= kHostTso4 | kGuestTso4;
   return features;
+}
+
+void Net::Start(u64 features) {
+  features_ = features;
+  // One without the other makes no sense (5.1.3.1).
+  backend_->SetLargeReceive((features & kGuestTso4) && (features & kGuestChecksum));
 }
 
 void Net::Reset() {
   features_ = 0;
   has_held_ = false;
+  backend_->SetLargeReceive(false);
 }
 
 void Net::ResetQueue(unsigned queue) {
@@ -84,13 +87,35 @@ void Net::Deliver() {
   Virtqueue& queue = transport().queue(kReceive);
   if (!queue.enabled()) return;
   for (;;) {
-    if (!has_held_ && !backend_->Receive(&held_)) break;
+    if (!has_held_) {
+      if (!backend_->Receive(&held_)) break;
+      Describe();
+    }
     has_held_ = !DeliverFrame(held_);
     if (has_held_ || !queue.ok()) break;
   }
   // While nothing waits for room, new room is no news.
   queue.WantNotifications(has_held_);
   transport().Interrupt(kReceive);
+}
+
+void Net::Describe() {
+  header_.fill(0);
+  if (!(features_ & kGuestChecksum)) return;
+  header_[kFlags] = kDataValid;
+  net::TcpSegment segment;
+  if (held_.size() <= net::kEthernetHeader + backend_->mtu() || !(features_ & kGuestTso4) ||
+      !net::FindTcp(held_, &segment)) {
+    return;
+  }
+  net::SetPseudoHeaderSum(held_, segment);
+  header_[kFlags] = kNeedsChecksum;
+  header_[kSegmentation] = kTcp4;
+  Put16(&header_[kHeaderLength], segment.payload);
+  Put16(&header_[kSegmentSize],
+        net::kEthernetHeader + backend_->mtu() - std::min<u64>(segment.payload, 512));
+  Put16(&header_[kChecksumStart], segment.tcp);
+  Put16(&header_[kChecksumOffset], net::kTcpChecksum);
 }
 
 bool Net::DeliverFrame(const net::Frame& frame) {
@@ -112,10 +137,7 @@ bool Net::DeliverFrame(const net::Frame& frame) {
       return true;
     }
   }
-  std::array<u8, kHeaderBytes> header{};
-  if (features_ & kGuestChecksum) header[kFlags] = kDataValid;
-  header[kBuffers] = static_cast<u8>(count);
-  header[kBuffers + 1] = static_cast<u8>(count >> 8);
+  Put16(&header_[kBuffers], count);
   u64 done = 0;
   for (std::size_t i = 0; i < count; ++i) {
     Chain& chain = merged_[i];
@@ -124,7 +146,7 @@ bool Net::DeliverFrame(const net::Frame& frame) {
     // The header lies in the first buffer, or in the first ones if they are that small.
     if (done < kHeaderBytes) {
       at = std::min(size, kHeaderBytes - done);
-      if (!queue.CopyTo(chain, 0, header.data() + done, at)) return true;
+      if (!queue.CopyTo(chain, 0, header_.data() + done, at)) return true;
     }
     if (!queue.CopyTo(chain, at, frame.data() + (done + at - kHeaderBytes), size - at)) return true;
     queue.Push(chain, static_cast<u32>(size));
@@ -162,8 +184,8 @@ bool Net::Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame) 
   const u64 field = start + Get16(&header[kChecksumOffset]);
   if (field + 2 > frame.size() || start >= frame.size()) return false;
   // The field holds the pseudo header's sum already (5.1.6.2).
-  const u32 sum = ~Sum(std::span<const u8>(frame).subspan(start)) & 0xffff;
-  const u32 value = sum == 0 ? 0xffff : sum;
+  const u16 sum = static_cast<u16>(~net::InternetSum(std::span<const u8>(frame).subspan(start)));
+  const u16 value = sum == 0 ? 0xffff : sum;
   frame[field] = static_cast<u8>(value >> 8);
   frame[field + 1] = static_cast<u8>(value);
   return true;

@@ -34,7 +34,7 @@ class Net final : public VirtioDevice {
   unsigned queue_count() const override { return 2; }
   u64 features() const override;
   std::span<const u8> config() const override { return config_; }
-  void Start(u64 features) override { features_ = features; }
+  void Start(u64 features) override;
   void Process(unsigned queue) override;
   void Reset() override;
   void ResetQueue(unsigned queue) override;
@@ -44,6 +44,8 @@ class Net final : public VirtioDevice {
   void Deliver();
   // False: the guest has no room for it now.
   bool DeliverFrame(const net::Frame& frame);
+  // Describes held_ in header_, and leaves what the driver is told to do itself.
+  void Describe();
   void Transmit();
   // What the driver left for us to do with the frame; false: it makes no sense.
   static bool Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame);
@@ -53,7 +55,8 @@ class Net final : public VirtioDevice {
   u64 features_ = 0;
   bool has_held_ = false;  // held_ waits for room in the guest
   net::Frame held_;
-  std::vector<Chain> merged_;  // scratch of DeliverFrame()
+  std::array<u8, kHeaderBytes> header_{};  // held_'s
+  std::vector<Chain> merged_;              // scratch of DeliverFrame()
 };
 
 }  // namespace alibi::devices::virtio

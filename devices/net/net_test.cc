@@ -1,0 +1,277 @@
+// Options, frame work, and the backends as far as they need no rights.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "devices/net/backend.h"
+#include "devices/net/offload.h"
+#include "devices/net/options.h"
+#include "devices/net/tap.h"
+
+namespace alibi::net {
+namespace {
+
+TEST_CASE("Network options: what is understood") {
+  CHECK(ParseOptions("none")->kind == Options::Kind::kNone);
+  const Options user = *ParseOptions(
+      "user,hostfwd=tcp::2222-:22,hostfwd=udp:127.0.0.1:5353-10.0.2.16:53,mtu=9000,"
+      "mac=52:54:00:AB:cd:01");
+  CHECK(user.kind == Options::Kind::kUser);
+  REQUIRE(user.user.forwards.size() == 2);
+  CHECK_FALSE(user.user.forwards[0].udp);
+  CHECK(user.user.forwards[0].host_port == 2222);
+  CHECK(user.user.forwards[0].guest_port == 22);
+  CHECK(user.user.forwards[1].udp);
+  CHECK(user.user.forwards[1].host_address == 0x7f000001);
+  CHECK(user.user.forwards[1].guest_address == 0x0a000210);
+  CHECK(user.user.mtu == 9000);
+  CHECK(user.mac == MacAddress{0x52, 0x54, 0x00, 0xab, 0xcd, 0x01});
+  const Options tap = *ParseOptions("tap,ifname=tap7");
+  CHECK(tap.kind == Options::Kind::kTap);
+  CHECK(tap.interface == "tap7");
+}
+
+TEST_CASE("Network options: what is wrong is named") {
+  const struct {
+    const char* text;
+    const char* message;
+  } rows[] = {
+      {"", "give user, tap or none"},
+      {"bridge", "give user, tap or none"},
+      {"none,mac=52:54:00:12:34:56", "no option"},
+      {"user,ifname=x", "no option"},
+      {"user,mac=53:54:00:12:34:56", "no address"},
+      {"user,mac=52:54:00:12:34", "no address"},
+      {"user,mac=52:54:00:12:34:100", "no address"},
+      {"user,mac=", "no address"},
+      {"user,mtu=100", "576"},
+      {"user,mtu=65535", "576"},
+      {"user,mtu=x", "576"},
+      {"user,hostfwd", "write tcp"},
+      {"user,hostfwd=sctp::1-:2", "write tcp"},
+      {"user,hostfwd=tcp::0-:2", "write tcp"},
+      {"user,hostfwd=tcp::1-:65536", "write tcp"},
+      {"user,hostfwd=tcp:host:1-:2", "write tcp"},
+      {"user,hostfwd=tcp-:1", "write tcp"},
+      {"tap", "ifname"},
+      {"tap,hostfwd=tcp::1-:2", "no option"},
+  };
+  for (const auto& row : rows) {
+    INFO(row.text);
+    const auto parsed = ParseOptions(row.text);
+    REQUIRE_FALSE(parsed.ok());
+    CHECK_THAT(parsed.error().message, Catch::Contains(row.message));
+  }
+}
+
+TEST_CASE("TAP: a name that cannot be") {
+  CHECK_FALSE(CreateTap("").ok());
+  CHECK_FALSE(CreateTap("a_name_that_is_too_long").ok());
+}
+
+// Ethernet, IPv4 and TCP or UDP headers, with right checksums.
+Frame MakeFrame(u8 protocol, const Frame& transport, u16 place = 0) {
+  Frame frame(kEthernetHeader + 20);
+  frame[12] = 8;
+  u8* ip = frame.data() + kEthernetHeader;
+  const std::size_t total = 20 + transport.size();
+  ip[0] = 0x45;
+  ip[2] = static_cast<u8>(total >> 8);
+  ip[3] = static_cast<u8>(total);
+  ip[6] = static_cast<u8>(place >> 8);
+  ip[7] = static_cast<u8>(place);
+  ip[8] = 64;
+  ip[9] = protocol;
+  const u8 addresses[] = {10, 0, 2, 15, 10, 0, 2, 2};
+  std::memcpy(ip + 12, addresses, 8);
+  const u16 sum = static_cast<u16>(~InternetSum({ip, 20}));
+  ip[10] = static_cast<u8>(sum >> 8);
+  ip[11] = static_cast<u8>(sum);
+  frame.insert(frame.end(), transport.begin(), transport.end());
+  return frame;
+}
+// Zero if the segment's checksum is right.
+u16 TcpError(const Frame& frame) {
+  TcpSegment segment;
+  REQUIRE(FindTcp(frame, &segment));
+  Frame sum(frame.begin() + 26, frame.begin() + 34);
+  const std::size_t length = segment.end - segment.tcp;
+  for (const std::size_t byte : {std::size_t{0}, std::size_t{6}, length >> 8, length & 0xff}) {
+    sum.push_back(static_cast<u8>(byte));
+  }
+  sum.insert(sum.end(), frame.begin() + static_cast<long>(segment.tcp),
+             frame.begin() + static_cast<long>(segment.end));
+  return static_cast<u16>(~InternetSum(sum));
+}
+Frame MakeTcp(u8 flags, const Frame& options, std::size_t payload) {
+  Frame tcp(20);
+  tcp[12] = static_cast<u8>((20 + options.size()) / 4 << 4);
+  tcp[13] = flags;
+  tcp.insert(tcp.end(), options.begin(), options.end());
+  for (std::size_t i = 0; i < payload; ++i) tcp.push_back(static_cast<u8>(i * 7));
+  Frame frame = MakeFrame(6, tcp);
+  const u16 sum = TcpError(frame);
+  frame[kEthernetHeader + 20 + 16] = static_cast<u8>(sum >> 8);
+  frame[kEthernetHeader + 20 + 17] = static_cast<u8>(sum);
+  REQUIRE(TcpError(frame) == 0);
+  return frame;
+}
+
+TEST_CASE("Offload: a SYN's segment size is raised, at any place, with its checksum") {
+  for (const Frame& options :
+       {Frame{2, 4, 5, 0xb4}, Frame{1, 2, 4, 5, 0xb4, 1, 1, 0}, Frame{3, 3, 7, 2, 4, 5, 0xb4, 0}}) {
+    Frame frame = MakeTcp(2, options, 0);
+    RaiseMss(frame, 16344);
+    CHECK(TcpError(frame) == 0);
+    CHECK(frame != MakeTcp(2, options, 0));
+    const Frame raised = frame;
+    RaiseMss(frame, 1000);
+    CHECK(frame == raised);
+  }
+  for (const Frame& frame :
+       {MakeTcp(0x10, {2, 4, 5, 0xb4}, 0), MakeTcp(2, {2, 3, 5, 0xb4}, 0), MakeTcp(2, {}, 5),
+        MakeTcp(2, {0, 2, 4, 5}, 0), MakeTcp(2, {3, 0, 2, 4}, 0), MakeTcp(2, {1, 1, 1, 2}, 0)}) {
+    Frame same = frame;
+    RaiseMss(same, 16344);
+    CHECK(same == frame);
+  }
+}
+
+TEST_CASE("Offload: the pseudo header's sum completes to the checksum") {
+  Frame frame = MakeTcp(0x18, {}, 5001);
+  const Frame before = frame;
+  TcpSegment segment;
+  REQUIRE(FindTcp(frame, &segment));
+  SetPseudoHeaderSum(frame, segment);
+  CHECK(frame != before);
+  const u16 sum = static_cast<u16>(~InternetSum(std::span<const u8>(frame).subspan(segment.tcp)));
+  frame[segment.tcp + 16] = static_cast<u8>(sum >> 8);
+  frame[segment.tcp + 17] = static_cast<u8>(sum);
+  CHECK(frame == before);
+}
+
+TEST_CASE("Offload: fragments put together are the packet") {
+  Frame payload(4000);
+  for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<u8>(i / 3);
+  const std::vector<Frame> pieces = Fragment(MakeFrame(17, payload), 1500);
+  REQUIRE(pieces.size() == 3);
+  Frame all;
+  for (const Frame& piece : pieces) {
+    CHECK(piece.size() <= kEthernetHeader + 1500);
+    CHECK(InternetSum(std::span<const u8>(piece).subspan(kEthernetHeader, 20)) == 0xffff);
+    const unsigned place = piece[20] << 8u | piece[21];
+    CHECK((place & 0x1fff) * 8 == all.size());
+    CHECK(((place & 0x2000) != 0) == (&piece != &pieces.back()));
+    all.insert(all.end(), piece.begin() + kEthernetHeader + 20, piece.end());
+  }
+  CHECK(all == payload);
+  CHECK(Fragment(MakeFrame(17, payload, 0x4000), 1500).empty());
+  CHECK(Fragment(Frame(2000), 1500).empty());
+}
+
+TEST_CASE("Offload: frames of random bytes") {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20'000; ++i) {
+    Frame frame = MakeTcp(2, {2, 4, 5, 0xb4}, random() % 64);
+    for (int change = 0; change < 3; ++change) {
+      frame[12 + random() % (frame.size() - 12)] = static_cast<u8>(random());
+    }
+    frame.resize(random() % (frame.size() + 1));
+    RaiseMss(frame, 16344);
+    static_cast<void>(Fragment(frame, 68));
+    TcpSegment segment;
+    if (FindTcp(frame, &segment)) SetPseudoHeaderSum(frame, segment);
+  }
+}
+
+// What waits for notices of a backend.
+class Listener {
+ public:
+  std::function<void()> Notice() {
+    return [this] {
+      std::lock_guard lock(mutex_);
+      noticed_ = true;
+      changed_.notify_all();
+    };
+  }
+  // The next frame that `wanted` accepts.
+  template <class Wanted>
+  bool WaitFrame(Backend& backend, Frame* frame, Wanted wanted) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    for (;;) {
+      while (backend.Receive(frame)) {
+        if (wanted(*frame)) return true;
+      }
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait_until(lock, end, [this] { return noticed_; })) return false;
+      noticed_ = false;
+      backend.Noticed();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool noticed_ = false;
+};
+
+TEST_CASE("User network: answers for the host's address") {
+  auto backend = CreateBackend(*ParseOptions("user"));
+  REQUIRE(backend.ok());
+  Listener listener;
+  REQUIRE((*backend)->Start(listener.Notice()).ok());
+  // An ARP request for 10.0.2.2.
+  Frame request(42);
+  std::memset(request.data(), 0xff, 6);
+  const u8 rest[] = {0x52, 0x54, 0,    0x12, 0x34, 0x56, 8, 6,  0, 1, 8, 0, 6, 4, 0,  1, 0x52, 0x54,
+                     0,    0x12, 0x34, 0x56, 10,   0,    2, 15, 0, 0, 0, 0, 0, 0, 10, 0, 2,    2};
+  std::memcpy(request.data() + 6, rest, sizeof(rest));
+  REQUIRE((*backend)->Send(request));
+  Frame answer;
+  REQUIRE(listener.WaitFrame(**backend, &answer,
+                             [](const Frame& frame) { return frame.size() >= 42; }));
+  CHECK(answer[12] == 8);
+  CHECK(answer[13] == 6);
+  CHECK(answer[21] == 2);  // a reply
+  CHECK(answer[31] == 2);  // ... of 10.0.2.2
+}
+
+TEST_CASE("User network: a host port is forwarded, and is not when it is taken") {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  REQUIRE(listen(fd, 1) == 0);
+  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  const std::string options =
+      "user,hostfwd=tcp:127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "-:22";
+  const auto taken = CreateBackend(*ParseOptions(options));
+  REQUIRE_FALSE(taken.ok());
+  CHECK_THAT(taken.error().message, Catch::Contains("cannot be forwarded"));
+  close(fd);
+  auto backend = CreateBackend(*ParseOptions(options));
+  REQUIRE(backend.ok());
+  Listener listener;
+  REQUIRE((*backend)->Start(listener.Notice()).ok());
+  const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  static_cast<void>(connect(client, reinterpret_cast<sockaddr*>(&address), length));
+  // The router looks for the guest.
+  Frame frame;
+  CHECK(listener.WaitFrame(**backend, &frame, [](const Frame& f) {
+    return f.size() >= 42 && f[12] == 8 && f[13] == 6 && f[41] == 15;
+  }));
+  close(client);
+}
+
+}  // namespace
+}  // namespace alibi::net

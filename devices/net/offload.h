@@ -1,0 +1,42 @@
+// Work on frames that a network card does for its driver: checksums, segmentation. IPv4 behind a
+// plain Ethernet header; everything else is left alone.
+#ifndef ALIBI_DEVICES_NET_OFFLOAD_H_
+#define ALIBI_DEVICES_NET_OFFLOAD_H_
+
+#include <span>
+#include <vector>
+
+#include "base/types.h"
+#include "devices/net/backend.h"
+
+namespace alibi::net {
+
+inline constexpr std::size_t kEthernetHeader = 14;
+inline constexpr std::size_t kTcpChecksum = 16;  // offset of the field in its header
+
+// The Internet checksum of bytes (RFC 1071), not inverted: a big-endian value below 2^16.
+u16 InternetSum(std::span<const u8> bytes);
+
+// Offsets of the parts of a TCP segment in one piece.
+struct TcpSegment {
+  std::size_t tcp = 0;      // the TCP header
+  std::size_t payload = 0;  // what follows it
+  std::size_t end = 0;      // of the segment; padding may follow
+};
+// False: the frame is none, or its lengths lie.
+bool FindTcp(std::span<const u8> frame, TcpSegment* segment);
+
+// Makes a SYN announce that segments of `mss` bytes are welcome. Other frames stay as they are.
+void RaiseMss(Frame& frame, u16 mss);
+
+// Replaces the TCP checksum by the sum of the pseudo header, which is what a driver expects of a
+// segment whose checksum was not computed (virtio 1.2, 5.1.6.4.1).
+void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment);
+
+// An IPv4 packet that is longer than `mtu` as fragments (RFC 791, section 3.2). Empty: it is none,
+// or must not be cut.
+std::vector<Frame> Fragment(const Frame& frame, u16 mtu);
+
+}  // namespace alibi::net
+
+#endif  // ALIBI_DEVICES_NET_OFFLOAD_H_

@@ -1,0 +1,189 @@
+#include "devices/virtio/net.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "devices/virtio/test_util.h"
+
+namespace alibi::devices::virtio {
+namespace {
+
+constexpr u64 kRings = kVersion1 | kRingIndirect | kRingEventIndex;
+constexpr u64 kChecksum = 1, kGuestChecksum = 2, kGuestTso4 = 1 << 7, kMergeable = 1 << 15;
+
+// A wire whose far end is the test.
+class Wire final : public net::Backend {
+ public:
+  ~Wire() override { Stop(); }
+  bool checksums_hold() const override { return true; }
+  bool large_segments() const override { return true; }
+  void SetLargeReceive(bool large) override { large_receive = large; }
+  void Put(net::Frame frame) { ToGuest(std::move(frame)); }
+  std::vector<net::Frame> Taken(std::size_t count) {
+    for (int i = 0; i < 2000; ++i) {
+      {
+        std::lock_guard lock(mutex_);
+        if (taken_.size() >= count) return taken_;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return {};
+  }
+  bool large_receive = false;
+
+ private:
+  void Fill(std::vector<pollfd>*, int*) override {}
+  void Served(std::span<const pollfd>) override {}
+  void FromGuest(net::Frame& frame) override {
+    std::lock_guard lock(mutex_);
+    taken_.push_back(frame);
+  }
+  std::mutex mutex_;
+  std::vector<net::Frame> taken_;
+};
+
+struct Rig {
+  explicit Rig(u64 features)
+      : wire(new Wire),
+        net({0x52, 0x54, 0, 1, 2, 3}, std::unique_ptr<net::Backend>(wire)),
+        rig(net) {
+    REQUIRE(net.Connect(mailbox).ok());
+    REQUIRE(rig.Negotiate(kRings | features));
+    receive.emplace(rig.AddQueue(Net::kReceive));
+    transmit.emplace(rig.AddQueue(Net::kTransmit));
+    rig.Go();
+  }
+  // Posted frames reach the guest.
+  void Put(const net::Frame& frame) {
+    wire->Put(frame);
+    mailbox.Drain();
+  }
+  Mailbox mailbox{[] {}};
+  Wire* wire;
+  Net net;
+  TestRig rig;
+  std::optional<TestQueue> receive, transmit;
+};
+
+net::Frame Numbered(std::size_t size) {
+  net::Frame frame(size);
+  for (std::size_t i = 0; i < size; ++i) frame[i] = static_cast<u8>(i + 1);
+  return frame;
+}
+
+TEST_CASE("Net: configuration") {
+  Rig r(0);
+  CHECK(r.rig.GetConfig(0) == 0x10411af4);
+  CHECK(r.rig.Read(0x2000, 4) == 0x01005452);
+  CHECK(r.rig.Read(0x2004, 2) == 0x0302);
+  CHECK(r.rig.Read(0x2006, 2) == 1);     // the link is up
+  CHECK(r.rig.Read(0x200a, 2) == 1500);  // MTU
+  CHECK_FALSE(r.wire->large_receive);
+  Rig large(kGuestTso4 | kGuestChecksum);
+  CHECK(large.wire->large_receive);
+  large.rig.SetStatus(0);
+  CHECK_FALSE(large.wire->large_receive);
+}
+
+TEST_CASE("Net: frames to the guest, one buffer each") {
+  Rig r(0);
+  r.receive->Add(0x1000, 1526, true);
+  r.rig.Kick(Net::kReceive);
+  r.Put(Numbered(60));
+  CHECK(r.receive->UsedIndex() == 1);
+  CHECK(r.receive->UsedLength(0) == 72);
+  CHECK(r.rig.memory.Text(0x1000, 12) == std::string("\0\0\0\0\0\0\0\0\0\0\1\0", 12));
+  CHECK(r.rig.memory.Get<u8>(0x100c) == 1);
+  CHECK(r.rig.Isr() == 1);
+  r.Put(Numbered(60));  // no buffer: it waits
+  CHECK(r.receive->UsedIndex() == 1);
+  r.receive->Add(0x2000, 1526, true);
+  r.rig.Kick(Net::kReceive);
+  CHECK(r.receive->UsedIndex() == 2);
+  // One that does not fit is lost, the next one is not.
+  r.receive->Add(0x3000, 64, true);
+  r.Put(Numbered(60));
+  CHECK(r.receive->UsedIndex() == 2);
+  r.Put(Numbered(50));
+  CHECK(r.receive->UsedIndex() == 3);
+}
+
+TEST_CASE("Net: a frame over several buffers") {
+  Rig r(kMergeable | kGuestChecksum);
+  r.receive->Add(0x1000, 8, true);  // smaller than the header
+  r.receive->Add(0x2000, 100, true);
+  r.Put(Numbered(200));
+  CHECK(r.receive->UsedIndex() == 0);
+  r.receive->Add(0x3000, 500, true);
+  r.rig.Kick(Net::kReceive);
+  REQUIRE(r.receive->UsedIndex() == 3);
+  CHECK(r.receive->UsedLength(0) == 8);
+  CHECK(r.receive->UsedLength(1) == 100);
+  CHECK(r.receive->UsedLength(2) == 104);
+  CHECK(r.rig.memory.Get<u8>(0x1000) == 2);   // the checksum holds
+  CHECK(r.rig.memory.Get<u16>(0x2002) == 3);  // buffers
+  CHECK(r.rig.memory.Get<u8>(0x2004) == 1);
+  CHECK(r.rig.memory.Get<u8>(0x3000) == 97);
+}
+
+TEST_CASE("Net: frames from the guest, with checksums") {
+  Rig r(kChecksum);
+  const net::Frame frame = Numbered(100);
+  for (u64 i = 0; i < 100; ++i) r.rig.memory.Set(0x100c + i, frame[i]);
+  r.transmit->Add(0x1000, 112, false);
+  r.rig.Kick(Net::kTransmit);
+  CHECK(r.transmit->UsedIndex() == 1);
+  std::vector<net::Frame> taken = r.wire->Taken(1);
+  REQUIRE(taken.size() == 1);
+  CHECK(taken[0] == frame);
+  r.rig.memory.Set(0x1000, u8{1});    // needs a checksum
+  r.rig.memory.Set(0x1006, u16{34});  // from
+  r.rig.memory.Set(0x1008, u16{16});  // at
+  r.transmit->Add(0x1000, 112, false);
+  r.rig.Kick(Net::kTransmit);
+  taken = r.wire->Taken(2);
+  REQUIRE(taken.size() == 2);
+  u32 sum = 0;
+  for (std::size_t i = 34; i < 100; i += 2) {
+    const bool field = i == 50;
+    sum += field ? frame[i] << 8u | frame[i + 1] : taken[1][i] << 8u | taken[1][i + 1];
+  }
+  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+  CHECK((taken[1][50] << 8u | taken[1][51]) == (~sum & 0xffff));
+}
+
+TEST_CASE("Net: what drivers should not send") {
+  Rig r(kChecksum);
+  r.transmit->Add(0x1000, 12, false);       // no frame
+  r.transmit->Add(0x1000, 3, false);        // no header
+  r.transmit->Add(0x1000, 0xffff0, false);  // too long
+  r.transmit->Add(0x1000, 100, true);       // the wrong way
+  r.rig.memory.Set(0x2000, u8{1});
+  for (const u16 start : {0, 90, 99, 200, 0xffff}) {
+    r.rig.memory.Set(0x2006, start);
+    r.rig.memory.Set(0x2008, u16{0xfff0});
+    r.transmit->Add(0x2000, 112, false);
+    r.rig.Kick(Net::kTransmit);
+  }
+  CHECK(r.transmit->UsedIndex() == 9);
+  CHECK((r.rig.Status() & kNeedsReset) == 0);
+  r.transmit->Add(TestMemory::kBytes - 50, 100, false);
+  r.rig.Kick(Net::kTransmit);
+  CHECK((r.rig.Status() & kNeedsReset) != 0);
+  r.Put(Numbered(60));  // nobody takes it
+}
+
+TEST_CASE("Net: nobody listens") {
+  Rig r(0);
+  r.rig.SetStatus(0);
+  for (int i = 0; i < 100; ++i) r.Put(Numbered(1000));
+  REQUIRE(r.rig.Negotiate(kRings));
+  CHECK(r.receive->UsedIndex() == 0);
+}
+
+}  // namespace
+}  // namespace alibi::devices::virtio
