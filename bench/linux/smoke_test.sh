@@ -33,8 +33,16 @@ if [[ ! -e $XDG_CACHE_HOME/alibi/linux/cloud-amd64/done ]]; then
   echo "skipped: no kernel in $XDG_CACHE_HOME/alibi/linux (./alibi linux fetches it)"
   exit 0
 fi
-timeout -k 2 100 "$alibi" bench linux --quick --only boot,getppid,x87 --json out.json >out.txt ||
-  fail "status $?: $(cat out.txt)"
+measure() {
+  timeout -k 2 60 "$alibi" bench linux --quick --only boot,getppid,x87 --json out.json >out.txt
+}
+if ! measure; then
+  # Linux measures the TSC against the PIT, and gets it wrong when the host preempts it at the wrong
+  # moment (docs/performance.md): on a busy host that happens, hardly twice.
+  grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
+  echo "once more: $(grep "its clock is off" out.txt)"
+  measure || fail "$(cat out.txt)"
+fi
 python3 - <<'PYTHON'
 import json
 report = json.load(open("out.json"))
