@@ -34,7 +34,7 @@ if [[ ! -e $XDG_CACHE_HOME/alibi/linux/cloud-amd64/done ]]; then
   exit 0
 fi
 measure() {
-  timeout -k 2 60 "$alibi" bench linux --quick --only boot,getppid,x87 --json out.json >out.txt
+  timeout -k 2 130 "$alibi" bench linux --quick --only boot,getppid,x87 --json out.json >out.txt
 }
 if ! measure; then
   # Linux measures the TSC against the PIT, and gets it wrong when the host preempts it at the wrong
