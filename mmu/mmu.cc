@@ -89,22 +89,118 @@ void Mmu::RecomputePagingKey() {
                           : context_.format->levels == 2 ? PagingMode::k32Bit
                           : context_.format->levels == 3 ? PagingMode::kPae
                                                          : PagingMode::k4Level;
-  u64 shared = context_.root.value | static_cast<u64>(mode) << ViewKey::kModeShift;
+  const u64 root = context_.root.value;
+  u64 shared = static_cast<u64>(mode) << ViewKey::kModeShift;
   if (context_.large_pages && mode == PagingMode::k32Bit) shared |= ViewKey::kPse;
   if (context_.no_execute) shared |= ViewKey::kNxe;
   // User accesses do not depend on WP, SMEP and SMAP: fewer keys, fewer views.
-  user_key_ = shared | ViewKey::kUser;
-  paging_key_ = shared | (context_.write_protect ? ViewKey::kWp : 0) |
+  user_key_ = shared | root | ViewKey::kUser;
+  kernel_key_ = shared | (context_.write_protect ? ViewKey::kWp : 0) |
                 (context_.smep ? ViewKey::kSmep : 0) | (context_.smap ? ViewKey::kSmap : 0);
+  open_key_ = kernel_key_ | root | ViewKey::kSmapOpen;
+  if (!ViewKey{kernel_key_}.follows_root()) kernel_key_ |= root;
   linear_mask_ = (state_->efer & vcpu::kEferLma) ? ~u64{0} : 0xffffffffu;
-  if (mode != PagingMode::kPae) return;
-  if (pdpte_root_ != context_.root.value) {
-    // Not by an instruction: the VMM has set the registers.
-    u64 pdpte[4];
-    ReadPdptes(*memory_, state_->cr3, pdpte);
-    AdoptPdptes(context_.root.value, pdpte);
+  if (mode == PagingMode::kPae) {
+    if (pdpte_root_ != root) {
+      // Not by an instruction: the VMM has set the registers.
+      u64 pdpte[4];
+      ReadPdptes(*memory_, state_->cr3, pdpte);
+      AdoptPdptes(root, pdpte);
+    }
+    for (unsigned slot = 0; slot < 4; ++slot) context_.pdpte[slot] = pdpte_[slot];
   }
-  for (unsigned slot = 0; slot < 4; ++slot) context_.pdpte[slot] = pdpte_[slot];
+  for (unsigned i = 0; i < pool_.follower_count(); ++i) {
+    View& view = pool_.follower(i);
+    if (view.key().mode() == mode) FollowRoot(view);
+  }
+}
+
+// --- Views that follow the root ---
+
+void Mmu::PoisonRootEntry(View& view, unsigned slot, u64 old_entry) {
+  const PagingContext& context = view.context();
+  const unsigned top = context.format->levels;
+  const u64 span = u64{1} << (context.format->level[top].shift - 12);
+  ++counters_.range_poisons;
+  view.PoisonRange(slot * span, span);
+  view.ForgetRootEntry(slot);
+  if (!IsLeaf(context, top, old_entry)) {
+    RemoveTable(view, top - 1, PhysAddr(old_entry & context.format->address_mask), slot * span);
+  }
+}
+
+// The root is no table of this view any more; what hangs below it may go on being one.
+void Mmu::ForgetRoot(View& view) {
+  if (view.root_page == View::kNoArenaPage) return;
+  PageInfo& info = memory_->InfoAt(u64{view.root_page} << 12);
+  const Use use = Use::Make(0, view.id(), view.context().format->levels);
+  u32* link = &info.table_chain;
+  while (*link != 0 && !uses_[*link].use.SamePlace(use)) link = &uses_[*link].next;
+  if (*link != 0) uses_.Remove(link);
+  if (info.table_chain == 0) info.flags &= static_cast<u8>(~kPageTableTrace);
+  view.root_page = View::kNoArenaPage;
+}
+
+// CR3 was loaded: what the new root maps as the old one did stays, with all that was derived from
+// it. A flag that the new root's entry lacks is set now, as a CPU may that fetches it early (SDM
+// vol. 3, 4.8).
+void Mmu::FollowRoot(View& view) {
+  const unsigned top = context_.format->levels;
+  const bool latched = top == kPdpteLevel;
+  if (view.context().root == context_.root && !latched) return;
+  if (view.context().root != context_.root) {
+    view.SetPeer(nullptr);
+    view.SetSmapPeer(nullptr);
+  }
+  const unsigned bytes = context_.format->entry_bytes;
+  view.ForEachRootEntry([&](unsigned slot, u64 old_entry) {
+    const PhysAddr address = context_.root + slot * bytes;
+    const u64 entry = latched ? context_.pdpte[slot] : ReadEntry(*memory_, address, bytes);
+    const bool leaf = IsLeaf(view.context(), top, old_entry);
+    const u64 ignored = leaf ? kPteIgnoredAbove : kPteIgnoredAbove | kPteAccessed | kPteDirty;
+    if ((entry ^ old_entry) & ~ignored) {
+      PoisonRootEntry(view, slot, old_entry);
+    } else if (!latched && !leaf && !(entry & kPteAccessed)) {
+      WalkResult walk;
+      walk.top_level = walk.leaf_level = top;
+      walk.entry_address[top] = address;
+      walk.entry[top] = entry;
+      MarkWalk(context_, &walk, false);
+    }
+  });
+  ForgetRoot(view);
+  // Of the VCPU's context no more than this: the view may be one for other settings of CR0 and CR4.
+  view.SetRoot(context_.root);
+  if (latched) {
+    for (unsigned slot = 0; slot < 4; ++slot) view.SetPdpte(slot, context_.pdpte[slot]);
+  }
+  if (latched || !view.UsesRoot()) return;
+  ReserveNodes();
+  if (view.UsesRoot()) RegisterRoot(view, context_.root);
+}
+
+void Mmu::RegisterRoot(View& view, PhysAddr root) {
+  const u64 offset = memory_->ArenaOffset(root);
+  if (offset == GuestMemory::kNotRam) return;
+  PageInfo& info = memory_->InfoAt(offset);
+  info.flood = 0;
+  uses_.Push(&info.table_chain, Use::Make(0, view.id(), view.context().format->levels, kRightsAll));
+  view.root_page = static_cast<u32>(offset >> 12);
+  SetTrace(offset, kPageTableTrace);
+}
+
+// CR3 was loaded without a switch of views: the neighbours are those of the new address space.
+void Mmu::LinkPeers() {
+  const ViewKey key = current_->key();
+  if (!key.follows_root()) return;
+  constexpr u64 kLong = u64{2} << ViewKey::kCodeBitsShift;
+  if (key.long_mode()) {
+    View* user = pool_.Find(ViewKey{user_key_ | kLong});
+    if (user != nullptr && user->HasPeer(current_)) current_->SetPeer(user);
+  }
+  const u64 code_bits = key.packed & (u64{3} << ViewKey::kCodeBitsShift);
+  View* open = pool_.Find(ViewKey{open_key_ | code_bits});
+  if (open != nullptr && open->HasSmapPeer(current_)) current_->SetSmapPeer(open);
 }
 
 bool Mmu::LoadPdptes(u64 cr3) {
@@ -123,7 +219,8 @@ void Mmu::AdoptPdptes(u64 root, const u64 pdpte[4]) {
   }
   for (unsigned i = 0; i < pool_.count(); ++i) {
     View& view = pool_[i];
-    if (view.key().mode() != PagingMode::kPae || view.key().root() != root) continue;
+    const ViewKey key = view.key();
+    if (key.mode() != PagingMode::kPae || key.root() != root || key.follows_root()) continue;
     for (unsigned slot = 0; slot < 4; ++slot) {
       const u64 old_entry = view.context().pdpte[slot];
       if (old_entry == pdpte[slot]) continue;
@@ -155,6 +252,7 @@ void Mmu::SwitchTo(ViewKey key) {
     pool_.Adopt(view, key, context_);
   }
   pool_.Touch(view);
+  constexpr u64 kSmapSwitch = ViewKey::kSmapOpen | ViewKey::kRootMask;
   if (current_ != nullptr && current_->key().user() != key.user()) {
     // What SYSCALL and SYSRET may do by themselves from now on: between 64-bit code only. SYSCALL
     // enters with SMAP closed (or is unusable), so that an open view is nobody's peer.
@@ -163,9 +261,15 @@ void Mmu::SwitchTo(ViewKey key) {
     current_->SetPeer(both_long ? view : nullptr);
     view->SetPeer(both_long ? current_ : nullptr);
   }
-  if (current_ != nullptr && (current_->key().packed ^ key.packed) == ViewKey::kSmapOpen) {
-    current_->SetSmapPeer(view);
-    view->SetSmapPeer(current_);
+  if (current_ != nullptr && !key.user() && !current_->key().user()) {
+    const u64 changed = (current_->key().packed ^ key.packed);
+    if ((changed & ~kSmapSwitch) == 0 && (changed & ViewKey::kSmapOpen)) {
+      current_->SetSmapPeer(view);
+      view->SetSmapPeer(current_);
+    } else {
+      // The user view enters `view` from now on, and must be told so first.
+      view->SetPeer(nullptr);
+    }
   }
   current_ = view;
   ++counters_.view_switches;
@@ -181,6 +285,7 @@ void Mmu::PagingModeChanged() {
 void Mmu::AddressSpaceLoaded(bool) {
   RecomputePagingKey();
   PrivilegeChanged();
+  LinkPeers();
 }
 
 View* Mmu::ViewFor(Privilege who) {
@@ -196,7 +301,7 @@ View* Mmu::ViewFor(Privilege who) {
   if (!(key & (ViewKey::kUser | ViewKey::kSmapOpen))) return current_;
   const u64 code_bits = linear_mask_ == ~u64{0} ? u64{2} << ViewKey::kCodeBitsShift
                                                 : key & (u64{3} << ViewKey::kCodeBitsShift);
-  return pool_.Find(ViewKey{paging_key_ | code_bits});
+  return pool_.Find(ViewKey{kernel_key_ | code_bits});
 }
 
 Access Mmu::AccessOf(Privilege who, bool write) const {

@@ -129,11 +129,11 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   explicit Mmu(const MmuOptions& options);
   ViewKey CurrentKey() const {
-    u64 packed = paging_key_;
+    u64 packed = kernel_key_;
     if (state_->cpl == 3) {
       packed = user_key_;
     } else if ((packed & ViewKey::kSmap) && (state_->system_flags & vcpu::kAc)) {
-      packed |= ViewKey::kSmapOpen;
+      packed = open_key_;
     }
     const vcpu::Segment& code = state_->segment[vcpu::kCs];
     const u64 bits = code.Long() && (state_->efer & vcpu::kEferLma) ? 2 : code.Big() ? 1 : 0;
@@ -141,6 +141,11 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   }
   void RecomputePagingKey();
   void AdoptPdptes(u64 root, const u64 pdpte[4]);
+  void PoisonRootEntry(View& view, unsigned slot, u64 old_entry);
+  void FollowRoot(View& view);
+  void RegisterRoot(View& view, PhysAddr root);
+  void ForgetRoot(View& view);
+  void LinkPeers();
   void SwitchTo(ViewKey key);
   [[gnu::noinline]] View* ObtainView();
   // The view whose rights `who` has now, if there is one.
@@ -191,8 +196,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   View* current_ = nullptr;
   vcpu::VcpuState* state_;
-  u64 paging_key_ = 0;  // of supervisor code with SMAP closed, without code bits
-  u64 user_key_ = 0;
+  // Without code bits: of supervisor code, the same with SMAP open, of user code.
+  u64 kernel_key_ = 0, open_key_ = 0, user_key_ = 0;
   u64 linear_mask_ = ~u64{0};
   u64 pdpte_[4] = {};               // PAE: what was loaded with ...
   u64 pdpte_root_ = View::kNoPage;  // ... this CR3

@@ -569,6 +569,7 @@ TEST_CASE("SMAP: what SYSCALL, SYSRET, STAC and CLAC may do by themselves", "[mm
   }
   SECTION("a recycled view is nobody's peer") {
     for (u64 i = 1; i <= ViewPool::kMaxViews; ++i) {
+      m.SetCpl(3);
       m.state->cr3 = 0x100000 + i * kPageSize;
       m.mmu->AddressSpaceLoaded(false);
     }

@@ -15,6 +15,8 @@ namespace alibi::mmu {
 
 inline constexpr u64 kPtePresent = 1, kPteWritable = 2, kPteUser = 4, kPteAccessed = 0x20,
                      kPteDirty = 0x40, kPteLarge = 0x80, kPteNoExecute = u64{1} << 63;
+// Bits of an entry above the leaves that no translation depends on: PWT, PCD, G, available.
+inline constexpr u64 kPteIgnoredAbove = 0xf18;
 
 // What a translation allows, as the conjunction over its levels.
 inline constexpr u8 kRightExecute = 1, kRightWrite = 2, kRightUser = 4, kRightsAll = 7;

@@ -90,6 +90,11 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     const LevelFormat& format = context.format->level[level];
     const u8 upper_rights = rights;
     rights &= RightsOf(context, level, walk.entry[level]);
+    if (level == walk.top_level && view.key().follows_root()) {
+      const u64 slot = index >> (format.shift - 12);
+      view.UseRootEntry(static_cast<unsigned>(slot) & ((1u << format.index_bits) - 1),
+                        walk.entry[level]);
+    }
     // Page-directory pointers are loaded with CR3: stores to them change nothing.
     if (level == kPdpteLevel && context.format->levels == kPdpteLevel) continue;
     const PhysAddr table = walk.entry_address[level].PageBase();
@@ -100,6 +105,10 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     const Use use = Use::Make(base, view.id(), level, upper_rights);
     PageInfo& info = memory_->InfoAt(offset);
     info.flood = 0;
+    if (level == walk.top_level && view.key().follows_root()) {
+      if (view.root_page == View::kNoArenaPage) RegisterRoot(view, table);
+      continue;
+    }
     u32 node = info.table_chain;
     while (node != 0 && !uses_[node].use.SamePlace(use)) node = uses_[node].next;
     const bool fresh = node == 0;

@@ -7,8 +7,6 @@ namespace {
 
 // Bits of a leaf entry that fetches do not depend on: W, PWT, PCD, D, PAT, G, available.
 constexpr u64 kNotForExecution = 0xfda;
-// Bits of an upper entry that no translation depends on: PWT, PCD, G, available.
-constexpr u64 kIgnoredAbove = 0xf18;
 // Stores to a page table of address spaces that do not run, after which it counts as data.
 constexpr u8 kFlood = 255;
 constexpr u64 kUnit = 8;
@@ -71,7 +69,7 @@ void Mmu::FollowUnit(u64 arena_offset, u64 old_value, u64 new_value) {
   bool running = false;
   for (u32 node = info.table_chain; node != 0;) {
     const Use use = uses_[node].use;
-    running |= pool_[use.view()].key().root() == current_->key().root();
+    running |= pool_[use.view()].context().root == context_.root;
     // A removal may have taken nodes of this very chain (a table that leads to itself); what was
     // followed already is harmless to follow again.
     node = FollowUse(use, in_page, old_value, new_value) ? info.table_chain : uses_[node].next;
@@ -131,13 +129,15 @@ bool Mmu::ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new
   // Never used by a walk: nothing was derived from it.
   if (!(old_entry & kPteAccessed)) return false;
   const bool leaf = IsLeaf(context, level, old_entry);
-  const u64 changed = (old_entry ^ new_entry) & ~(leaf ? kIgnoredAbove : kIgnoredAbove | kPteDirty);
+  const u64 changed =
+      (old_entry ^ new_entry) & ~(leaf ? kPteIgnoredAbove : kPteIgnoredAbove | kPteDirty);
   constexpr u64 kUsed = kPteAccessed | kPteDirty;
   if ((changed & ~kUsed) == 0 && (new_entry & changed) == changed) return false;
   const u64 span = u64{1} << (format.shift - 12);
   const u64 first = use.index() + slot * span;
   ++counters_.range_poisons;
   view.PoisonRange(first, span);
+  if (level == context.format->levels) view.ForgetRootEntry(static_cast<unsigned>(slot));
   return !leaf &&
          RemoveTable(view, level - 1, PhysAddr(old_entry & context.format->address_mask), first);
 }
@@ -163,6 +163,10 @@ bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   if (*link == 0) return false;
   uses_.Remove(link);
   if (info.table_chain == 0) info.flags &= static_cast<u8>(~kPageTableTrace);
+  if (level == view.context().format->levels) {
+    view.root_page = View::kNoArenaPage;
+    view.ForgetRootEntries();
+  }
   if (level == 1) {
     View::LeafCache& cache = view.LeafCacheOf(base);
     if (cache.base == base) cache.base = View::kNoPage;
@@ -310,6 +314,7 @@ void Mmu::ResetJumpEntriesForPhysPage(PhysAddr address) {
 // --- Views as a whole ---
 
 void Mmu::FlushView(View& view, bool release) {
+  ForgetRoot(view);
   for (u32 i = 0; i < view.table_count(); ++i) {
     PageInfo& info = memory_->InfoAt(u64{view.tables()[i]} << 12);
     for (u32* link = &info.table_chain; *link != 0;) {

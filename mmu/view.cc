@@ -15,8 +15,8 @@ constexpr u64 kChunkBytes = View::kChunkEntries * 8;
 constexpr u64 kChunkMapBytes = kShadowEntries / View::kChunkEntries / 8;
 constexpr u64 kFilledBytes = kShadowEntries / View::kChunkEntries;
 constexpr u64 kExecuteBytes = View::kExecuteSlots * 16;
-constexpr u64 kSideBytes =
-    kChunkMapBytes + kFilledBytes + kExecuteBytes + View::kMaxChunks * 4 + View::kMaxTables * 4;
+constexpr u64 kSideBytes = kChunkMapBytes + kFilledBytes + kExecuteBytes + View::kMaxChunks * 4 +
+                           View::kMaxTables * 4 + View::kMostRootEntries * 8;
 
 constexpr u64 kJumpsPerPage = kPageSize;
 constexpr u64 kLongestInstruction = 15;
@@ -58,6 +58,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   execute_ = reinterpret_cast<Executed*>(filled_ + kFilledBytes);
   chunks_ = reinterpret_cast<u32*>(filled_ + kFilledBytes + kExecuteBytes);
   tables_ = chunks_ + kMaxChunks;
+  root_entries_ = reinterpret_cast<u64*>(tables_ + kMaxTables);
   directory_ = reinterpret_cast<SlotDirectory*>(table + kSlotDirectoryOffset);
   slots_ = reinterpret_cast<LookupSlot*>(table + kSlotsOffset);
   peer_ = reinterpret_cast<PrivilegePeer*>(table + kPeerOffset);
@@ -301,6 +302,7 @@ void View::Clear(bool release) {
   DropExecutedRange(0, kShadowEntries);
   DropWriteTargets();
   DropLeafCaches();
+  ForgetRootEntries();
   table_count_ = 0;
 }
 

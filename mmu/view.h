@@ -16,6 +16,9 @@
 namespace alibi::mmu {
 
 // Everything that selects a view, in one word: the root below bit 48, then mode bits.
+//
+// A view that cannot see user pages (SMAP closed) has no root in its key: kernels map the same in
+// every address space, so one such view serves all of them and follows CR3 (Mmu::FollowRoot).
 struct ViewKey {
   u64 packed = 0;
 
@@ -29,6 +32,9 @@ struct ViewKey {
   constexpr PagingMode mode() const { return static_cast<PagingMode>((packed >> kModeShift) & 3); }
   constexpr bool user() const { return packed & kUser; }
   constexpr u64 root() const { return packed & kRootMask; }
+  constexpr bool follows_root() const {
+    return (packed & (kSmap | kUser | kSmapOpen)) == kSmap && mode() != PagingMode::kNone;
+  }
   constexpr bool long_mode() const { return (packed >> kCodeBitsShift & 3) == 2; }
   constexpr bool operator==(const ViewKey&) const = default;
 };
@@ -51,6 +57,7 @@ class View {
   static constexpr u32 kMaxTables = 1u << 16;
   static constexpr unsigned kWriteTargets = 16;
   static constexpr unsigned kLeafCaches = 64;
+  static constexpr unsigned kMostRootEntries = 1024;  // of 32-bit paging
 
   // A page the VMM stores to on the guest's behalf (SIMULATE on a page table, mostly).
   struct WriteTarget {
@@ -113,6 +120,36 @@ class View {
   void PoisonRange(u64 first, u64 count);
   u32 chunk_count() const { return chunk_count_; }
   void SetPdpte(unsigned slot, u64 entry) { context_.pdpte[slot] = entry; }
+  void SetRoot(PhysAddr root) { context_.root = root; }
+
+  // --- A view that follows the root: the root's entries it was filled through ---
+  void UseRootEntry(unsigned slot, u64 entry) {
+    root_used_[slot / 64] |= u64{1} << (slot % 64);
+    root_entries_[slot] = entry;
+  }
+  void ForgetRootEntry(unsigned slot) { root_used_[slot / 64] &= ~(u64{1} << (slot % 64)); }
+  void ForgetRootEntries() {
+    for (u64& word : root_used_) word = 0;
+  }
+  bool UsesRoot() const {
+    for (const u64 word : root_used_) {
+      if (word != 0) return true;
+    }
+    return false;
+  }
+  // f(slot, entry) for each; f may forget it.
+  template <class F>
+  void ForEachRootEntry(F f) {
+    for (unsigned word = 0; word < kMostRootEntries / 64; ++word) {
+      for (u64 bits = root_used_[word]; bits != 0; bits &= bits - 1) {
+        const unsigned slot = word * 64 + static_cast<unsigned>(__builtin_ctzll(bits));
+        f(slot, root_entries_[slot]);
+      }
+    }
+  }
+  static constexpr u32 kNoArenaPage = ~u32{0};
+  // Where the root is registered as this view's table.
+  u32 root_page = kNoArenaPage;
 
   // --- The view across SYSCALL/SYSRET ---
   void SetPeer(const View* peer) {
@@ -224,6 +261,8 @@ class View {
   // Hot first.
   u64* table_ = nullptr;
   u64* chunk_map_ = nullptr;  // 2^24 bits
+  u64 root_used_[kMostRootEntries / 64] = {};
+  u64* root_entries_ = nullptr;  // kMostRootEntries
   // A byte per chunk, a bit per leaf table in it: clear if all its entries are poison.
   u8* filled_ = nullptr;
   u64 guard_ = 0;

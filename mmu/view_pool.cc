@@ -38,6 +38,10 @@ Result<View*> ViewPool::Obtain() {
 void ViewPool::Adopt(View* view, ViewKey key, const PagingContext& context) {
   view->Retarget(key, context);
   hints_[Hash(key)] = view;
+  follower_count_ = 0;
+  for (unsigned i = 0; i < count_; ++i) {
+    if (views_[i].key().follows_root()) followers_[follower_count_++] = &views_[i];
+  }
 }
 
 u32 ViewPool::TotalChunks() const {

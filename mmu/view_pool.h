@@ -43,6 +43,9 @@ class ViewPool {
   void Touch(View* view) { view->last_used = ++clock_; }
 
   View& operator[](unsigned id) { return views_[id]; }
+  // The views that follow the root.
+  unsigned follower_count() const { return follower_count_; }
+  View& follower(unsigned i) { return *followers_[i]; }
   unsigned count() const { return count_; }
   u32 TotalChunks() const;
   // No view may switch to this one by itself any more, nor it to another.
@@ -67,6 +70,8 @@ class ViewPool {
 
   View views_[kMaxViews];
   View* hints_[kHints] = {};
+  View* followers_[kMaxViews] = {};
+  unsigned follower_count_ = 0;
   unsigned count_ = 0;
   u64 clock_ = 0;
   Setup setup_;

@@ -221,6 +221,7 @@ class Emitter::Impl {
   Ccf* ccf_ = nullptr;
   unsigned index_ = 0;
   u32 data_used_ = 0;
+  unsigned ChooseSlot(const Instr& instr, AccessShape shape);
   u32 next_slot_ = 0;
   u64 instr_start_ = 0;  // host PC
   AccessPlans groups_{};

@@ -123,6 +123,25 @@ x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
   return m;
 }
 
+// Accesses that are likely to go to the same page share a slot, whatever code makes them: those to
+// the stack, to a thread's data, to a constant address. The rest take turns.
+unsigned Emitter::Impl::ChooseSlot(const Instr& instr, AccessShape shape) {
+  constexpr unsigned kStack = 0, kSegments = 4, kConstants = 8, kConstantCount = 24, kOthers = 32;
+  const MemOperand& mem = instr.mem;
+  if (shape == AccessShape::kPush || shape == AccessShape::kPop) return kStack;
+  if (shape == AccessShape::kFrame) return kStack + 2;
+  if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs) {
+    return kSegments + (mem.segment == vcpu::kGs ? 2 : 0) + (mem.index != kNoReg);
+  }
+  if (mem.index == kNoReg && mem.base == vcpu::kRsp) return kStack + 1;
+  if (mem.index == kNoReg && mem.base == vcpu::kRbp && mem.disp < 0) return kStack + 2;
+  if (mem.base == kNoReg && mem.index == kNoReg) {
+    const u64 address = static_cast<u64>(mem.disp) + (mem.rip_relative ? instr.next_pc() : 0);
+    return kConstants + static_cast<unsigned>((address >> 12) % kConstantCount);
+  }
+  return kOthers + next_slot_++ % (kSlotCount - kOthers);
+}
+
 SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape) {
   const SitePlan& plan = ccf_->plans[index_];
   const AccessPlan& group = groups_[index_];
@@ -167,7 +186,7 @@ SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessSha
   }
 
   const i32 slot = kSlotsOffset + (static_cast<i32>(stores) * kSlotCount +
-                                   static_cast<i32>(next_slot_++ % kSlotCount)) *
+                                   static_cast<i32>(ChooseSlot(*site->instr, shape))) *
                                       static_cast<i32>(sizeof(LookupSlot));
   site->slot = slot;
   const i32 neg_page = slot + static_cast<i32>(offsetof(LookupSlot, neg_page));
