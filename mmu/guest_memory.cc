@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "mmu/raw_copy.h"
+#include "base/raw_copy.h"
 
 namespace alibi::mmu {
 namespace {

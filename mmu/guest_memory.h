@@ -43,12 +43,8 @@ class TraceListener {
  public:
   virtual ~TraceListener() = default;
   virtual void CodeWritten(PhysAddr address, u64 size) = 0;
-  // In the view at gs_base, the mapping of a page that code was fetched from changed (all of them:
-  // kEveryPage). The view's jump-table entries are reset already; this is for what else the owner
-  // derived from the mapping, such as chained jumps between pages.
-  static constexpr u64 kEveryPage = ~u64{0};
-  virtual void ExecutedPageChanged([[maybe_unused]] u64 gs_base, [[maybe_unused]] u64 linear_page) {
-  }
+  // The running view fetches code from a page for the first time.
+  virtual void PageExecuted([[maybe_unused]] u64 linear_page, [[maybe_unused]] PhysAddr page) {}
   // A slot came or went: code may have changed anywhere, past its traces. Nothing translated before
   // may be entered again.
   virtual void MemoryMapChanged() {}

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/keep_vector_state.h"
-#include "mmu/raw_copy.h"
+#include "base/raw_copy.h"
 
 namespace alibi::mmu {
 namespace {
@@ -46,8 +46,11 @@ Result<std::unique_ptr<Mmu>> Mmu::Create(const MmuOptions& options) {
   }
   mmu->node_memory_ = nodes;
   mmu->uses_.Init(static_cast<ReverseMap::Node*>(nodes));
-  mmu->pool_.Init({options.memory->guard(), options.default_jump_target, options.vcpu_fd,
-                   options.vcpu_offset, options.max_views},
+  mmu->pool_.Init({options.memory->guard(),
+                   {options.default_jump_target, options.default_jump_target},
+                   options.vcpu_fd,
+                   options.vcpu_offset,
+                   options.max_views},
                   &mmu->counters_);
   GuestMemory& memory = *options.memory;
   options.state->ram_window[0] = memory.ro_base();
@@ -58,7 +61,6 @@ Result<std::unique_ptr<Mmu>> Mmu::Create(const MmuOptions& options) {
   Result<View*> first = mmu->pool_.Obtain();
   if (!first) return first.error();
   mmu->current_ = *first;
-  mmu->current_->set_listener(options.listener);
   mmu->pool_.Adopt(*first, mmu->CurrentKey(), mmu->context_);
   mmu->pool_.Touch(*first);
   memory.set_observer(mmu.get());
@@ -71,14 +73,11 @@ Mmu::~Mmu() {
   if (node_memory_ != nullptr) munmap(node_memory_, kNodeBytes);
 }
 
-void Mmu::set_listener(TraceListener* listener) {
-  listener_ = listener;
-  for (unsigned i = 0; i < pool_.count(); ++i) pool_[i].set_listener(listener);
-}
+void Mmu::set_listener(TraceListener* listener) { listener_ = listener; }
 
-void Mmu::set_default_jump_target(const void* target) {
-  pool_.set_default_jump_target(target);
-  for (unsigned i = 0; i < pool_.count(); ++i) pool_[i].set_default_jump_target(target);
+void Mmu::set_default_jump_targets(const void* const targets[2]) {
+  pool_.set_default_jump_targets(targets);
+  for (unsigned i = 0; i < pool_.count(); ++i) pool_[i].set_default_jump_targets(targets);
 }
 
 // --- Modes and views ---
@@ -247,7 +246,6 @@ void Mmu::SwitchTo(ViewKey key) {
   if (view == nullptr) {
     view = ObtainView();
     FlushView(*view, view->chunk_count() > kChunksKeptOnRecycle);
-    view->set_listener(listener_);
     pool_.ForgetPeer(view);
     pool_.Adopt(view, key, context_);
   }
@@ -470,6 +468,9 @@ bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
   if (offset == GuestMemory::kNotRam) return true;
   view.RecordExecuted(index, walk.address.PageBase());
   AddExecuted(view, index, offset & ~kPageMask, walk.address.PageBase());
+  if (listener_ != nullptr) {
+    listener_->PageExecuted(pc.PageBase().value, walk.address.PageBase());
+  }
   return true;
 }
 

@@ -53,7 +53,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   ~Mmu() override;
 
   void set_listener(TraceListener* listener);
-  void set_default_jump_target(const void* target);  // before any code ran
+  void set_default_jump_targets(const void* const targets[2]);  // by JumpKind; before any code ran
 
   // --- The running view ---
   // Changes at: Create, PagingModeChanged, AddressSpaceLoaded, PrivilegeChanged. Load it into %gs.
@@ -87,9 +87,6 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // Translates for fetching code; remembers that the view executes the page. Not RAM: *pa says so
   // (GuestMemory::Info(*pa) is null), nothing is remembered.
   bool Fetch(LinearAddr pc, PhysAddr* pa, vcpu::GuestFault* fault);
-  void SetJumpEntry(u64 pc, const void* host) { current_->SetJump(pc, host); }
-  void ResetJumpEntry(u64 pc) { current_->ResetJump(pc); }
-  void ResetJumpEntry(View& view, u64 pc) { view.ResetJump(pc); }
   void ResetAllJumpTables();
   // In every view that executed the page.
   void ResetJumpEntriesForPhysPage(PhysAddr page);

@@ -623,11 +623,12 @@ TEST_CASE("fetches: rights, recording, and jump entries that die with the mappin
   PhysAddr pa;
   REQUIRE(m.mmu->Fetch(LinearAddr(code + 5), &pa, &m.fault));
   CHECK(pa.value == 0x300005);
-  m.mmu->SetJumpEntry(code + 5, &target);
-  m.mmu->SetJumpEntry(code - 3, &target);
-  m.mmu->SetJumpEntry(code - 100, &target);
+  m.mmu->current_view().SetJump(code + 5, JumpKind::kComputed, &target);
+  m.mmu->current_view().SetJump(code - 3, JumpKind::kComputed, &target);
+  m.mmu->current_view().SetJump(code - 100, JumpKind::kComputed, &target);
   auto entry = [&](u64 pc) {
-    return reinterpret_cast<const void**>(m.mmu->gs_base() + kJumpTableOffset)[JumpIndex(pc)];
+    return reinterpret_cast<const void**>(m.mmu->gs_base() +
+                                          kJumpTableOffset)[JumpIndex(pc, JumpKind::kComputed)];
   };
   CHECK(entry(code + 5) == &target);
   CHECK(entry(code + 6) == &M::kDefaultJump);
@@ -639,7 +640,6 @@ TEST_CASE("fetches: rights, recording, and jump entries that die with the mappin
     CHECK(entry(code + 5) == &M::kDefaultJump);
     CHECK(entry(code - 3) == &M::kDefaultJump);
     CHECK(entry(code - 100) == &target);
-    CHECK(m.executed_changes == std::vector<u64>{code});
     CHECK_FALSE(m.mmu->Fetch(LinearAddr(code), &pa, &m.fault));
     CHECK(m.fault == GuestFault::Page(LinearAddr(code), vcpu::kPfPresent | vcpu::kPfFetch));
   }
@@ -661,10 +661,11 @@ TEST_CASE("fetches: rights, recording, and jump entries that die with the mappin
     const u64 supervisor = m.mmu->gs_base();
     m.SetCpl(3);
     REQUIRE(m.mmu->Fetch(LinearAddr(code), &pa, &m.fault));
-    m.mmu->SetJumpEntry(code, &target);
+    m.mmu->current_view().SetJump(code, JumpKind::kComputed, &target);
     m.mmu->ResetJumpEntriesForPhysPage(PhysAddr(0x300fff));
     CHECK(entry(code) == &M::kDefaultJump);
-    CHECK(reinterpret_cast<const void**>(supervisor + kJumpTableOffset)[JumpIndex(code + 5)] ==
+    CHECK(reinterpret_cast<const void**>(
+              supervisor + kJumpTableOffset)[JumpIndex(code + 5, JumpKind::kComputed)] ==
           &M::kDefaultJump);
   }
   SECTION("SMEP") {

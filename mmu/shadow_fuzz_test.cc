@@ -350,7 +350,10 @@ class Fuzzer {
     reference_.Mark(path, false);
     // The "host address" of the entry is the linear page itself, for CheckViews.
     if (m_.memory->Info(pa) != nullptr) {
-      m_.mmu->SetJumpEntry(linear, reinterpret_cast<void*>(linear & ~kPageMask | 1));
+      for (const JumpKind kind : kJumpKinds) {
+        m_.mmu->current_view().SetJump(linear, kind,
+                                       reinterpret_cast<void*>(linear & ~kPageMask | 1));
+      }
     }
   }
 

@@ -1,6 +1,6 @@
 // From stores to traced pages, and from new traces, to shadow entries.
+#include "base/raw_copy.h"
 #include "mmu/mmu.h"
-#include "mmu/raw_copy.h"
 
 namespace alibi::mmu {
 namespace {

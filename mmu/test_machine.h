@@ -121,7 +121,7 @@ class TestMachine : public TraceListener, public MmioHandler {
   void CodeWritten(PhysAddr address, u64 size) override {
     code_writes.push_back({address.value, size});
   }
-  void ExecutedPageChanged(u64, u64 page) override { executed_changes.push_back(page); }
+  void PageExecuted(u64 page, PhysAddr) override { executed_pages.push_back(page); }
   u64 MmioRead(PhysAddr address, unsigned size) override {
     mmio_log.push_back({address.value, size});
     return 0x1122334455667788;
@@ -136,7 +136,7 @@ class TestMachine : public TraceListener, public MmioHandler {
   vcpu::VcpuState* state = nullptr;
   vcpu::GuestFault fault;
   std::vector<CodeWrite> code_writes, mmio_log;
-  std::vector<u64> executed_changes;
+  std::vector<u64> executed_pages;
   u64 mmio_value = 0;
 
  private:

@@ -14,11 +14,10 @@ constexpr u64 kReservationBytes = kViewHeaderBytes + kShadowTableBytes;
 constexpr u64 kChunkBytes = View::kChunkEntries * 8;
 constexpr u64 kChunkMapBytes = kShadowEntries / View::kChunkEntries / 8;
 constexpr u64 kFilledBytes = kShadowEntries / View::kChunkEntries;
-constexpr u64 kExecuteBytes = View::kExecuteSlots * 16;
+constexpr u64 kExecuteBytes = View::kExecuteSlots * (16 + 8);
 constexpr u64 kSideBytes = kChunkMapBytes + kFilledBytes + kExecuteBytes + View::kMaxChunks * 4 +
                            View::kMaxTables * 4 + View::kMostRootEntries * 8;
 
-constexpr u64 kJumpsPerPage = kPageSize;
 constexpr u64 kLongestInstruction = 15;
 
 Error HostError(const char* what) {
@@ -33,7 +32,7 @@ View::~View() {
   if (side_ != nullptr) munmap(side_, kSideBytes);
 }
 
-Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, int vcpu_fd,
+Status View::Reserve(unsigned id, u64 guard, const void* const default_jumps[2], int vcpu_fd,
                      u64 vcpu_offset, Counters* counters) {
   void* memory = mmap(nullptr, kReservationBytes, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -56,6 +55,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   chunk_map_ = reinterpret_cast<u64*>(side_);
   filled_ = side_ + kChunkMapBytes;
   execute_ = reinterpret_cast<Executed*>(filled_ + kFilledBytes);
+  execute_log_ = reinterpret_cast<u64*>(execute_ + kExecuteSlots);
   chunks_ = reinterpret_cast<u32*>(filled_ + kFilledBytes + kExecuteBytes);
   tables_ = chunks_ + kMaxChunks;
   root_entries_ = reinterpret_cast<u64*>(tables_ + kMaxTables);
@@ -66,20 +66,20 @@ Status View::Reserve(unsigned id, u64 guard, const void* default_jump_target, in
   smap_peer_ = reinterpret_cast<SmapPeer*>(table + kSmapPeerOffset);
   SetSmapPeer(nullptr);
   jump_table_ = reinterpret_cast<u64*>(table + kJumpTableOffset);
-  default_jump_ = reinterpret_cast<u64>(default_jump_target);
   id_ = id;
   guard_ = guard;
   counters_ = counters;
   context_.format = &FormatOf(PagingMode::kNone);
   table_ = reinterpret_cast<u64*>(table);
   for (i32 i = 0; i < 2 * kSlotCount; ++i) slots_[i] = LookupSlot::Empty();
-  RawFill(jump_table_, default_jump_, kJumpTableEntries);
+  set_default_jump_targets(default_jumps);
   return Ok{};
 }
 
-void View::set_default_jump_target(const void* target) {
-  default_jump_ = reinterpret_cast<u64>(target);
-  jump_dirty_ = 0xff;
+void View::set_default_jump_targets(const void* const targets[2]) {
+  for (unsigned kind = 0; kind < 2; ++kind)
+    default_jump_[kind] = reinterpret_cast<u64>(targets[kind]);
+  jump_dirty_ = ~u64{0};
   ResetAllJumps();
 }
 
@@ -193,32 +193,47 @@ void View::ClearSlotsOf(u64 index) {
   directory_->holder[residue] = others;
 }
 
+void View::ResetJumpBlocks(u64 first_slot, u64 count) {
+  for (u64 slot = first_slot; slot < first_slot + count; slot += kJumpBlock) {
+    if (!(jump_dirty_ & JumpDirtyBit(slot))) continue;
+    RawFill(jump_table_ + slot, DefaultOfBlock(slot / kJumpBlock), kJumpBlock);
+    jump_dirty_ &= ~JumpDirtyBit(slot);
+  }
+}
+
 void View::ResetJumpPage(u64 index) {
-  const u64 first = JumpIndex(index << 12);
-  if (jump_dirty_ & (1u << (first >> 12)))
-    RawFill(jump_table_ + first, default_jump_, kJumpsPerPage);
-  for (u64 i = 1; i <= kLongestInstruction; ++i) jump_table_[JumpIndex(first - i)] = default_jump_;
-  jump_dirty_ &= static_cast<u8>(~(1u << (first >> 12)));
+  const u64 pc = index << 12;
+  ResetJumpBlocks(JumpIndex(pc, JumpKind::kComputed), kPageSize);
+  ResetJumpBlocks(CrossJumpsOfPage(pc), kCrossJumpsPerPage);
+  for (u64 i = 1; i <= kLongestInstruction; ++i) {
+    for (const JumpKind kind : kJumpKinds) {
+      jump_table_[JumpIndex(pc - i, kind)] = default_jump_[static_cast<unsigned>(kind)];
+    }
+  }
   ++counters_->jump_page_resets;
 }
 
-void View::ResetAllJumps() {
-  for (unsigned page = 0; page < 8; ++page) {
-    if (jump_dirty_ & (1u << page)) {
-      RawFill(jump_table_ + page * kJumpsPerPage, default_jump_, kJumpsPerPage);
-    }
-  }
-  jump_dirty_ = 0;
-}
+void View::ResetAllJumps() { ResetJumpBlocks(0, kJumpTableEntries); }
 
 void View::RecordExecuted(u64 index, PhysAddr page) {
   // Probing ends at free slots, so some must stay free; starting over costs only fetches.
   if (execute_count_ >= kExecuteSlots / 4 * 3) DropExecutedRange(0, kShadowEntries);
+  if (execute_log_count_ == kExecuteSlots) {
+    execute_log_count_ = 0;
+    for (u32 i = 0; i < kExecuteSlots; ++i) {
+      if (execute_[i].index_plus_1 != 0) {
+        execute_log_[execute_log_count_++] = execute_[i].index_plus_1 - 1;
+      }
+    }
+  }
   u32 at = ExecuteHash(index);
   while (execute_[at].index_plus_1 != 0 && execute_[at].index_plus_1 != index + 1) {
     at = (at + 1) & (kExecuteSlots - 1);
   }
-  if (execute_[at].index_plus_1 == 0) ++execute_count_;
+  if (execute_[at].index_plus_1 == 0) {
+    ++execute_count_;
+    execute_log_[execute_log_count_++] = index;
+  }
   execute_[at] = Executed{index + 1, page.value};
 }
 
@@ -244,7 +259,6 @@ void View::DropExecutedSlow(u64 index) {
     if (execute_[at].index_plus_1 != index + 1) continue;
     EraseExecuted(at);
     ResetJumpPage(index);
-    if (listener_ != nullptr) listener_->ExecutedPageChanged(gs_base(), PageOfIndex(index));
     return;
   }
 }
@@ -256,29 +270,27 @@ void View::DropExecutedRange(u64 first, u64 count) {
     return;
   }
   if (count < kShadowEntries) {
-    // A deletion shifts later entries back, also round the end: pass until nothing is found.
-    for (bool again = true; again;) {
-      again = false;
-      for (u32 at = 0; at < kExecuteSlots;) {
-        const u64 index = execute_[at].index_plus_1 - 1;
-        if (execute_[at].index_plus_1 == 0 || index - first >= count) {
-          ++at;
-          continue;
-        }
-        EraseExecuted(at);
-        ResetJumpPage(index);
-        if (listener_ != nullptr) listener_->ExecutedPageChanged(gs_base(), PageOfIndex(index));
-        again = true;
+    u32 kept = 0;
+    for (u32 i = 0; i < execute_log_count_; ++i) {
+      const u64 index = execute_log_[i];
+      if (index - first < count) {
+        DropExecutedSlow(index);
+      } else {
+        execute_log_[kept++] = index;
       }
     }
+    execute_log_count_ = kept;
     return;
   }
-  RawFill(reinterpret_cast<u64*>(execute_), 0, kExecuteBytes / 8);
-  execute_count_ = 0;
-  ResetAllJumps();
-  if (listener_ != nullptr) {
-    listener_->ExecutedPageChanged(gs_base(), TraceListener::kEveryPage);
+  for (u32 i = 0; i < execute_log_count_; ++i) {
+    for (u32 at = ExecuteHash(execute_log_[i]); execute_[at].index_plus_1 != 0;
+         at = (at + 1) & (kExecuteSlots - 1)) {
+      execute_[at].index_plus_1 = 0;
+    }
   }
+  execute_count_ = 0;
+  execute_log_count_ = 0;
+  ResetAllJumps();
 }
 
 void View::Clear(bool release) {

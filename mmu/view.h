@@ -6,11 +6,11 @@
 #ifndef ALIBI_MMU_VIEW_H_
 #define ALIBI_MMU_VIEW_H_
 
+#include "base/raw_copy.h"
 #include "base/result.h"
 #include "base/types.h"
 #include "mmu/counters.h"
 #include "mmu/page_walker.h"
-#include "mmu/raw_copy.h"
 #include "vcpu/contract.h"
 
 namespace alibi::mmu {
@@ -82,10 +82,9 @@ class View {
   View& operator=(const View&) = delete;
 
   // Reserves the view; `vcpu_fd` holds the VCPU block at `vcpu_offset`.
-  Status Reserve(unsigned id, u64 guard, const void* default_jump_target, int vcpu_fd,
+  Status Reserve(unsigned id, u64 guard, const void* const default_jumps[2], int vcpu_fd,
                  u64 vcpu_offset, Counters* counters);
-  void set_listener(TraceListener* listener) { listener_ = listener; }
-  void set_default_jump_target(const void* target);
+  void set_default_jump_targets(const void* const targets[2]);
   bool reserved() const { return table_ != nullptr; }
   void Retarget(ViewKey key, const PagingContext& context);
 
@@ -172,12 +171,16 @@ class View {
   void ClearSlots();
 
   // --- Jump table ---
-  void SetJump(u64 pc, const void* host) {
-    const u64 slot = JumpIndex(pc);
+  void SetJump(u64 pc, JumpKind kind, const void* host) {
+    const u64 slot = JumpIndex(pc, kind);
     jump_table_[slot] = reinterpret_cast<u64>(host);
-    jump_dirty_ |= 1u << (slot >> 12);
+    jump_dirty_ |= JumpDirtyBit(slot);
   }
-  void ResetJump(u64 pc) { jump_table_[JumpIndex(pc)] = default_jump_; }
+  u64 Jump(u64 pc, JumpKind kind) const { return jump_table_[JumpIndex(pc, kind)]; }
+  // Unless there is another one.
+  void OfferJump(u64 pc, JumpKind kind, const void* host) {
+    if (Jump(pc, kind) == default_jump_[static_cast<unsigned>(kind)]) SetJump(pc, kind, host);
+  }
   // Entries of the page, and of the 15 bytes before it: instructions there may reach into it.
   void ResetJumpPage(u64 index);
   void ResetAllJumps();
@@ -237,6 +240,13 @@ class View {
   static u32 ExecuteHash(u64 index) {
     return static_cast<u32>((index * 0x9e3779b97f4a7c15u) >> 32) & (kExecuteSlots - 1);
   }
+  static constexpr u64 kJumpBlock = 1024;
+  static u64 JumpDirtyBit(u64 slot) { return u64{1} << (slot / kJumpBlock); }
+  static_assert(kJumpTableEntries == 64 * kJumpBlock);
+  u64 DefaultOfBlock(u64 block) const {
+    return default_jump_[block >= kComputedJumps / kJumpBlock ? 1 : 0];
+  }
+  void ResetJumpBlocks(u64 first_slot, u64 count);
   bool InitChunk(u64 index);
   void PoisonEntries(u64 first, u64 count);
   // Those of [first, last] in one chunk that may hold something.
@@ -270,21 +280,23 @@ class View {
   SmapPeer* smap_peer_ = nullptr;
   SlotDirectory* directory_ = nullptr;  // the miss stub fills slots, too
   u32 execute_count_ = 0;
+  // What is in execute_, and what was: ranges are taken out of it without a search.
+  u32 execute_log_count_ = 0;
+  u64* execute_log_ = nullptr;
   u32 chunk_count_ = 0;
   Executed* execute_ = nullptr;
   ViewKey key_;
   PagingContext context_;
   bool smap_closed_ = false;
-  u8 jump_dirty_ = 0;  // a bit per 4,096 entries
+  u64 jump_dirty_ = 0;  // see JumpDirtyBit
   unsigned id_ = 0;
   WriteTarget targets_[kWriteTargets];
   LeafCache leaves_[kLeafCaches];
   LookupSlot* slots_ = nullptr;
   u64* jump_table_ = nullptr;
-  u64 default_jump_ = 0;
-  u32* chunks_ = nullptr;  // kMaxChunks
-  u32* tables_ = nullptr;  // kMaxTables
-  TraceListener* listener_ = nullptr;
+  u64 default_jump_[2] = {};  // by JumpKind
+  u32* chunks_ = nullptr;     // kMaxChunks
+  u32* tables_ = nullptr;     // kMaxTables
   u32 table_count_ = 0;
   Counters* counters_ = nullptr;
   u8* reservation_ = nullptr;

@@ -16,8 +16,8 @@ Result<View*> ViewPool::Obtain() {
   const unsigned most = setup_.max_views < kMaxViews ? setup_.max_views : kMaxViews;
   if (count_ < most) {
     View& fresh = views_[count_];
-    Status reserved = fresh.Reserve(count_, setup_.guard, setup_.default_jump_target,
-                                    setup_.vcpu_fd, setup_.vcpu_offset, counters_);
+    Status reserved = fresh.Reserve(count_, setup_.guard, setup_.default_jumps, setup_.vcpu_fd,
+                                    setup_.vcpu_offset, counters_);
     if (reserved) {
       ++counters_->view_creates;
       ++count_;

@@ -15,7 +15,7 @@ class ViewPool {
 
   struct Setup {
     u64 guard = 0;
-    const void* default_jump_target = nullptr;
+    const void* default_jumps[2] = {};  // by JumpKind
     int vcpu_fd = -1;
     u64 vcpu_offset = 0;
     unsigned max_views = kMaxViews;
@@ -27,7 +27,9 @@ class ViewPool {
   }
 
   // For views still to be reserved.
-  void set_default_jump_target(const void* target) { setup_.default_jump_target = target; }
+  void set_default_jump_targets(const void* const targets[2]) {
+    for (unsigned kind = 0; kind < 2; ++kind) setup_.default_jumps[kind] = targets[kind];
+  }
 
   // Null if there is none.
   View* Find(ViewKey key) {

@@ -104,6 +104,24 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
   }
 }
 
+// What is translated already need not be looked up piece by piece: new address spaces mostly run
+// code that others ran before.
+void EngineImpl::PageExecuted(u64 linear_page, PhysAddr page) {
+  const std::vector<Ccf*>* list = tc_->InPage(page.PageNumber());
+  if (list == nullptr) return;
+  const translator::CodeMode mode = CurrentMode();
+  if (!mode.UsesJumpTable()) return;
+  for (const Ccf* ccf : *list) {
+    if (ccf->indirect_entry != 0 && ccf->pc - linear_page < kPageSize && ccf->valid &&
+        !ccf->retired && ccf->phys_page2 == kNoPage && ccf->mode == mode) {
+      const void* entry = reinterpret_cast<const void*>(ccf->indirect_entry);
+      for (const JumpKind kind : kJumpKinds) {
+        if (ccf->reached_by & KindBit(kind)) mmu_.current_view().OfferJump(ccf->pc, kind, entry);
+      }
+    }
+  }
+}
+
 // Unlinks the CCF's exits, so that running code leaves it at its end.
 void EngineImpl::Kick(Ccf* ccf) {
   auto save = [&](u64 at, u8 length) {

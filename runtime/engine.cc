@@ -156,10 +156,13 @@ Status EngineImpl::Init() {
   emitter_ = std::make_unique<translator::Emitter>(table);
 
   mmu_.set_listener(this);
-  mmu_.set_default_jump_target(reinterpret_cast<const void*>(table.lookup));
+  const void* const default_jumps[] = {
+      reinterpret_cast<const void*>(stubs_.at(Callout::kLookupComputed)),
+      reinterpret_cast<const void*>(stubs_.at(Callout::kLookupCrossPage))};
+  mmu_.set_default_jump_targets(default_jumps);
   state_.cr8_reserved_mask = ~u64{0xf};
   state_.page_index_mask = (kShadowEntries - 1) << 12;
-  state_.jump_index_mask = kJumpTableEntries - 1;
+  state_.jump_index_mask = kJumpIndexMask;
   vcpu::PrepareFastSyscall(state_);
   // An XSAVE area that was never written: the state after FNINIT, MXCSR at its reset value.
   u16 fcw = 0;
@@ -556,15 +559,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
     if (second_page != kNoPage) mmu_.TraceCode(PhysAddr(second_page * kPageSize));
   }
-  // Replaced translations of this code forward to the new one.
-  if (const auto* page = tc_->InPageWithRemoved(result->phys_page)) {
-    for (Ccf* old : *page) {
-      if (old != result && old->retired && old->valid && old->pc == pc && old->mode == mode) {
-        RedirectEntry(old, result->entry);
-        if (observer_ != nullptr) observer_->OnAdaptation(*old, *result);
-      }
-    }
-  }
+  ForwardReplaced(result);
   ++counters_.translations;
   counters_.translated_instructions += tu_->count;
   counters_.translated_guest_bytes += tu_->byte_length;
@@ -577,6 +572,19 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
 u64 EngineImpl::ContentHash(const Ccf& ccf, const u8* page) const {
   return TranslationCache::HashBytes(page + (ccf.examined_begin - (ccf.pc & ~kPageMask)),
                                      ccf.examined_end - ccf.examined_begin);
+}
+
+// Replaced translations of this code, and those whose code was overwritten, forward to the new one:
+// predecessors fall into some of them.
+void EngineImpl::ForwardReplaced(Ccf* to) {
+  const std::vector<Ccf*>* list = tc_->InPageWithRemoved(to->phys_page);
+  if (list == nullptr) return;
+  for (Ccf* old : *list) {
+    if (old == to || old->pc != to->pc || !(old->mode == to->mode)) continue;
+    if (!old->retired && old->valid) continue;
+    RedirectEntry(old, to->entry);
+    if (old->valid && observer_ != nullptr) observer_->OnAdaptation(*old, *to);
+  }
 }
 
 // Kernels patch code and patch it back (text_poke's INT3 among others): the old translation still
@@ -597,6 +605,7 @@ Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* p
     tc_->Insert(ccf);
     mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
     ++counters_.ccf_revivals;
+    ForwardReplaced(ccf);
     return ccf;
   }
   return nullptr;

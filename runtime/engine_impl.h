@@ -53,7 +53,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
 
   // --- mmu::TraceListener ---
   void CodeWritten(PhysAddr address, u64 size) override;
-  void ExecutedPageChanged(u64, u64) override {}
+  void PageExecuted(u64 linear_page, PhysAddr page) override;
   // The run loop forgets everything: at once if the guest runs, before it runs otherwise.
   void MemoryMapChanged() override {
     memory_map_changed_ = true;
@@ -101,6 +101,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void Enter(u64 entry);
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
   // An invalidated translation whose guest code is what it was again, or null.
+  void ForwardReplaced(Ccf* to);
   Ccf* Revive(u64 pc, PhysAddr phys, const translator::CodeMode& mode, const u8* page);
   u64 ContentHash(const Ccf& ccf, const u8* page) const;
   bool HoldsBreakpoint(const Ccf& ccf) const;
@@ -125,7 +126,11 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   u64 DeliverAndDispatch(const vcpu::GuestFault& fault);
   Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
               bool* faulted);
-  void LinkJumpTable(Ccf* ccf);
+  static constexpr u8 KindBit(JumpKind kind) {
+    return static_cast<u8>(1u << static_cast<unsigned>(kind));
+  }
+  u64 LookUp(u64 pc, u8 reached_by);
+  void LinkJumpTable(translator::Ccf* ccf);
   bool MustLeave() const;
   // Resumes behind a callout, or dispatches when the translation may not go on.
   u64 Continue(SiteDesc* site, u64 next_pc);
@@ -220,7 +225,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   u64 gs_ = 0;                        // what %gs holds
   ExitDesc* pending_exit_ = nullptr;  // the unchained exit that led to the next translation
   bool pending_indirect_ = false;     // it came through the jump table
-  bool simulate_next_ = false;        // the next dispatch wants the SIMULATE translation
+  u8 reached_by_ =
+      0;  // what the look-up in progress knows of its jump     // it came through the jump table
+  bool simulate_next_ = false;  // the next dispatch wants the SIMULATE translation
   bool in_single_ = false;
   bool again_ = false;  // the single step has done nothing yet
   bool memory_map_changed_ = false;

@@ -257,13 +257,34 @@ void EngineImpl::LinkJumpTable(Ccf* ccf) {
                                    tc_->Writable(host));
     ccf->indirect_entry = host;
   }
-  mmu_.SetJumpEntry(ccf->pc, reinterpret_cast<const void*>(ccf->indirect_entry));
+  // An entry check that failed does not tell whose it was: a jump of the kind that has led here
+  // before and whose entry is lost.
+  mmu::View& view = mmu_.current_view();
+  const void* entry = reinterpret_cast<const void*>(ccf->indirect_entry);
+  u8 kinds = reached_by_;
+  ccf->reached_by |= kinds;
+  if (kinds == 0) {
+    for (const JumpKind kind : kJumpKinds) {
+      if (view.Jump(ccf->pc, kind) != ccf->indirect_entry) kinds |= KindBit(kind);
+    }
+    if ((kinds & ccf->reached_by) != 0) kinds &= ccf->reached_by;
+  }
+  for (const JumpKind kind : kJumpKinds) {
+    if (kinds & KindBit(kind)) view.SetJump(ccf->pc, kind, entry);
+  }
 }
 
 // --- The callouts ---
 
-u64 EngineImpl::OnLookup(void*, u64 pc) {
+u64 EngineImpl::OnLookup(void*, u64 pc) { return LookUp(pc, 0); }
+u64 EngineImpl::OnLookupComputed(void*, u64 pc) { return LookUp(pc, KindBit(JumpKind::kComputed)); }
+u64 EngineImpl::OnLookupCrossPage(void*, u64 pc) {
+  return LookUp(pc, KindBit(JumpKind::kCrossPage));
+}
+
+u64 EngineImpl::LookUp(u64 pc, u8 reached_by) {
   ++counters_.lookups;
+  reached_by_ = reached_by;
   pending_exit_ = nullptr;
   if (UndoBranch(pc)) {
     pending_indirect_ = false;

@@ -174,6 +174,7 @@ struct Ccf {
   u64 entry = 0;           // direct entry
   u64 redirect = 0;        // cold code that looks pc up again, for when the entry is redirected
   u64 indirect_entry = 0;  // checks that r11 is pc; 0: not made
+  u8 reached_by = 0;       // the kinds of jumps (a bit per JumpKind) known to lead here
   std::vector<Instr> instrs;
   std::vector<SitePlan> plans;
   std::vector<CodeMapEntry> map;

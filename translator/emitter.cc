@@ -370,7 +370,8 @@ void Emitter::Impl::EmitExit(u64 target_pc) {
       return;
     }
     const u32 before = hot_.Offset();
-    a().jmp(GsAbs(kJumpTableOffset + static_cast<i32>(JumpIndex(target_pc) * 8), 8));
+    a().jmp(GsAbs(
+        kJumpTableOffset + static_cast<i32>(JumpIndex(target_pc, JumpKind::kCrossPage) * 8), 8));
     exit->patch_length = static_cast<u8>(hot_.Offset() - before);
     return;
   }

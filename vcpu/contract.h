@@ -35,7 +35,7 @@ inline constexpr u64 kShadowEntries = u64{1} << 36;
 inline constexpr u64 kShadowTableBytes = kShadowEntries * 8;
 
 inline constexpr i32 kVcpuBlockBytes = 8192;
-inline constexpr i32 kJumpTableEntries = 1 << 15;
+inline constexpr i32 kJumpTableEntries = 1 << 16;
 inline constexpr i32 kJumpTableBytes = kJumpTableEntries * 8;
 inline constexpr i32 kSlotCount = 128;  // per access kind
 
@@ -91,8 +91,28 @@ inline constexpr i32 kViewHeaderBytes = -kSlotDirectoryOffset;
 static_assert(sizeof(vcpu::VcpuState) <= kVcpuBlockBytes);
 static_assert(kViewHeaderBytes % 4096 == 0);
 
-// Linear PC -> jump table index (the emitted form is PEXT with jump_index_mask).
-constexpr u64 JumpIndex(u64 pc) { return pc & (kJumpTableEntries - 1); }
+// The jump table has two halves, because its indices are computed at different times and targets of
+// one kind must not drive out those of the other.
+//
+// Computed targets (returns, mostly): the PC's low bits, by PEXT with kJumpIndexMask; a page takes
+// 4,096 entries of eight. Constant targets in another page (calls of functions, which begin at
+// multiples of 16, mostly): chosen when the jump is translated, so that a hash costs nothing; a
+// page takes 1,024 entries of 32.
+enum class JumpKind : u8 { kComputed, kCrossPage };
+inline constexpr JumpKind kJumpKinds[] = {JumpKind::kComputed, JumpKind::kCrossPage};
+inline constexpr u64 kComputedJumps = u64{1} << 15;
+inline constexpr u64 kJumpIndexMask = kComputedJumps - 1;
+inline constexpr u64 kCrossJumpsPerPage = 1024;
+static_assert(kJumpTableEntries == kComputedJumps + 32 * kCrossJumpsPerPage);
+
+// The first entry of the page's cross-page targets.
+constexpr u64 CrossJumpsOfPage(u64 pc) {
+  return kComputedJumps + (pc >> 12) % 32 * kCrossJumpsPerPage;
+}
+constexpr u64 JumpIndex(u64 pc, JumpKind kind) {
+  if (kind == JumpKind::kComputed) return pc & kJumpIndexMask;
+  return CrossJumpsOfPage(pc) + (pc * 0x9e3779b97f4a7c15u >> 54) % kCrossJumpsPerPage;
+}
 
 }  // namespace alibi
 

@@ -112,7 +112,7 @@ struct alignas(64) VcpuState {
   // --- Masks and constants that emitted code loads (PEXT masks must come from memory) ---
   u64 cr8_reserved_mask;  // bits of CR8 that must be zero
   u64 page_index_mask;    // linear bits 47:12
-  u64 jump_index_mask;    // low bits of a linear PC that index the jump table
+  u64 jump_index_mask;    // kJumpIndexMask
   u64 ram_window[2];      // host start of [read-only alias | read-write alias] for loads, stores
   u64 ram_window_size[2];
   // How many bytes from offset 0 on loads [0] and stores [1] may touch in a segment without a

@@ -5,6 +5,7 @@
 // there.
 #include <algorithm>
 
+#include "base/raw_copy.h"
 #include "runtime/simulator/execution.h"
 #include "vcpu/breakpoints.h"
 #include "vcpu/port_access.h"
@@ -163,15 +164,22 @@ Outcome Movs(Execution& e) {
   return run.Finish();
 }
 
+// Fills `bytes`, rounded up to whole words, with the low `size` (1, 2, 4, 8) bytes of `value`.
+void RepeatElement(u64 value, unsigned size, u8* data, u64 bytes) {
+  if (size < 8) value = LowBits(value, 8 * size) * (~u64{0} / LowBits(~u64{0}, 8 * size));
+  RawFill(reinterpret_cast<u64*>(data), value, (bytes + 7) / 8);
+}
+
 Outcome Stos(Execution& e) {
   StringRun run(e);
-  u8 data[kPageSize];
+  alignas(8) u8 data[kPageSize];
   u64 filled = 0;
   for (u64 budget = run.Budget(kMaxBytes / run.size()); budget != 0 && run.Remaining() != 0;) {
     u64 count = std::min({run.Remaining(), budget, std::max<u64>(1, run.Room(kEs, kRdi))});
     count = run.Clip(kEs, kRdi, count, true);
-    for (; filled < count; ++filled) {
-      __builtin_memcpy(data + filled * run.size(), &e.state.gpr[kRax], run.size());
+    if (count > filled) {
+      filled = count;
+      RepeatElement(e.state.gpr[kRax], run.size(), data, count * run.size());
     }
     ALIBI_RETURN_IF_FAULT(WriteSpan(e, run, count, data));
     run.Advance(count, false, true);

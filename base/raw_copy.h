@@ -1,11 +1,11 @@
 // Copies that leave the vector registers alone: guest vector state is live in them while fast
 // callouts run, and the C library's memcpy uses them.
-#ifndef ALIBI_MMU_RAW_COPY_H_
-#define ALIBI_MMU_RAW_COPY_H_
+#ifndef ALIBI_BASE_RAW_COPY_H_
+#define ALIBI_BASE_RAW_COPY_H_
 
 #include "base/types.h"
 
-namespace alibi::mmu {
+namespace alibi {
 
 // May alias anything: guest memory has no C++ type.
 using AnyU64 __attribute__((may_alias, aligned(1))) = u64;
@@ -40,6 +40,6 @@ inline void RawFillBytes(void* to, u8 value, u64 count) {
   asm volatile("rep stosb" : "+D"(to), "+c"(count) : "a"(value) : "memory");
 }
 
-}  // namespace alibi::mmu
+}  // namespace alibi
 
-#endif  // ALIBI_MMU_RAW_COPY_H_
+#endif  // ALIBI_BASE_RAW_COPY_H_
