@@ -146,7 +146,7 @@ void View::PoisonRange(u64 first, u64 count) {
 
 void View::FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement) {
   const unsigned at = kind * kSlotCount + slot;
-  slots_[at] = LookupSlot::Of(page, displacement);
+  slots_[at].Become(LookupSlot::Of(page, displacement));
   directory_->filled[at] = 1;
   u16& holder = directory_->holder[(page >> 12) % SlotDirectory::kResidues];
   holder = holder == 0 || holder == at + 1 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
@@ -170,7 +170,7 @@ void ForEachFilled(const SlotDirectory& directory, F f) {
 
 void View::ClearSlots() {
   ForEachFilled(*directory_, [&](unsigned at) {
-    slots_[at] = LookupSlot::Empty();
+    slots_[at].Become(LookupSlot::Empty());
     directory_->filled[at] = 0;
     ++counters_->slot_clears;
   });
@@ -183,7 +183,7 @@ void View::ClearSlotsOf(u64 index) {
   u16 others = 0;
   ForEachFilled(*directory_, [&](unsigned at) {
     if (slots_[at].neg_page == neg_page) {
-      slots_[at] = LookupSlot::Empty();
+      slots_[at].Become(LookupSlot::Empty());
       directory_->filled[at] = 0;
       ++counters_->slot_clears;
     } else if (((0 - slots_[at].neg_page) >> 12) % SlotDirectory::kResidues == residue) {

@@ -169,6 +169,11 @@ class View {
   // kind 0: loads, 1: stores. Filled here and by the miss stub; both keep the directory.
   void FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement);
   void ClearSlots();
+  LookupSlot& slot(unsigned kind, unsigned number) { return slots_[kind * kSlotCount + number]; }
+  // When a slot's misses were last judged (TSC).
+  u64& slot_judged(unsigned kind, unsigned number) {
+    return slot_judged_[kind * kSlotCount + number];
+  }
 
   // --- Jump table ---
   void SetJump(u64 pc, JumpKind kind, const void* host) {
@@ -258,7 +263,7 @@ class View {
     if (holder == SlotDirectory::kSeveral) {
       ClearSlotsOf(index);
     } else if (slots_[holder - 1].neg_page == 0 - PageOfIndex(index)) {
-      slots_[holder - 1] = LookupSlot::Empty();
+      slots_[holder - 1].Become(LookupSlot::Empty());
       directory_->filled[holder - 1] = 0;
       holder = 0;
       ++counters_->slot_clears;
@@ -293,6 +298,7 @@ class View {
   WriteTarget targets_[kWriteTargets];
   LeafCache leaves_[kLeafCaches];
   LookupSlot* slots_ = nullptr;
+  u64 slot_judged_[2 * kSlotCount] = {};
   u64* jump_table_ = nullptr;
   u64 default_jump_[2] = {};  // by JumpKind
   u32* chunks_ = nullptr;     // kMaxChunks

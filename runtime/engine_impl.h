@@ -129,6 +129,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   static constexpr u8 KindBit(JumpKind kind) {
     return static_cast<u8>(1u << static_cast<unsigned>(kind));
   }
+  translator::SiteDesc* SiteOfMiss(u64 word) const;
   u64 LookUp(u64 pc, u8 reached_by);
   void LinkJumpTable(translator::Ccf* ccf);
   bool MustLeave() const;

@@ -376,16 +376,34 @@ u64 EngineImpl::SimulateNext(u64 pc) {
   return Retry(pc);
 }
 
-u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
-  auto* site = static_cast<SiteDesc*>(descriptor);
+// The site that a look-up's miss belongs to, by where it goes on.
+SiteDesc* EngineImpl::SiteOfMiss(u64 word) const {
+  const u64 resume = stubs_.miss + translator::MissWord::ResumeDistance(word);
+  if (Ccf* ccf = tc_->FindByHost(resume)) {
+    for (SiteDesc* site : ccf->sites) {
+      if (site->resume == resume) return site;
+    }
+  }
+  return nullptr;
+}
+
+u64 EngineImpl::OnMiss(void* word, u64 linear) {
+  SiteDesc* site = SiteOfMiss(reinterpret_cast<u64>(word));
+  ALIBI_CHECK(site != nullptr, "a look-up that misses belongs to a site");
   ++counters_.slot_misses;
   const Instr& instr = *site->instr;
   if (instr.code_bits != 64 && linear >> 32 != 0) return SimulateNext(instr.pc);  // it wrapped
-  if (site->misses % translator::kMissWindow == 0 && site->slot != 0) {
+  const bool has_slot = site->slot != 0;
+  const bool store = site->window != 0;
+  const unsigned slot =
+      static_cast<unsigned>(site->slot - kSlotsOffset) / sizeof(LookupSlot) % kSlotCount;
+  mmu::View& view = mmu_.current_view();
+  if (has_slot && view.slot(store, slot).misses % translator::kMissWindow == 0) {
+    ++view.slot(store, slot).misses;  // once
     const u64 now = __rdtsc();
-    const bool thrashing =
-        now - site->miss_window_start < u64{translator::kMissWindow} * kThrashCycles;
-    site->miss_window_start = now;
+    u64& judged = view.slot_judged(store, slot);
+    const bool thrashing = now - judged < u64{translator::kMissWindow} * kThrashCycles;
+    judged = now;
     if (thrashing && site->ccf->valid && !site->ccf->retired) {
       sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc)).table_lookup = true;
       ++counters_.lookup_changes;
@@ -424,10 +442,6 @@ u64 EngineImpl::OnMiss(void* descriptor, u64 linear) {
     return SimulateNext(instr.pc);
   }
   const LinearAddr address(linear);
-  const bool store = site->window != 0;
-  const unsigned slot =
-      static_cast<unsigned>(site->slot - kSlotsOffset) / sizeof(LookupSlot) % kSlotCount;
-  const bool has_slot = site->slot != 0;
   if (Canonical(linear)) {
     if (has_slot && mmu_.FillSlot(store, slot, address)) {
       state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));

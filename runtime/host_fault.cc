@@ -286,9 +286,12 @@ void EngineImpl::HandleStopSignal(void* context) {
     return;
   }
   if (rip >= stubs_.miss && rip < stubs_.miss_end) {
-    // r10 is the descriptor until the stub has stored where it resumes.
-    const auto* site = reinterpret_cast<const SiteDesc*>(gregs[REG_R10]);
-    if (tc_->ContainsData(reinterpret_cast<u64>(site))) Kick(site->ccf);
+    // r10 is the site's word until the stub has stored where it resumes; then it is an entry, which
+    // may look like anything.
+    const u64 word = static_cast<u64>(gregs[REG_R10]);
+    if (Ccf* ccf = tc_->FindByHost(stubs_.miss + translator::MissWord::ResumeDistance(word))) {
+      Kick(ccf);
+    }
   }
   // A stub that resumes translated code has stored where. A stale value does no harm.
   StopSoon(state_.resume_host_pc);

@@ -68,10 +68,10 @@ x86::Mem Gs(i64 displacement, const x86::Gp& index, unsigned shift, unsigned siz
 }
 
 // A slot does not hold the page: take the entry from the shadow table and cache it. Everything
-// unusual (crossing, poison, read-only, time to judge the site) is the callout's.
+// unusual (crossing, poison, read-only, time to judge the slot) is the callout's.
 void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
-  using translator::SiteDesc;
-  const asmjit::Label slow = a.newLabel(), done = a.newLabel();
+  using translator::MissWord;
+  const asmjit::Label slow = a.newLabel(), done = a.newLabel(), begin = a.newLabel();
   const x86::Mem save_rax = State(offsetof(VcpuState, spill)),
                  save_rcx = State(offsetof(VcpuState, spill) + 8),
                  save_rdx = State(offsetof(VcpuState, spill) + 16),
@@ -84,58 +84,63 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
     a.mov(x86::rcx, save_rcx);
     a.mov(x86::rdx, save_rdx);
   };
-  auto field = [&](std::size_t offset, unsigned size) {
-    return x86::Mem(x86::r10, static_cast<i32>(offset), size);
+  auto field = [&](const x86::Gp& to, unsigned shift, unsigned bits) {
+    a.rorx(to.r64(), x86::r10, shift);
+    a.and_(to.r32(), static_cast<i32>((u64{1} << bits) - 1));
   };
   a.align(asmjit::AlignMode::kCode, 64);
   stubs->miss = host + a.offset();
+  a.bind(begin);
   a.mov(save_rax, x86::rax);
   a.mov(save_rcx, x86::rcx);
   a.mov(save_rdx, x86::rdx);
   a.lahf();
   a.seto(x86::al);
   a.mov(save_flags, x86::rax);
-  a.mov(x86::eax, field(offsetof(SiteDesc, misses), 4));
-  a.inc(x86::eax);
-  a.mov(field(offsetof(SiteDesc, misses), 4), x86::eax);
-  a.test(x86::eax, static_cast<i32>(translator::kMissWindow - 1));
-  a.jz(slow);
   a.mov(x86::eax, x86::r11d);
   a.and_(x86::eax, static_cast<i32>(kPageMask));
-  a.add(x86::eax, field(offsetof(SiteDesc, span_minus_1), 4));
+  field(x86::rdx, MissWord::kSpanShift, MissWord::kSpanBits);
+  a.add(x86::eax, x86::edx);
   a.cmp(x86::eax, static_cast<i32>(kPageMask));
   a.ja(slow);
   a.pext(x86::rax, x86::r11, State(offsetof(VcpuState, page_index_mask)));
   stubs->miss_load = host + a.offset();
   a.mov(x86::rdx, Gs(0, x86::rax, 3, 8));
   a.lea(x86::rcx, x86::ptr(x86::rdx, x86::r11));
-  a.mov(x86::eax, field(offsetof(SiteDesc, window), 4));
+  field(x86::rax, MissWord::kWindowShift, 1);
   a.sub(x86::rcx,
         Gs(kVcpuOffset + static_cast<i64>(offsetof(VcpuState, ram_window)), x86::rax, 3, 8));
   a.cmp(x86::rcx,
         Gs(kVcpuOffset + static_cast<i64>(offsetof(VcpuState, ram_window_size)), x86::rax, 3, 8));
   a.jae(slow);
-  a.movsxd(x86::rcx, field(offsetof(SiteDesc, slot), 4));
-  a.test(x86::ecx, x86::ecx);
+  field(x86::rcx, MissWord::kSlotShift, MissWord::kSlotBits);
   a.jz(done);
+  a.shl(x86::ecx, static_cast<i32>(std::countr_zero(sizeof(LookupSlot))));
+  auto slot = [&](std::size_t offset, unsigned size) {
+    return Gs(kSlotsOffset - static_cast<i64>(sizeof(LookupSlot)) + static_cast<i64>(offset),
+              x86::rcx, 0, size);
+  };
+  a.mov(x86::eax, slot(offsetof(LookupSlot, misses), 4));
+  a.inc(x86::eax);
+  a.mov(slot(offsetof(LookupSlot, misses), 4), x86::eax);
+  a.test(x86::eax, static_cast<i32>(translator::kMissWindow - 1));
+  a.jz(slow);
   a.mov(x86::rax, x86::r11);
   a.and_(x86::rax, -static_cast<i32>(kPageSize));
   a.neg(x86::rax);
-  a.mov(Gs(0, x86::rcx, 0, 8), x86::rax);
-  a.mov(Gs(offsetof(LookupSlot, displacement), x86::rcx, 0, 8), x86::rdx);
+  a.mov(slot(offsetof(LookupSlot, neg_page), 8), x86::rax);
+  a.mov(slot(offsetof(LookupSlot, displacement), 8), x86::rdx);
   a.sub(x86::rdx, x86::rax);
-  a.mov(Gs(offsetof(LookupSlot, host_page), x86::rcx, 0, 8), x86::rdx);
+  a.mov(slot(offsetof(LookupSlot, host_page), 8), x86::rdx);
   a.add(x86::rdx, x86::rax);
-  a.sub(x86::ecx, kSlotsOffset);
   a.shr(x86::ecx, static_cast<i32>(std::countr_zero(sizeof(LookupSlot))));
-  a.mov(
-      Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, filled)), x86::rcx, 0, 1),
-      1);
-  // Who else holds such a page?
+  a.mov(Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, filled)) - 1, x86::rcx,
+           0, 1),
+        1);
+  // Who else holds such a page? (The holder's number has 1 added, as in the word.)
   a.mov(x86::rax, x86::r11);
   a.shr(x86::rax, 12);
   a.and_(x86::eax, SlotDirectory::kResidues - 1);
-  a.inc(x86::ecx);
   const x86::Mem holder =
       Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, holder)), x86::rax, 1, 2);
   const asmjit::Label first = a.newLabel();
@@ -147,7 +152,9 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
   a.bind(first);
   a.mov(holder, x86::cx);
   a.bind(done);
-  a.mov(x86::rax, field(offsetof(SiteDesc, resume), 8));
+  field(x86::rax, 0, MissWord::kResumeBits);
+  a.lea(x86::rcx, x86::ptr(begin));
+  a.add(x86::rax, x86::rcx);
   a.mov(State(offsetof(VcpuState, resume_host_pc)), x86::rax);
   a.mov(x86::r10, x86::rdx);
   restore();

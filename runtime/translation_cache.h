@@ -29,7 +29,6 @@ class TranslationCache {
   u8* Writable(u64 host) const { return writable_ + (host - base_); }
   bool ContainsCode(u64 host) const { return host - base_ < code_bytes_; }
   bool IsStub(u64 host) const;
-  bool ContainsData(u64 address) const { return address - data_start_ < data_next_ - data_start_; }
 
   // Room for one more CCF? If not, Flush() first.
   bool HasRoom() const;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/check.h"
 #include "base/types.h"
 #include "translator/entry_check.h"
 #include "translator/ir.h"
@@ -88,17 +89,35 @@ enum class AccessShape : u8 {
   kFrame,    // LEAVE: the stack slot at rbp
 };
 
-// Every so many misses of a site the runtime judges whether its slot pays.
+// What the miss stub needs to know of a site, in r10: a descriptor that has not been read for a
+// while would cost more than all of the stub.
+struct MissWord {
+  static constexpr unsigned kResumeBits = 31;  // bytes from the miss stub to where the site goes on
+  static constexpr unsigned kSpanShift = kResumeBits, kSpanBits = 12;  // bytes to cover, less one
+  static constexpr unsigned kSlotShift = kSpanShift + kSpanBits,
+                            kSlotBits = 9;  // number of the slot, and 1; 0: none
+  static constexpr unsigned kWindowShift = kSlotShift + kSlotBits;  // index into ram_window
+
+  static u64 Make(u64 resume_distance, u32 span_minus_1, u32 slot_plus_1, u32 window) {
+    ALIBI_CHECK(resume_distance >> kResumeBits == 0 && span_minus_1 >> kSpanBits == 0 &&
+                    slot_plus_1 >> kSlotBits == 0,
+                "a site's miss fits its word");
+    return resume_distance | u64{span_minus_1} << kSpanShift | u64{slot_plus_1} << kSlotShift |
+           u64{window} << kWindowShift;
+  }
+  static u64 ResumeDistance(u64 word) { return word & ((u64{1} << kResumeBits) - 1); }
+};
+
+// Every so many misses of a slot the runtime judges whether it pays for the site.
 inline constexpr u32 kMissWindow = 512;
 
-// A site's descriptor in the TC data region. Stubs (see runtime/stubs) read the first fields.
+// A site's descriptor in the TC data region.
 struct SiteDesc {
   u64 resume = 0;        // host PC behind the look-up, or behind the callout; 0: dispatch
   u32 span_minus_1 = 0;  // bytes the look-up must cover, less one
   i32 slot = 0;          // %gs displacement of the look-up slot; 0: none
   u32 window = 0;        // 0: loads, 1: stores (index into VcpuState::ram_window)
   u32 checked = 0;       // 1: an unusable entry is a callout
-  u32 misses = 0;        // counted by the miss stub
   u16 size = 0;          // bytes of this one access
   AccessShape shape = AccessShape::kOperand;
   u8 instr_index = 0;
@@ -106,10 +125,9 @@ struct SiteDesc {
   bool in_group = false;  // r10 holds a group's displacement, which must not grow stale
   Ccf* ccf = nullptr;
   const Instr* instr = nullptr;
-  void* record = nullptr;     // the adaptation record, once looked up (the runtime's)
-  u64 restart = 0;            // host PC of the instruction's first byte
-  u64 miss_window_start = 0;  // TSC when `misses` was last a multiple of kMissWindow
-  u64 vector = 0;             // raise: the exception vector
+  void* record = nullptr;  // the adaptation record, once looked up (the runtime's)
+  u64 restart = 0;         // host PC of the instruction's first byte
+  u64 vector = 0;          // raise: the exception vector
 };
 
 // Where a CCF is left.
@@ -189,7 +207,7 @@ struct Ccf {
 // Host addresses of the runtime's stubs (one per row of runtime/callouts.inc plus the look-up
 // miss).
 struct StubTable {
-  u64 miss = 0;          // r11 = linear, r10 = SiteDesc*: returns to desc->resume with r10 = entry
+  u64 miss = 0;          // r11 = linear, r10 = MissWord: goes on at the site with r10 = entry
   u64 lookup = 0;        // r11 = target PC: jump table miss
   EntryMiss entry_miss;  // of entry checks
   u64 exit = 0;          // r10 = ExitDesc*

@@ -37,9 +37,9 @@ void CodeStream::JmpTo(u64 target) {
   PatchRel32(Offset() - 4, target);
 }
 
-void CodeStream::JmpWithDescriptor(const void* descriptor, u64 target) {
-  u8 bytes[15] = {0x49, 0xba};
-  std::memcpy(bytes + 2, &descriptor, 8);
+void CodeStream::JmpWithWord(u64 word, u64 target) {
+  u8 bytes[kJmpWithWordBytes] = {0x49, 0xba};
+  std::memcpy(bytes + 2, &word, 8);
   bytes[10] = 0xe9;
   assembler.embed(bytes, sizeof(bytes));
   PatchRel32(Offset() - 4, target);
@@ -436,6 +436,12 @@ void Emitter::Impl::NoteBranch(const ExitDesc* exit) {
   a().mov(State(offsetof(VcpuState, last_branch), 4), offset);
 }
 
+u64 Emitter::Impl::MissWordOf(const SiteDesc& site) const {
+  const i32 slot = (site.slot - kSlotsOffset) / static_cast<i32>(sizeof(LookupSlot));
+  return MissWord::Make(site.resume - stubs_.miss, site.span_minus_1,
+                        site.slot == 0 ? 0 : static_cast<u32>(slot) + 1, site.window);
+}
+
 void Emitter::Impl::FlushCold() {
   for (const ColdLookup& miss : cold_lookups_) {
     hot_.PatchRel32(miss.fixup, cold_.Here());
@@ -447,9 +453,9 @@ void Emitter::Impl::FlushCold() {
     const x86::Mem group = State(offsetof(VcpuState, spill) + 5 * 8);
     if (miss.hot_resume != 0) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
     if (miss.keep_r10) cold_.assembler.mov(group, x86::r10);
-    cold_.JmpWithDescriptor(miss.site, stubs_.miss);
+    if (miss.hot_resume != 0) miss.site->resume = cold_.Here() + CodeStream::kJmpWithWordBytes;
+    cold_.JmpWithWord(MissWordOf(*miss.site), stubs_.miss);
     if (miss.hot_resume == 0) continue;
-    miss.site->resume = cold_.Here();
     cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
     if (miss.keep_r10) cold_.assembler.mov(x86::r10, group);
     cold_.JmpTo(miss.hot_resume);

@@ -41,8 +41,12 @@ class CodeStream {
   u32 JaCold(const x86::Gp& reg, u32 limit);
   // Direct jumps to known host addresses (rel32).
   void JmpTo(u64 target);
-  // mov r10, descriptor; jmp target: how every stub is reached.
-  void JmpWithDescriptor(const void* descriptor, u64 target);
+  // mov r10, word; jmp target: how every stub is reached.
+  static constexpr unsigned kJmpWithWordBytes = 15;
+  void JmpWithWord(u64 word, u64 target);
+  void JmpWithDescriptor(const void* descriptor, u64 target) {
+    JmpWithWord(reinterpret_cast<u64>(descriptor), target);
+  }
   void PatchRel32(u32 offset_of_rel32, u64 target);
   // The rel8 that ends at `after` now leads here.
   void PatchRel8(u32 after) {
@@ -221,6 +225,7 @@ class Emitter::Impl {
   Ccf* ccf_ = nullptr;
   unsigned index_ = 0;
   u32 data_used_ = 0;
+  u64 MissWordOf(const SiteDesc& site) const;
   unsigned ChooseSlot(const Instr& instr, AccessShape shape);
   u32 next_slot_ = 0;
   u64 instr_start_ = 0;  // host PC

@@ -45,7 +45,7 @@ struct LookupSlot {
   u64 neg_page;
   u64 displacement;
   u64 host_page;  // page + displacement: added to the offset in the page, saves a register
-  u64 unused;
+  u64 misses;     // counted by the miss stub; survives what else the slot forgets
 
   static constexpr LookupSlot Of(u64 page, u64 displacement) {
     return {0 - page, displacement, page + displacement, 0};
@@ -53,6 +53,11 @@ struct LookupSlot {
   // Caches a page that does not exist: an address that hits it is not canonical, and stays so on
   // the host. So no valid bit is needed, and no guest page (0 among them) behaves specially.
   static constexpr LookupSlot Empty() { return Of(u64{1} << 63, 0); }
+  void Become(const LookupSlot& other) {
+    const u64 count = misses;
+    *this = other;
+    misses = count;
+  }
 };
 // Which look-up slots cache a page, so that a changed shadow entry finds them without a search:
 // by page number modulo kResidues, no slot (0), at most one (its number + 1), or several.
