@@ -220,7 +220,7 @@ int CmdRun(int argc, char** argv) {
   bool firmware_text = true;
   if (options.image.empty() && options.bios.empty() && !options.drives.empty()) {
     auto found = FindBios();
-    if (!found.ok()) return Fail(kNoInput, found.error().message);
+    if (!found.ok()) return Fail(kUnsupportedHost, found.error().message);
     options.bios = *found;
     firmware_text = false;  // nobody asked for that one's own story
   }
