@@ -309,5 +309,71 @@ TEST_CASE("Printer and debug ports print") {
   CHECK(m.In(0x402) == 0xe9);
 }
 
+TEST_CASE("Reset: as after power-up, but for memory, time and what waits") {
+  Machine m(false);
+  // Something is changed everywhere.
+  m.SetConfig(0x59, 0x30, 1);       // PAM: RAM in the ROM's place
+  m.SetConfig(0x860, 0x0b0b0a0a);   // PIRQ routes
+  m.SetConfig(0xb40, 0x0000b001);   // power management elsewhere
+  m.SetConfig(0x1010, 0xe0000000);  // the VGA's memory
+  m.SetConfig(0x1004, 2, 2);
+  CHECK(m.pc->mmio().Claims(PhysAddr(0xe0000000), 4));
+  m.Out(0x20, 0x11);
+  m.Out(0x21, 0x30);
+  m.Out(0x21, 4);
+  m.Out(0x21, 1);
+  m.Out(0x21, 0x54);
+  m.Out(0x43, 0x36);
+  m.Out(0x40, 0x10);
+  m.Out(0x40, 0x00);
+  m.Out(0x3f9, 0x0f);
+  m.Out(0x70, 0x0b);
+  m.Out(0x71, 0x42);
+  m.Out(0x70, 0x40);
+  m.Out(0x71, 0x99);
+  m.Out(0x3c2, 0x67);
+  m.Out(0x92, 0);
+  m.pc->mmio().Write(PhysAddr(0xfee00080), 4, 0x50);
+  m.pc->mmio().Write(PhysAddr(0xfec00000), 4, 0x10);
+  m.pc->mmio().Write(PhysAddr(0xfec00010), 4, 0x33);
+  m.pc->SetApicBase(0xfed00000 | 1u << 11 | 1u << 8);
+  m.pc->SerialInput("typed");
+  m.Advance(2'000'000);
+  REQUIRE(m.pc->pics().InterruptPending(0));
+
+  for (int again = 0; again < 2; ++again) {
+    m.pc->Reset();
+    CHECK_FALSE(m.pc->pics().InterruptPending(0));
+    CHECK(m.pams.back() == PciHost::Pam{});
+    CHECK(m.Config(0x860) == 0x80808080);
+    CHECK_FALSE(m.pc->mmio().Claims(PhysAddr(0xe0000000), 4));
+    CHECK(m.Config(0x1010) == 0);
+    CHECK(m.In(0x608, 4) != 0xffffffff);
+    CHECK(m.In(0xb008, 4) == 0xffffffff);
+    CHECK(m.In(0x21) == 0);
+    CHECK(m.In(0x3f9) == 0);
+    CHECK((m.In(0x92) & 2) != 0);
+    m.Out(0x70, 0x0b);
+    CHECK(m.In(0x71) == 0x02);
+    m.Out(0x70, 0x40);
+    CHECK(m.In(0x71) == 0x99);
+    CHECK(m.pc->mmio().Read(PhysAddr(0xfee00080), 4) == 0);
+    m.pc->mmio().Write(PhysAddr(0xfec00000), 4, 0x10);
+    CHECK(m.pc->mmio().Read(PhysAddr(0xfec00010), 4) == 0x10000);
+    CHECK(m.pc->vga().Capture().columns == 0);
+    // No timer of the former life fires.
+    m.Advance(1'000'000'000);
+    CHECK_FALSE(m.pc->pics().InterruptPending(0));
+  }
+  CHECK(m.pc->serial().backlog() + 1 >= 4);
+
+  // Without firmware the board is as firmware leaves it.
+  Machine set_up;
+  set_up.Out(0x21, 0xff);
+  set_up.pc->Reset();
+  CHECK(set_up.In(0x21) == 0xb8);
+  CHECK(set_up.pc->vga().Capture().columns == 80);
+}
+
 }  // namespace
 }  // namespace alibi::devices

@@ -320,7 +320,9 @@ TEST_CASE("SeaBIOS runs its POST and finds nothing to boot") {
       continue;
     }
     INFO(path);
-    const Outcome outcome = Call({"run", "--bios", path, "--ram", "32M", "--no-reboot"});
+    const std::string dump = TempFile("screen.txt");
+    const Outcome outcome =
+        Call({"run", "--bios", path, "--ram", "32M", "--no-reboot", "--screen-dump", dump});
     INFO(outcome.err);
     CHECK(outcome.status == 80);
     CHECK(OneLine(outcome.err));
@@ -329,6 +331,10 @@ TEST_CASE("SeaBIOS runs its POST and finds nothing to boot") {
       INFO(text);
       CHECK(outcome.out.find(text) != std::string::npos);
     }
+    // Through the video BIOS, which comes with the package.
+    const std::string screen = Contents(dump);
+    CHECK(screen.rfind("SeaBIOS (version", 0) == 0);
+    CHECK(screen.find("Booting from Hard Disk...\n") != std::string::npos);
   }
 }
 
