@@ -85,15 +85,19 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
   const u64 first = address.value, last = address.value + size;
   for (u64 page = first >> 12; page <= (last - 1) >> 12; ++page) {
     const std::vector<Ccf*>* list = tc_->InPage(page);
-    if (list == nullptr) continue;
-    for (Ccf* ccf : *list) {
+    bool code_left = false;
+    static const std::vector<Ccf*> kNone;
+    for (Ccf* ccf : list != nullptr ? *list : kNone) {
       if (!ccf->valid) continue;
       const u64 page_start = ccf->phys_page * kPageSize - (ccf->pc & ~kPageMask);
       bool hit = first < page_start + ccf->examined_end && last > page_start + ccf->examined_begin;
       if (ccf->phys_page2 != kNoPage && ccf->phys_page2 == page) {
         hit = hit || (first & kPageMask) < 16 || (page << 12) > first;
       }
-      if (!hit) continue;
+      if (!hit) {
+        code_left = true;
+        continue;
+      }
       Invalidate(ccf);
       if (EngineEvent* event = NewEvent(EventKind::kInvalidate, ccf->pc)) {
         event->physical = PhysOf(*ccf, ccf->pc);
@@ -101,6 +105,8 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
         event->count[0] = static_cast<u32>(size);
       }
     }
+    // Memory that held code becomes data: programs end, and their pages go to others.
+    if (!code_left) mmu_.UntraceCode(PhysAddr(page * kPageSize));
   }
 }
 
