@@ -123,7 +123,11 @@ Result<std::unique_ptr<Server>> Server::Listen(const std::string& address,
 Server::~Server() {
   quit_.store(true);
   if (thread_.joinable()) {
-    Close();
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    eventfd_write(wake_fd_, 1);
     thread_.join();
   }
   for (int fd : {client_fd_, listen_fd_, wake_fd_}) {
@@ -140,19 +144,13 @@ std::vector<Server::Event> Server::TakeEvents() {
   return std::exchange(events_, {});
 }
 
-void Server::Send(std::string_view payload) {
+void Server::Queue(u32 client, std::string frame, bool last) {
   {
     std::lock_guard lock(mutex_);
-    last_sent_ = Frame(payload);
-    out_ += last_sent_;
-  }
-  eventfd_write(wake_fd_, 1);
-}
-
-void Server::Close() {
-  {
-    std::lock_guard lock(mutex_);
-    closing_ = true;
+    if (client != client_) return;
+    out_ += frame;
+    last_sent_ = std::move(frame);
+    closing_ = closing_ || last;
   }
   eventfd_write(wake_fd_, 1);
 }
@@ -160,7 +158,7 @@ void Server::Close() {
 void Server::Push(Event::Kind kind, std::string payload) {
   {
     std::lock_guard lock(mutex_);
-    events_.push_back({kind, std::move(payload)});
+    events_.push_back({kind, client_, std::move(payload)});
     has_events_.store(true, std::memory_order_release);
   }
   poke_();
@@ -220,6 +218,7 @@ void Server::Accept() {
   acknowledges_ = true;
   {
     std::lock_guard lock(mutex_);
+    ++client_;
     out_.clear();
     last_sent_.clear();
     closing_ = false;

@@ -23,6 +23,7 @@ class Server {
   struct Event {
     enum class Kind : u8 { kConnected, kPacket, kInterrupt, kLost };
     Kind kind;
+    u32 client;  // clients are numbered from 1
     std::string payload;
   };
 
@@ -41,9 +42,12 @@ class Server {
   // --- From one other thread ---
   bool HasEvents() const { return has_events_.load(std::memory_order_acquire); }
   std::vector<Event> TakeEvents();
-  void Send(std::string_view payload);
-  // The connection ends once everything was sent. There is no kLost for it.
-  void Close();
+  // To that client, if it is still there.
+  void Send(u32 client, std::string_view payload) { Queue(client, Frame(payload), false); }
+  // The connection ends once this was sent, and there is no kLost for it. (In one step: a client
+  // that has its answer may be gone, and the next one here, before another call is made.)
+  void SendLast(u32 client, std::string_view payload) { Queue(client, Frame(payload), true); }
+  void Close(u32 client) { Queue(client, {}, true); }
 
  private:
   // A client that asks faster than it is answered waits; one that does not take its answers is
@@ -52,6 +56,7 @@ class Server {
   static constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
 
   Server() = default;
+  void Queue(u32 client, std::string frame, bool last);
   void Serve();
   void Accept();
   bool Receive();        // false: the connection is gone
@@ -67,7 +72,8 @@ class Server {
   std::atomic<bool> quit_ = false;
   std::atomic<bool> has_events_ = false;
 
-  std::mutex mutex_;  // of the next four
+  std::mutex mutex_;  // of the next five
+  u32 client_ = 0;
   std::vector<Event> events_;
   std::string out_;
   std::string last_sent_;

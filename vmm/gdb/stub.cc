@@ -33,7 +33,7 @@ Stub::~Stub() {
 }
 
 void Stub::Ended(int status) {
-  if (session_ != nullptr) server_->Send(fmt::format("W{:02x}", status & 0xff));
+  if (session_ != nullptr) server_->Send(client_, fmt::format("W{:02x}", status & 0xff));
   session_.reset();
 }
 
@@ -53,6 +53,7 @@ void Stub::Turn() {
 void Stub::Obey(const Server::Event& event) {
   switch (event.kind) {
     case Server::Event::Kind::kConnected: {
+      client_ = event.client;
       const Architecture now =
           state().LongModeActive() ? Architecture::kAmd64 : Architecture::kI386;
       const bool avx = (state().xcr0 & 4) != 0;
@@ -66,7 +67,15 @@ void Stub::Obey(const Server::Event& event) {
     case Server::Event::Kind::kPacket: {
       if (session_ == nullptr) break;
       const Reply reply = session_->Handle(event.payload);
-      if (reply.text) server_->Send(*reply.text);
+      const bool last =
+          reply.action.kind == Action::Kind::kDetach || reply.action.kind == Action::Kind::kKill;
+      if (reply.text && last) {
+        server_->SendLast(client_, *reply.text);
+      } else if (reply.text) {
+        server_->Send(client_, *reply.text);
+      } else if (last) {
+        server_->Close(client_);
+      }
       Do(reply.action);
       break;
     }
@@ -103,12 +112,10 @@ void Stub::Do(const Action& action) {
       break;
     case Action::Kind::kDetach:
       session_.reset();
-      server_->Close();
       Leave();
       break;
     case Action::Kind::kKill:
       session_.reset();
-      server_->Close();
       killed_ = true;
       Leave();
       machine_.RequestStop();
@@ -131,7 +138,7 @@ void Stub::Leave() {
 void Stub::Stop(unsigned signal, const runtime::DebugStop& stop) {
   still_ = true;
   machine_.Freeze();
-  server_->Send(session_->StopReply(signal, stop));
+  server_->Send(client_, session_->StopReply(signal, stop));
 }
 
 bool Stub::Met(DebugEvent event) {

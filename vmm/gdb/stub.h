@@ -64,8 +64,9 @@ class Stub final : public Debugger, public Target {
   PcMachine& machine_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Session> session_;  // while a debugger is there
-  bool still_ = false;                // the guest does not run
-  bool began_ = false;                // ... and ever did
+  u32 client_ = 0;
+  bool still_ = false;  // the guest does not run
+  bool began_ = false;  // ... and ever did
   bool killed_ = false;
   u64 range_begin_ = 0, range_end_ = 0;
 };
