@@ -14,19 +14,24 @@ const u8* Machine::Latch(u16 port) {
   return nullptr;
 }
 
+void Machine::Trace(TraceTopic topic, const char* what, u64 address, unsigned size, u64 value) {
+  engine_->DrainEvents();  // they happened before
+  tracer_->Access(topic, what, address, size, value);
+}
+
 u32 Machine::In(u16 port, unsigned size) {
   ++counters_.port_reads;
   if (const u8* latch = size == 1 ? Latch(port) : nullptr) return *latch;
   SimdGuard guard(simd_);
   const u32 value = board_.PortRead(port, size);
-  if (tracer_ != nullptr) tracer_->Access(TraceTopic::kIo, "in", port, size, value);
+  if (tracer_ != nullptr) Trace(TraceTopic::kIo, "in", port, size, value);
   return value;
 }
 
 void Machine::Out(u16 port, unsigned size, u32 value) {
   SimdGuard guard(simd_);
   ++counters_.port_writes;
-  if (tracer_ != nullptr) tracer_->Access(TraceTopic::kIo, "out", port, size, value);
+  if (tracer_ != nullptr) Trace(TraceTopic::kIo, "out", port, size, value);
   board_.PortWrite(port, size, value);
   stop_timer_.Settle();
 }
@@ -34,13 +39,13 @@ void Machine::Out(u16 port, unsigned size, u32 value) {
 u64 Machine::MmioRead(PhysAddr address, unsigned size) {
   SimdGuard guard(simd_);
   const u64 value = board_.MmioRead(address, size);
-  if (tracer_ != nullptr) tracer_->Access(TraceTopic::kMmio, "load", address.value, size, value);
+  if (tracer_ != nullptr) Trace(TraceTopic::kMmio, "load", address.value, size, value);
   return value;
 }
 
 void Machine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
   SimdGuard guard(simd_);
-  if (tracer_ != nullptr) tracer_->Access(TraceTopic::kMmio, "store", address.value, size, value);
+  if (tracer_ != nullptr) Trace(TraceTopic::kMmio, "store", address.value, size, value);
   board_.MmioWrite(address, size, value);
   stop_timer_.Settle();
 }

@@ -162,8 +162,8 @@ int CmdRun(int argc, char** argv) {
   RunOptions options;
   CLI::App app(
       "Runs a Linux or multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port\n"
-      "COM1 is the terminal; Ctrl-C ends it, Ctrl-A X quits, Ctrl-A C sends a Ctrl-C,\n"
-      "Ctrl-A Ctrl-A a Ctrl-A.");
+      "COM1 is the terminal; Ctrl-C ends it, Ctrl-A X quits, Ctrl-A S shows the counters,\n"
+      "Ctrl-A C sends a Ctrl-C, Ctrl-A Ctrl-A a Ctrl-A, Ctrl-A H shows these keys.");
   app.add_option("IMAGE,--kernel", options.image,
                  "the kernel: a Linux bzImage, or ELF with a multiboot 1 header or a PVH note");
   app.add_option("--bios", options.bios,
@@ -331,9 +331,11 @@ int CmdRun(int argc, char** argv) {
   console.Configure(&config);
   const bool terminal = isatty(STDIN_FILENO);
   if (terminal) {
-    config.input_filter = [&escape](std::string input) {
+    config.input_filter = [&escape, &observation](std::string input) {
       std::string rest = escape.Filter(input);
       if (escape.quit()) RunningMachine().load()->RequestStop();
+      if (escape.TakeStats()) observation.ShowStats();
+      if (escape.TakeHelp()) fmt::print(stderr, "{}", EscapeFilter::kHelp);
       return rest;
     };
   }
@@ -368,6 +370,7 @@ int CmdRun(int argc, char** argv) {
     const Status loaded = real_mode ? pc.OfferLinux(kernel) : pc.Load(kernel);
     if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
   }
+  const Observation::Leaver leave(&observation);  // before the machine goes
   if (const auto status = observation.Attach(pc, *image)) return *status;
 
   // --- The run ---

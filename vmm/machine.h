@@ -25,6 +25,7 @@ namespace alibi::vmm {
 
 class Debugger;
 class Tracer;
+enum class TraceTopic : u8;
 
 struct Counters {
 #define ALIBI_VMM_COUNTER(name, what) u64 name = 0;
@@ -100,6 +101,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void TakeInterrupts();
 
   // --- access.cc: called with the guest's vector state live ---
+  void Trace(TraceTopic topic, const char* what, u64 address, unsigned size, u64 value);
   u32 In(u16 port, unsigned size) override;
   void Out(u16 port, unsigned size, u32 value) override;
   const u8* Latch(u16 port) override;

@@ -1,7 +1,9 @@
 #include "vmm/observe.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -13,6 +15,29 @@ namespace alibi::vmm {
 namespace {
 
 constexpr char kDefaultGdb[] = ":1234";  // QEMU's -s
+constexpr u64 kLeastEventBytes = 4096;
+constexpr std::size_t kTraceBuffer = std::size_t{1} << 18;
+
+// For the signal handler.
+std::atomic<PcMachine*>& ShownMachine() {
+  static std::atomic<PcMachine*> machine = nullptr;
+  return machine;
+}
+
+void OnStatsSignal(int) {
+  const int saved_errno = errno;
+  if (PcMachine* machine = ShownMachine()) machine->RequestAttention();
+  errno = saved_errno;
+}
+
+void CatchStatsSignal(PcMachine* machine) {
+  ShownMachine() = machine;
+  struct sigaction action {};
+  action.sa_handler = machine != nullptr ? OnStatsSignal : SIG_IGN;
+  sigfillset(&action.sa_mask);  // see runtime::Engine::RequestStop
+  action.sa_flags = SA_ONSTACK | SA_RESTART;
+  sigaction(SIGUSR1, &action, nullptr);
+}
 
 // Will it use long mode, although it does not begin in it? (Linux boot protocol, XLF_KERNEL_64 of
 // xloadflags; ELF, EI_CLASS.)
@@ -26,11 +51,20 @@ bool Is64BitKernel(std::span<const u8> image) {
 }  // namespace
 
 void Observation::AddOptions(CLI::App& app) {
-  app.add_flag("--stats", stats_, "show every counter on stderr at the end");
+  app.add_flag("--stats", stats_,
+               "show every counter on stderr at the end; SIGUSR1 and Ctrl-A S show them at once");
   app.add_option("--stats-json", stats_json_, "write the counters to FILE")->type_name("FILE");
   app.add_option("--trace", trace_,
                  "show events on stderr; TOPICS separated by commas, or all:\n" + Tracer::Help())
       ->type_name("TOPICS");
+  app.add_option("--trace-file", trace_file_name_, "write the trace to FILE instead")
+      ->type_name("FILE");
+  app.add_option("--events", events_,
+                 "write every adaptation to FILE, a JSON object per line; see\n"
+                 "docs/observability.md")
+      ->type_name("FILE");
+  app.add_option("--events-size", events_size_,
+                 "at most so much of it: bytes, or with K, M, G; the rest is counted (64M)");
   app.add_option("--gdb", gdb_,
                  "wait for gdb before the first instruction, at [HOST]:PORT (without a host on\n"
                  "this machine only) or unix:PATH; see docs/observability.md")
@@ -50,6 +84,13 @@ std::optional<int> Observation::Check() {
     if (!parsed.ok()) return Fail(kUsage, "--trace: " + parsed.error().message);
     tracer_ = *parsed;
   }
+  if (!trace_file_name_.empty() && trace_.empty()) {
+    return Fail(kUsage, "--trace-file: nothing is traced; give --trace=TOPICS as well");
+  }
+  auto size = ParseSize(events_size_);
+  if (!size.ok()) return Fail(kUsage, "--events-size: " + size.error().message);
+  if (*size < kLeastEventBytes) return Fail(kUsage, "--events-size: give at least 4K");
+  most_event_bytes_ = *size;
   if (!gdb_.empty() && gdb_default_) return Fail(kUsage, "-s is --gdb :1234; give one of them");
   if (gdb_wait_ && gdb_.empty() && !gdb_default_) {
     return Fail(kUsage, "-S waits for gdb: give -s or --gdb as well");
@@ -59,17 +100,17 @@ std::optional<int> Observation::Check() {
 
 std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> image) {
   machine_ = &machine;
+  begin_ns_ = machine.NowNs();
+  if (const auto status = OpenFiles()) return *status;
+  machine.set_on_attention([this] { ShowStats(); });
+  CatchStatsSignal(&machine);
+  const u32 wanted = tracer_.wanted_events() | (event_log_ != nullptr ? EventLog::kWanted : 0);
+  if (wanted != 0) machine.machine().engine().set_event_observer(this, wanted);
   if (!trace_.empty()) {
+    tracer_.set_time(&machine.time_base());
     machine.machine().set_tracer(&tracer_);
     if (tracer_.observes_translations()) {
       machine.machine().engine().set_translation_observer(&tracer_);
-    }
-  }
-  if (!stats_json_.empty()) {
-    stats_file_ = std::fopen(stats_json_.c_str(), "w");
-    if (stats_file_ == nullptr) {
-      return Fail(kCannotCreate,
-                  fmt::format("{}: cannot be written: {}", stats_json_, std::strerror(errno)));
     }
   }
   if (!gdb_.empty() || gdb_default_) {
@@ -90,14 +131,72 @@ std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> i
   return std::nullopt;
 }
 
+std::optional<int> Observation::OpenFiles() {
+  const auto cannot = [](const std::string& name) {
+    return Fail(kCannotCreate,
+                fmt::format("{}: cannot be written: {}", name, std::strerror(errno)));
+  };
+  if (!stats_json_.empty()) {
+    stats_file_ = std::fopen(stats_json_.c_str(), "we");
+    if (stats_file_ == nullptr) return cannot(stats_json_);
+  }
+  if (!trace_file_name_.empty()) {
+    trace_file_ = std::fopen(trace_file_name_.c_str(), "we");
+    if (trace_file_ == nullptr) return cannot(trace_file_name_);
+    std::setvbuf(trace_file_, nullptr, _IOFBF, kTraceBuffer);
+    tracer_.set_output(trace_file_);
+  }
+  if (!events_.empty()) {
+    auto log = EventLog::Create(events_, most_event_bytes_, &machine_->time_base());
+    if (!log.ok()) return Fail(kCannotCreate, "--events: " + log.error().message);
+    event_log_ = std::move(*log);
+  }
+  return std::nullopt;
+}
+
+void Observation::Leave() {
+  if (machine_ == nullptr) return;
+  CatchStatsSignal(nullptr);
+  stub_.reset();
+  machine_->machine().engine().set_event_observer(nullptr, 0);
+  machine_ = nullptr;
+}
+
+Observation::~Observation() {
+  for (std::FILE* file : {trace_file_, stats_file_}) {
+    if (file != nullptr) std::fclose(file);
+  }
+}
+
+void Observation::OnEvents(const runtime::EngineEvent* events, u32 count, u64 dropped) {
+  if (!trace_.empty()) tracer_.OnEvents(events, count, dropped);
+  if (event_log_ != nullptr) event_log_->OnEvents(events, count, dropped);
+}
+
+void Observation::ShowStats() {
+  fmt::print(stderr, "\n{}", StatsText(machine_->machine(), machine_->NowNs() - begin_ns_));
+}
+
 std::optional<int> Observation::Finish(int status, u64 wall_ns) {
   if (stub_ != nullptr) stub_->Ended(status);
   stub_.reset();
+  if (event_log_ != nullptr) {
+    if (event_log_->dropped() != 0) {
+      fmt::print(stderr, "alibi: {}: {} events, {} more did not fit; see --events-size\n", events_,
+                 event_log_->written(), event_log_->dropped());
+    }
+    const Status done = event_log_->Finish();
+    event_log_.reset();
+    if (!done.ok()) return Fail(kCannotCreate, done.error().message);
+  }
+  if (trace_file_ != nullptr && std::fclose(std::exchange(trace_file_, nullptr)) != 0) {
+    return Fail(kCannotCreate, trace_file_name_ + ": not written whole; is the disk full?");
+  }
   if (stats_) fmt::print(stderr, "{}", StatsText(machine_->machine(), wall_ns));
   if (stats_file_ != nullptr) {
     const std::string json = StatsJson(machine_->machine(), wall_ns);
     const bool written = std::fwrite(json.data(), 1, json.size(), stats_file_) == json.size();
-    if (std::fclose(stats_file_) != 0 || !written) {
+    if (std::fclose(std::exchange(stats_file_, nullptr)) != 0 || !written) {
       return Fail(kCannotCreate, stats_json_ + ": not written; is the disk full?");
     }
   }

@@ -11,14 +11,19 @@
 #include <string>
 
 #include "base/types.h"
+#include "vmm/event_log.h"
 #include "vmm/gdb/stub.h"
 #include "vmm/pc_machine.h"
 #include "vmm/trace.h"
 
 namespace alibi::vmm {
 
-class Observation {
+class Observation final : private runtime::EventObserver {
  public:
+  Observation() = default;
+  ~Observation() override;
+  Observation(const Observation&) = delete;
+  Observation& operator=(const Observation&) = delete;
   void AddOptions(CLI::App& app);
   // The three steps of a run return an exit status when something is wrong, which they have
   // reported. First what needs no machine:
@@ -28,11 +33,28 @@ class Observation {
   // The run has ended with `status`; it took `wall_ns`.
   std::optional<int> Finish(int status, u64 wall_ns);
 
+  // Lets go of the machine, which must still be there.
+  void Leave();
+  struct LeaveCall {
+    void operator()(Observation* observation) const { observation->Leave(); }
+  };
+  using Leaver = std::unique_ptr<Observation, LeaveCall>;
+
+  // Every counter, now, on stderr. On the VCPU's thread.
+  void ShowStats();
+
   // The debugger has ended the run.
-  bool killed() const { return stub_ != nullptr && stub_->killed(); }
+  bool killed() const { return stub_ != nullptr && stub_->killed(); }  // before Finish()
 
  private:
+  void OnEvents(const runtime::EngineEvent* events, u32 count, u64 dropped) override;
+  std::optional<int> OpenFiles();
+
   std::string trace_;
+  std::string trace_file_name_;
+  std::string events_;
+  std::string events_size_ = "64M";
+  u64 most_event_bytes_ = 0;
   std::string stats_json_;
   std::string gdb_;
   std::string gdb_arch_ = "auto";
@@ -41,7 +63,10 @@ class Observation {
   bool stats_ = false;
 
   PcMachine* machine_ = nullptr;
+  u64 begin_ns_ = 0;
   Tracer tracer_;
+  std::FILE* trace_file_ = nullptr;
+  std::unique_ptr<EventLog> event_log_;
   std::unique_ptr<gdb::Stub> stub_;
   std::FILE* stats_file_ = nullptr;
 };

@@ -51,6 +51,8 @@ Status PcMachine::Init(const PcMachineConfig& config) {
 
   tsc_.emplace(devices::HostTsc::MeasureFrequencyHz(),
                static_cast<u64>(machine_->state().tsc_offset));
+  time_base_.hz = tsc_->frequency_hz();
+  time_base_.origin_tsc = -static_cast<u64>(machine_->state().tsc_offset);
   devices::PcConfig board;
   board.low_ram_bytes = low_ram_bytes_;
   board.high_ram_bytes = high_ram_bytes_;
@@ -175,6 +177,18 @@ void PcMachine::RequestStop() {
   stop_requested_ = true;
   machine_->RequestStop();
   events_->Wake();
+}
+
+void PcMachine::RequestAttention() {
+  attention_.store(true, std::memory_order_release);
+  machine_->RequestTurnFromOutside();
+  events_->Wake();
+}
+
+void PcMachine::GiveAttention() {
+  if (!attention_.load(std::memory_order_acquire)) return;
+  attention_.store(false, std::memory_order_relaxed);
+  if (on_attention_) on_attention_();
 }
 
 void PcMachine::End(PcEnd end) {
@@ -322,6 +336,7 @@ void PcMachine::TakeInput() {
 void PcMachine::Turn() {
   mailbox_.Drain();
   TakeInput();
+  GiveAttention();
   if (std::exchange(pam_changed_, false) && bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());
     ALIBI_CHECK(applied.ok(), "shadow RAM finds its place in the arena");

@@ -31,6 +31,7 @@
 #include "vmm/pc_devices.h"
 #include "vmm/reset_loop.h"
 #include "vmm/serial_link.h"
+#include "vmm/time_base.h"
 
 namespace alibi::vmm {
 
@@ -107,6 +108,9 @@ class PcMachine final : private Board {
   u32 exit_status() const { return exit_status_; }
   // From any thread or signal handler.
   void RequestStop();
+  // The same; what was set is called soon, on the VCPU's thread between two instructions.
+  void RequestAttention();
+  void set_on_attention(std::function<void()> call) { on_attention_ = std::move(call); }
 
   // --- For a debugger, on the VCPU's thread while the guest stands still (pc_still.cc) ---
   // The guest's clocks stand still as well, until Thaw().
@@ -115,6 +119,7 @@ class PcMachine final : private Board {
   // Waits for the mailbox, for input (whose escapes count), or for RequestStop().
   void WaitStill();
 
+  const TimeBase& time_base() const { return time_base_; }
   // Of the guest's clock, since the machine was made.
   u64 NowNs() { return clock_.NowNs(); }
 
@@ -155,6 +160,7 @@ class PcMachine final : private Board {
 
   u64 HostDeadline();
   void TakeInput();
+  void GiveAttention();
   void SyncTprToLapic();
   void NoticeHeldInterrupt();
 
@@ -191,7 +197,10 @@ class PcMachine final : private Board {
   u64 last_frame_ns_ = 0;
   std::optional<OutputBuffer> output_;  // the console's
   u64 clock_start_ns_ = 0;              // by CLOCK_MONOTONIC
-  u64 frozen_tsc_ = 0;                  // the host's, when the guest's clocks were stopped
+  std::atomic<bool> attention_ = false;
+  std::function<void()> on_attention_;
+  TimeBase time_base_;
+  u64 frozen_tsc_ = 0;  // the host's, when the guest's clocks were stopped
   u64 low_ram_bytes_ = 0;
   u64 high_ram_bytes_ = 0;
   bool in_mmio_write_ = false;

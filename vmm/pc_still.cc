@@ -14,7 +14,9 @@ void PcMachine::Freeze() {
 
 void PcMachine::Thaw() {
   if (!clock_.stopped()) return;
-  machine_->state().tsc_offset -= static_cast<i64>(__rdtsc() - frozen_tsc_);
+  const u64 ticks = __rdtsc() - frozen_tsc_;
+  time_base_.origin_tsc += ticks;
+  machine_->state().tsc_offset -= static_cast<i64>(ticks);
   tsc_->SetOffset(static_cast<u64>(machine_->state().tsc_offset));
   clock_start_ns_ += clock_.Resume();
   pc_->lapic().OnTscChanged();
@@ -26,6 +28,7 @@ void PcMachine::WaitStill() {
   events_->Sleep(HostEvents::kNever);
   mailbox_.Drain();
   TakeInput();
+  GiveAttention();
 }
 
 }  // namespace alibi::vmm

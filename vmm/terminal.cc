@@ -103,6 +103,10 @@ TerminalGuard::~TerminalGuard() {
 
 int TerminalGuard::caught() { return State().caught; }
 
+const char EscapeFilter::kHelp[] =
+    "Ctrl-A X quits, Ctrl-A S shows the counters, Ctrl-A C sends Ctrl-C to the guest,\n"
+    "Ctrl-A Ctrl-A sends Ctrl-A, Ctrl-A H or ? shows this.\n";
+
 std::string EscapeFilter::Filter(const std::string& input) {
   static constexpr char kEscape = 1, kCtrlC = 3;
   std::string out;
@@ -115,6 +119,10 @@ std::string EscapeFilter::Filter(const std::string& input) {
     escaped_ = false;
     if (c == 'x' || c == 'X') {
       quit_ = true;
+    } else if (c == 's' || c == 'S') {
+      stats_ = true;
+    } else if (c == '?' || c == 'h' || c == 'H') {
+      help_ = true;
     } else if (c == 'c' || c == 'C') {
       out.push_back(kCtrlC);
     } else if (c == kEscape) {

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace alibi::vmm {
 
@@ -32,17 +33,22 @@ class TerminalGuard {
   bool raw_ = false;
 };
 
-// Finds what the user types at us instead of the guest: Ctrl-A X quits, Ctrl-A C sends Ctrl-C,
-// Ctrl-A Ctrl-A sends Ctrl-A.
+// Finds what the user types at us instead of the guest, behind Ctrl-A; kHelp lists it.
 class EscapeFilter {
  public:
+  static const char kHelp[];
   // Returns what is the guest's.
   std::string Filter(const std::string& input);
   bool quit() const { return quit_; }
+  // Asked for since the last call?
+  bool TakeStats() { return std::exchange(stats_, false); }
+  bool TakeHelp() { return std::exchange(help_, false); }
 
  private:
   bool escaped_ = false;
   bool quit_ = false;
+  bool stats_ = false;
+  bool help_ = false;
 };
 
 }  // namespace alibi::vmm

@@ -1,6 +1,7 @@
 #include "vmm/trace.h"
 
 #include <fmt/format.h>
+#include <x86intrin.h>
 
 #include <cstdio>
 #include <iterator>
@@ -49,22 +50,50 @@ std::string Tracer::Help() {
   return text;
 }
 
+u32 Tracer::wanted_events() const {
+  using runtime::EventKind;
+  struct Row {
+    TraceTopic topic;
+    EventKind kind;
+  };
+  static constexpr Row kRows[] = {
+      {TraceTopic::kAdapt, EventKind::kVerdict}, {TraceTopic::kAdapt, EventKind::kRelookup},
+      {TraceTopic::kAdapt, EventKind::kUngroup}, {TraceTopic::kSmc, EventKind::kInvalidate},
+      {TraceTopic::kFault, EventKind::kFault},   {TraceTopic::kCr, EventKind::kControl},
+      {TraceTopic::kMsr, EventKind::kMsr}};
+  u32 kinds = 0;
+  for (const Row& row : kRows) {
+    if (on(row.topic)) kinds |= EventBit(row.kind);
+  }
+  return kinds;
+}
+
+void Tracer::Line(TraceTopic topic, u64 tsc, const std::string& text) {
+  const char* name = kTopics[static_cast<unsigned>(topic)].name;
+  if (time_ == nullptr) {
+    fmt::print(file_, "[{}] {}\n", name, text);
+    return;
+  }
+  const u64 ns = time_->Ns(tsc);
+  fmt::print(file_, "{:>4}.{:09} [{}] {}\n", ns / 1'000'000'000, ns % 1'000'000'000, name, text);
+}
+
 void Tracer::Access(TraceTopic topic, const char* what, u64 address, unsigned size, u64 value) {
   if (!on(topic)) return;
-  fmt::print(stderr, "[{}] {} {:#x} size {} value {:#x}\n",
-             kTopics[static_cast<unsigned>(topic)].name, what, address, size, value);
+  Line(topic, __rdtsc(), fmt::format("{} {:#x} size {} value {:#x}", what, address, size, value));
 }
 
 void Tracer::Interrupt(const char* what, u8 vector, u64 rip) {
   if (!on(TraceTopic::kIrq)) return;
-  fmt::print(stderr, "[irq] {} vector {:#x} at rip {:#x}\n", what, vector, rip);
+  Line(TraceTopic::kIrq, __rdtsc(), fmt::format("{} vector {:#x} at rip {:#x}", what, vector, rip));
 }
 
 void Tracer::OnTranslation(const translator::Ccf& ccf) {
   if (!on(TraceTopic::kTranslate)) return;
-  fmt::print(stderr, "[translate] pc {:#x} phys page {:#x}: {} instructions, {} bytes to {} + {}\n",
-             ccf.pc, ccf.phys_page, ccf.instrs.size(), ccf.guest_bytes, ccf.hot_end - ccf.hot_start,
-             ccf.cold_end - ccf.cold_start);
+  Line(TraceTopic::kTranslate, __rdtsc(),
+       fmt::format("pc {:#x} phys page {:#x}: {} instructions, {} bytes to {} + {}", ccf.pc,
+                   ccf.phys_page, ccf.instrs.size(), ccf.guest_bytes, ccf.hot_end - ccf.hot_start,
+                   ccf.cold_end - ccf.cold_start));
 }
 
 void Tracer::OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) {
@@ -78,11 +107,66 @@ void Tracer::OnAdaptation(const translator::Ccf& from, const translator::Ccf& to
       continue;
     }
     const bool known = i < from.plans.size();
-    fmt::print(stderr, "[adapt] site {:#x}: {} -> {}{}{}\n", to.instrs[i].pc,
-               known ? adapt::KindName(static_cast<adapt::Kind>(from.plans[i].kind)) : "?",
-               adapt::KindName(static_cast<adapt::Kind>(now.kind)), now.alone ? ", alone" : "",
-               now.lookup == translator::LookupKind::kTable ? ", by table" : "");
+    Line(
+        TraceTopic::kAdapt, __rdtsc(),
+        fmt::format("site {:#x}: {} -> {}{}{}", to.instrs[i].pc,
+                    known ? adapt::KindName(static_cast<adapt::Kind>(from.plans[i].kind)) : "?",
+                    adapt::KindName(static_cast<adapt::Kind>(now.kind)), now.alone ? ", alone" : "",
+                    now.lookup == translator::LookupKind::kTable ? ", by table" : ""));
   }
+}
+
+void Tracer::OnEvents(const runtime::EngineEvent* events, u32 count, u64 dropped) {
+  using runtime::EventKind;
+  for (u32 i = 0; i < count; ++i) {
+    const runtime::EngineEvent& event = events[i];
+    switch (event.kind) {
+      case EventKind::kVerdict:
+        if (!on(TraceTopic::kAdapt)) break;
+        Line(TraceTopic::kAdapt, event.tsc,
+             fmt::format("verdict on {:#x}: {} -> {} for {} ({} traps, {} callouts)", event.pc,
+                         adapt::KindName(static_cast<adapt::Kind>(event.detail[0])),
+                         adapt::KindName(static_cast<adapt::Kind>(event.detail[1])),
+                         adapt::EventName(static_cast<adapt::Event>(event.detail[2])),
+                         event.count[0], event.count[1]));
+        break;
+      case EventKind::kRelookup:
+      case EventKind::kUngroup:
+        if (!on(TraceTopic::kAdapt)) break;
+        Line(TraceTopic::kAdapt, event.tsc,
+             fmt::format("verdict on {:#x}: {}", event.pc,
+                         event.kind == EventKind::kRelookup ? "its slot thrashes, by table"
+                                                            : "its group crosses pages, alone"));
+        break;
+      case EventKind::kFault:
+        if (!on(TraceTopic::kFault)) break;
+        Line(TraceTopic::kFault, event.tsc,
+             fmt::format("vector {:#x}{} at pc {:#x}{}", event.detail[0],
+                         event.detail[1] != 0 ? fmt::format(" error {:#x}", event.count[0]) : "",
+                         event.pc,
+                         event.detail[0] == 14 ? fmt::format(" cr2 {:#x}", event.value) : ""));
+        break;
+      case EventKind::kInvalidate:
+        if (!on(TraceTopic::kSmc)) break;
+        Line(TraceTopic::kSmc, event.tsc,
+             fmt::format("{} bytes stored at physical {:#x}: translation of pc {:#x} is void",
+                         event.count[0], event.value, event.pc));
+        break;
+      case EventKind::kControl:
+        if (!on(TraceTopic::kCr)) break;
+        Line(TraceTopic::kCr, event.tsc,
+             fmt::format("cr{} = {:#x} at pc {:#x}", event.detail[0], event.value, event.pc));
+        break;
+      case EventKind::kMsr:
+        if (!on(TraceTopic::kMsr)) break;
+        Line(
+            TraceTopic::kMsr, event.tsc,
+            fmt::format("{} {:#x} value {:#x} at pc {:#x}", event.detail[0] != 0 ? "write" : "read",
+                        event.count[0], event.value, event.pc));
+        break;
+    }
+  }
+  if (dropped != 0) fmt::print(file_, "[trace] {} events lost: too many at once\n", dropped);
 }
 
 }  // namespace alibi::vmm

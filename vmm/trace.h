@@ -1,12 +1,14 @@
-// --trace: one line on stderr per event of the topics asked for.
+// --trace: one line per event of the topics asked for, on stderr or in a file.
 #ifndef ALIBI_VMM_TRACE_H_
 #define ALIBI_VMM_TRACE_H_
 
+#include <cstdio>
 #include <string>
 
 #include "base/result.h"
 #include "base/types.h"
 #include "runtime/engine.h"
+#include "vmm/time_base.h"
 
 namespace alibi::vmm {
 
@@ -16,25 +18,36 @@ enum class TraceTopic : u8 {
 #undef ALIBI_TRACE_TOPIC
 };
 
-class Tracer : public runtime::TranslationObserver {
+class Tracer : public runtime::TranslationObserver, public runtime::EventObserver {
  public:
   // "adapt,irq" or "all".
   static Result<Tracer> Parse(const std::string& topics);
   // "translate, adapt, ..." with what each shows, a line each.
   static std::string Help();
 
+  // `time` outlives the tracer; null: lines have no time.
+  void set_time(const TimeBase* time) { time_ = time; }
+  void set_output(std::FILE* file) { file_ = file; }
+
   bool on(TraceTopic topic) const { return topics_ & (1u << static_cast<unsigned>(topic)); }
   bool observes_translations() const {
     return on(TraceTopic::kTranslate) || on(TraceTopic::kAdapt);
   }
+  // EventBits of what OnEvents() shows.
+  u32 wanted_events() const;
 
   void Access(TraceTopic topic, const char* what, u64 address, unsigned size, u64 value);
   void Interrupt(const char* what, u8 vector, u64 rip);
   void OnTranslation(const translator::Ccf& ccf) override;
   void OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) override;
+  void OnEvents(const runtime::EngineEvent* events, u32 count, u64 dropped) override;
 
  private:
+  void Line(TraceTopic topic, u64 tsc, const std::string& text);
+
   u32 topics_ = 0;
+  const TimeBase* time_ = nullptr;
+  std::FILE* file_ = stderr;
 };
 
 }  // namespace alibi::vmm
