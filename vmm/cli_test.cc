@@ -167,6 +167,10 @@ TEST_CASE("Bad command lines and images") {
       {{"run", "--bios", text}, 65, "multiple of 4096"},
       {{"run", "--bios", "/nonexistent/rom"}, 66, "/nonexistent/rom"},
       {{"run", hello, "--debug-port", "70000"}, 64, "--debug-port"},
+      {{"run", hello, "--net", "wifi"}, 64, "give user, tap or none"},
+      {{"run", hello, "--net", "user,hostfwd=tcp:22"}, 64, "write tcp"},
+      {{"run", hello, "--net", "tap"}, 64, "ifname"},
+      {{"run", hello, "--console", "vga"}, 64, "--console"},
   };
   for (const Case& c : cases) {
     std::string command;

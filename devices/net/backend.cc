@@ -46,6 +46,7 @@ Status Backend::Start(std::function<void()> notice) {
     return Error{"network: cannot start a thread: " + failure +
                  "; raise the limit on processes (ulimit -u)"};
   }
+  Wake();  // for what was sent before there was a thread
   return Ok{};
 }
 

@@ -47,11 +47,11 @@ class Wire final : public net::Backend {
 };
 
 struct Rig {
-  explicit Rig(u64 features)
+  explicit Rig(u64 features, bool connect = true)
       : wire(new Wire),
         net({0x52, 0x54, 0, 1, 2, 3}, std::unique_ptr<net::Backend>(wire)),
         rig(net) {
-    REQUIRE(net.Connect(mailbox).ok());
+    if (connect) REQUIRE(net.Connect(mailbox).ok());
     REQUIRE(rig.Negotiate(kRings | features));
     receive.emplace(rig.AddQueue(Net::kReceive));
     transmit.emplace(rig.AddQueue(Net::kTransmit));
@@ -175,6 +175,30 @@ TEST_CASE("Net: what drivers should not send") {
   r.rig.Kick(Net::kTransmit);
   CHECK((r.rig.Status() & kNeedsReset) != 0);
   r.Put(Numbered(60));  // nobody takes it
+}
+
+TEST_CASE("Net: a host that takes nothing stops the ring, and starts it again") {
+  Rig r(0, /*connect=*/false);
+  constexpr u32 kFrame = 65000;
+  constexpr u16 kFrames = 80;  // more than 4 MB
+  u16 sent = 0;
+  while (sent < kFrames && r.transmit->UsedIndex() == sent) {
+    r.transmit->Add(0x80000, kFrame + 12, false);
+    r.rig.Kick(Net::kTransmit);
+    ++sent;
+  }
+  const u16 used = r.transmit->UsedIndex();
+  CHECK(used == sent - 1);
+  CHECK(used * kFrame >= net::Backend::kMostWaiting);
+  CHECK((used - 1) * kFrame < net::Backend::kMostWaiting);
+  REQUIRE(r.net.Connect(r.mailbox).ok());
+  r.wire->Taken(used);
+  for (int i = 0; i < 2000 && r.transmit->UsedIndex() != sent; ++i) {
+    r.mailbox.Drain();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(r.transmit->UsedIndex() == sent);
+  CHECK(r.wire->Taken(sent).size() == sent);
 }
 
 TEST_CASE("Net: nobody listens") {
