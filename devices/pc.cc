@@ -72,6 +72,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
         }
       }),
       debug_exit_(hooks_.exit_requested),
+      pvpanic_(hooks_.panicked),
       numeric_error_(lines_[kNumericErrorIrq], hooks_.ignore_numeric_error),
       debug_console_(hooks_.debug_output),
       printer_(hooks_.debug_output) {
@@ -125,6 +126,7 @@ Status Pc::Wire(const PcConfig& config) {
       {0x2000, TestIrqLines::kLines, &test_lines_, "test lines"},
       {0xf0, 1, &numeric_error_, "x87 errors"},
       {0xf4, 4, &debug_exit_, "debug exit"},
+      {Pvpanic::kPort, 1, &pvpanic_, "pvpanic"},
       {0x378, 3, &printer_, "printer"},
   };
   for (const PortRow& row : ports) {

@@ -43,6 +43,7 @@
 #include "devices/pci.h"
 #include "devices/pic8259.h"
 #include "devices/pit8254.h"
+#include "devices/pvpanic.h"
 #include "devices/test_device.h"
 #include "devices/timer_queue.h"
 #include "devices/uart16550.h"
@@ -69,6 +70,7 @@ struct PcHooks {
   std::function<void(u8)> serial_output;
   std::function<void(u8)> debug_output;
   std::function<void(u32 status)> exit_requested;
+  std::function<void()> panicked;          // the guest's kernel, by its own account
   std::function<void()> interrupt_raised;  // InterruptPending() may have become true
   std::function<void()> nmi;
   std::function<void()> ignore_numeric_error;  // IGNNE# is asserted
@@ -188,6 +190,7 @@ class Pc : private LapicHost {
   TestMemory<4> test_ports_;
   TestMemory<0x10000> test_memory_;
   DebugExit debug_exit_;
+  Pvpanic pvpanic_;
   NumericErrorLatch numeric_error_;
   PostPort post_;
   PostPort post190_;

@@ -209,6 +209,19 @@ TEST_CASE("fw_cfg: items byte by byte, files by name") {
   CHECK(name == "etc/two");
 }
 
+TEST_CASE("pvpanic understands a panic, and nothing else") {
+  int panics = 0;
+  Pvpanic device([&panics] { ++panics; });
+  CHECK(device.Read(0, 1) == 1);
+  device.Write(0, 1, 2);
+  device.Write(0, 1, 0);
+  CHECK(panics == 0);
+  device.Write(0, 1, 1);
+  CHECK(panics == 1);
+  Machine m;
+  CHECK(m.In(0x505) == 1);
+}
+
 // 1 MB from 1 MB.
 class SomeRam final : public Dma {
  public:

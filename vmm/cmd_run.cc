@@ -142,6 +142,8 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
       return Fail(kResetLoop,
                   "the guest resets the machine again and again before it has got anywhere; "
                   "--no-reboot shows the first time, --trace=irq,io what led to it");
+    case PcEnd::kPanicked:
+      return Fail(kGuestPanic, "the guest's kernel panicked; its last words are on its console");
     case PcEnd::kPowerOff:
       return kSuccess;
     case PcEnd::kHaltedForever:

@@ -68,6 +68,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
     exit_status_ = status;
     End(PcEnd::kDebugExit);
   };
+  hooks.panicked = [this] { End(PcEnd::kPanicked); };
   // The board tells before there is a `pc_`, while it sets itself up.
   hooks.interrupt_raised = [this] {
     if (pc_ != nullptr && !in_mmio_write_) machine_->InterruptsChanged();

@@ -75,6 +75,7 @@ enum class PcEnd : u8 {
   kTripleFault,
   kReset,          // through the keyboard controller or a reset port
   kResetLoop,      // again and again, see ResetLoop
+  kPanicked,       // the guest's kernel said so to the pvpanic device
   kPowerOff,       // ACPI soft off
   kHaltedForever,  // halted, and no interrupt can come
   kOutputFailed,   // the console cannot be written

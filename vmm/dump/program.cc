@@ -170,6 +170,8 @@ std::string RunLimited(PcMachine& machine, double seconds) {
     case PcEnd::kReset:
     case PcEnd::kResetLoop:
       return "the guest reset the machine";
+    case PcEnd::kPanicked:
+      return "the guest's kernel panicked";
     case PcEnd::kPowerOff:
       return "the guest switched the machine off";
     case PcEnd::kHaltedForever:

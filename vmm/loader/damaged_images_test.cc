@@ -47,6 +47,7 @@ std::vector<u8> BzImage() {
   std::vector<u8> image(3 * 512 + 5000, 0xc3);
   image[0x1f1] = 2;
   image[0x201] = 0x66;
+  Put<u32>(image, 0x1f4, 5000 / 16);
   Put<u16>(image, 0x1fe, 0xaa55);
   Put<u32>(image, 0x202, 0x53726448);
   Put<u16>(image, 0x206, 0x20f);

@@ -106,6 +106,16 @@ DefinitionBlock ("dsdt.aml", "DSDT", 2, "ALIBI", "ALIBIPC", 1)
                         IRQNoFlags () { 4 }
                     })
                 }
+                // pvpanic; the name is QEMU's, and so is the identifier that drivers know.
+                Device (PEVT)
+                {
+                    Name (_HID, "QEMU0001")
+                    Name (_STA, 0x0f)
+                    Name (_CRS, ResourceTemplate ()
+                    {
+                        IO (Decode16, 0x505, 0x505, 1, 1)
+                    })
+                }
                 Device (FPU)
                 {
                     Name (_HID, EisaId ("PNP0C04"))

@@ -15,12 +15,12 @@ namespace {
 constexpr u64 kMiB = 1 << 20;
 
 // The setup header, by offset in the image and in boot_params alike.
-constexpr u64 kSetupSectors = 0x1f1, kVideoMode = 0x1fa, kBootFlag = 0x1fe, kHeaderMagic = 0x202,
-              kVersion = 0x206, kTypeOfLoader = 0x210, kLoadFlags = 0x211, kCode32Start = 0x214,
-              kRamdiskImage = 0x218, kRamdiskSize = 0x21c, kHeapEnd = 0x224, kCommandLine = 0x228,
-              kInitrdMax = 0x22c, kRelocatable = 0x234, kExtraLoadFlags = 0x236,
-              kCommandLineMax = 0x238, kPreferredAddress = 0x258, kInitSize = 0x260,
-              kHeaderStart = 0x1f1,
+constexpr u64 kSetupSectors = 0x1f1, kParagraphs = 0x1f4, kVideoMode = 0x1fa, kBootFlag = 0x1fe,
+              kHeaderMagic = 0x202, kVersion = 0x206, kTypeOfLoader = 0x210, kLoadFlags = 0x211,
+              kCode32Start = 0x214, kRamdiskImage = 0x218, kRamdiskSize = 0x21c, kHeapEnd = 0x224,
+              kCommandLine = 0x228, kInitrdMax = 0x22c, kRelocatable = 0x234,
+              kExtraLoadFlags = 0x236, kCommandLineMax = 0x238, kPreferredAddress = 0x258,
+              kInitSize = 0x260, kHeaderStart = 0x1f1,
               kHeaderLength = 0x201;  // its own last byte is 202h + this
 // The rest of boot_params.
 constexpr u64 kRsdpAddress = 0x70, kE820Entries = 0x1e8, kE820Table = 0x2d0;
@@ -130,6 +130,10 @@ Result<Plan> MakePlan(std::span<const u8> image, const std::string& name,
   const u64 setup_bytes = (sectors + 1) * 512;
   if (setup_bytes >= image.size()) return Bad(name, "truncated: the file ends in its setup code");
   const std::span<const u8> kernel = image.subspan(setup_bytes);
+  if (const u64 wanted = u64{Load32(image, kParagraphs)} * 16; kernel.size() < wanted) {
+    return Bad(name, "truncated: it has " + std::to_string(image.size()) + " bytes, not " +
+                         std::to_string(setup_bytes + wanted));
+  }
   const u64 header_end = std::min<u64>({u64{0x202} + image[kHeaderLength], setup_bytes, 0x290});
 
   const bool long_mode = version >= 0x20c && (Load16(image, kExtraLoadFlags) & kKernel64);

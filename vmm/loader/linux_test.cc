@@ -35,6 +35,7 @@ std::vector<u8> Kernel() {
   std::fill(image.begin(), image.begin() + 3 * 512, u8{0});
   image[0x1f1] = 2;
   image[0x201] = 0x66;  // the header ends at 268h
+  Put<u32>(image, 0x1f4, 5000 / 16);
   Put<u16>(image, 0x1fe, 0xaa55);
   Put<u32>(image, 0x202, 0x53726448);
   Put<u16>(image, 0x206, 0x20f);
@@ -147,6 +148,7 @@ TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux
       {"no Linux boot header", [](auto& image, auto&) { image.resize(0x200); }},
       {"older than 2.04", [](auto& image, auto&) { image[0x206] = 3; }},
       {"truncated", [](auto& image, auto&) { image[0x1f1] = 200; }},
+      {"truncated: it has 6536 bytes, not 6544", [](auto& image, auto&) { image[0x1f4]++; }},
       {"needs 24 MB", [](auto&, auto& options) { options.low_ram_bytes = 4 * kMiB; }},
       {"2047 characters", [](auto&, auto& options) { options.command_line.resize(3000, 'x'); }},
       // The kernel moves itself up to where it was linked.
