@@ -231,6 +231,13 @@ TEST_CASE("images that cannot be used: one line, and a status that says which ki
     REQUIRE(Shell("qemu-img create -q -f qcow2 " + cut + " 64M && truncate -s 70 " + cut) == 0);
     fails(65, "--disk", cut, "cut.qcow2");
   }
+  {
+    std::string output;
+    Run run(
+        {kernel, "--cdrom", good, "--cdrom", good, "--cdrom", good, "-hda", good, "-hdb", good});
+    CHECK(run.Wait(&output) == 64);
+    CHECK(output.find("four IDE drives") != std::string::npos);
+  }
   // In use by another Alibi.
   Run first({kernel, "--disk", good + ",interface=ide"});
   for (std::string line; line.find("generation") == std::string::npos;) {

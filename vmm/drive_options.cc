@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <utility>
 
 namespace alibi::vmm {
@@ -131,6 +132,15 @@ Result<std::vector<DriveConfig>> OpenDrives(const DriveOptions& options, ExitCod
       }
       requests.push_back(std::move(*request));
     }
+  }
+  constexpr std::ptrdiff_t kIdePlaces = 4;
+  const auto on_ide = [](const DriveRequest& request) {
+    return request.cdrom || request.interface == DriveInterface::kIde;
+  };
+  if (std::count_if(requests.begin(), requests.end(), on_ide) > kIdePlaces) {
+    return Error{
+        "there are four IDE drives at most, CD-ROM drives among them; disks can have "
+        "interface=virtio"};
   }
   std::vector<DriveConfig> drives;
   for (DriveRequest& request : requests) {
