@@ -21,6 +21,7 @@ class SiteTable {
   // For reports: every record in use, forgotten ones included as long as their place is not needed.
   std::vector<const SiteRecord*> All() const;
   u32 size() const { return size_; }
+  u32 capacity() const { return most_; }
   void ForgetPage(u64 phys_page);  // code was replaced: its sites start innocent again
 
  private:

@@ -50,7 +50,8 @@ Result<std::unique_ptr<Mmu>> Mmu::Create(const MmuOptions& options) {
                    {options.default_jump_target, options.default_jump_target},
                    options.vcpu_fd,
                    options.vcpu_offset,
-                   options.max_views},
+                   options.max_views,
+                   options.max_chunks},
                   &mmu->counters_);
   GuestMemory& memory = *options.memory;
   options.state->ram_window[0] = memory.ro_base();
@@ -479,6 +480,20 @@ void Mmu::ResetAllJumpTables() {
 }
 
 // --- Without side effects ---
+
+MemoryUse Mmu::memory_use() const {
+  constexpr u64 kChunkBytes = View::kChunkEntries * sizeof(u64);
+  MemoryUse use;
+  use.shadow_bytes = pool_.TotalChunks() * kChunkBytes;
+  use.shadow_bytes_peak = peak_chunks_ * kChunkBytes;
+  use.shadow_bytes_bound = pool_.max_chunks() * kChunkBytes;
+  use.nodes = uses_.used();
+  use.nodes_peak = uses_.peak();
+  use.nodes_bound = ReverseMap::kMaxNodes;
+  use.views = pool_.count();
+  use.views_bound = options_.max_views;
+  return use;
+}
 
 bool Mmu::DebugTranslate(LinearAddr address, PhysAddr* pa) const {
   address = Wrap(address);

@@ -37,6 +37,14 @@ struct MmuOptions {
   const void* default_jump_target = nullptr;  // host address of the look-up stub
   TraceListener* listener = nullptr;
   unsigned max_views = ViewPool::kMaxViews;
+  u32 max_chunks = ViewPool::kMaxChunks;  // of shadow tables, over all views; at least 1
+};
+
+// What the guest can make grow; now, at most so far, at most ever.
+struct MemoryUse {
+  u64 shadow_bytes, shadow_bytes_peak, shadow_bytes_bound;
+  u64 nodes, nodes_peak, nodes_bound;
+  u64 views, views_bound;
 };
 
 enum class Resolution : u8 {
@@ -106,6 +114,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void SlotsChanged() override;
 
   const Counters& counters() const { return counters_; }
+  MemoryUse memory_use() const;
   GuestMemory& memory() { return *memory_; }
   ViewPool& views() { return pool_; }
   void FlushAllViews();
@@ -207,6 +216,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   PagingContext context_;
   MmuOptions options_;
   void* node_memory_ = nullptr;
+  u32 peak_chunks_ = 0;
 };
 
 }  // namespace alibi::mmu

@@ -40,10 +40,14 @@ class ReverseMap {
   }
   // Every node is free again; the chains' heads are the caller's to clear.
   void Reset() {
+    peak_ = peak();
     free_ = 0;
     fresh_ = 1;
     used_ = 0;
   }
+  u32 used() const { return used_; }
+  // Fresh nodes are taken only when no freed one is left.
+  u32 peak() const { return peak_ > fresh_ - 1 ? peak_ : fresh_ - 1; }
   u32 available() const { return kMaxNodes - 1 - used_; }
   Node& operator[](u32 node) { return nodes_[node]; }
 
@@ -74,6 +78,7 @@ class ReverseMap {
   u32 free_ = 0;
   u32 fresh_ = 1;
   u32 used_ = 0;
+  u32 peak_ = 0;
 };
 
 }  // namespace alibi::mmu

@@ -21,13 +21,17 @@ void Mmu::ReserveNodes() {
 
 bool Mmu::MakeChunk(View& view, u64 index) {
   if (__builtin_expect(view.ChunkReady(index), 1)) return true;
-  if (pool_.TotalChunks() >= ViewPool::kMaxChunks) {
+  if (pool_.TotalChunks() >= pool_.max_chunks()) {
     View* victim = pool_.Largest(&view);
     if (victim == nullptr) victim = &view;
     ++counters_.view_flushes;
     FlushView(*victim, true);
   }
-  if (view.EnsureChunk(index)) return true;
+  if (view.EnsureChunk(index)) {
+    const u32 chunks = pool_.TotalChunks();
+    if (chunks > peak_chunks_) peak_chunks_ = chunks;
+    return true;
+  }
   ++counters_.view_flushes;
   FlushView(view, true);
   // Still no: the host is out of memory or mappings, and every access is simulated.

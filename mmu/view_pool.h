@@ -19,6 +19,7 @@ class ViewPool {
     int vcpu_fd = -1;
     u64 vcpu_offset = 0;
     unsigned max_views = kMaxViews;
+    u32 max_chunks = kMaxChunks;
   };
 
   void Init(const Setup& setup, Counters* counters) {
@@ -50,6 +51,7 @@ class ViewPool {
   View& follower(unsigned i) { return *followers_[i]; }
   unsigned count() const { return count_; }
   u32 TotalChunks() const;
+  u32 max_chunks() const { return setup_.max_chunks; }
   // No view may switch to this one by itself any more, nor it to another.
   void ForgetPeer(View* view) {
     view->SetPeer(nullptr);

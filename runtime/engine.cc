@@ -617,6 +617,8 @@ void EngineImpl::FlushTc() {
   // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
   // page without translations only costs its own callout.
   for (const auto& ccf : tc_->all()) mmu_.UntraceCode(PhysAddr(ccf->phys_page * kPageSize));
+  peak_tc_bytes_ = std::max(peak_tc_bytes_, tc_->used());
+  peak_ccfs_ = std::max<u64>(peak_ccfs_, tc_->all().size());
   tc_->Flush();
   mmu_.ResetAllJumpTables();
   ++counters_.tc_flushes;
@@ -652,6 +654,17 @@ void EngineImpl::StateChanged() {
 void EngineImpl::InjectInterrupt(u8 vector) {
   ++counters_.interrupts_delivered;
   vcpu::DeliverEvent(state_, mmu_, vcpu::Event::External(vector), state_.rip);
+}
+
+MemoryUse EngineImpl::memory_use() const {
+  MemoryUse use;
+  use.tc_bytes = tc_->used();
+  use.tc_bytes_peak = std::max(peak_tc_bytes_, use.tc_bytes);
+  use.tc_bytes_bound = tc_->capacity();
+  use.ccfs = tc_->all().size();
+  use.ccfs_peak = std::max(peak_ccfs_, use.ccfs);
+  use.ccfs_bound = tc_->max_ccfs();
+  return use;
 }
 
 const Ccf* EngineImpl::FindCcf(u64 pc) const {

@@ -62,6 +62,12 @@ struct EngineOptions {
   u64 tc_bytes = u64{64} << 20;  // of translations; at least 1 MB
 };
 
+// What the guest can make grow; now, at most so far, at most ever.
+struct MemoryUse {
+  u64 tc_bytes, tc_bytes_peak, tc_bytes_bound;
+  u64 ccfs, ccfs_peak, ccfs_bound;
+};
+
 // What a dump of one translation needs (see `alibi dump`).
 class TranslationObserver {
  public:
@@ -121,6 +127,7 @@ class Engine {
   virtual const adapt::SiteTable& sites() const = 0;
   virtual void set_translation_observer(TranslationObserver* observer) = 0;
   virtual u64 tc_bytes_used() const = 0;
+  virtual MemoryUse memory_use() const = 0;
   // Where a host address in the TC came from, for crash reports.
   virtual std::string DescribeHostPc(u64 host_pc) const = 0;
   // The translation that runs at `pc` now (null: none), for dumps and tests.

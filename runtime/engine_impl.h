@@ -48,6 +48,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   const adapt::SiteTable& sites() const override { return sites_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   u64 tc_bytes_used() const override { return tc_->used(); }
+  MemoryUse memory_use() const override;
   std::string DescribeHostPc(u64 host_pc) const override;
   const translator::Ccf* FindCcf(u64 pc) const override;
 
@@ -216,6 +217,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool step_next_ = false;        // a debugger's single step
   bool step_over_watch_ = false;  // the next instruction touches what a debugger watches
   EventRing events_;
+  u64 peak_tc_bytes_ = 0, peak_ccfs_ = 0;  // when the TC was last flushed
   u64 watch_hits_ = 0;  // DR6 bits of the data breakpoints that the running instruction hit
   WatchedMemory watched_memory_;
   WatchedPorts watched_ports_;

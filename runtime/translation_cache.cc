@@ -89,7 +89,7 @@ void TranslationCache::Flush() {
 bool TranslationCache::IsStub(u64 host) const { return host - base_ < kStubBytes; }
 
 bool TranslationCache::HasRoom() const {
-  return hot_end_ - hot_next_ >= translator::kMaxHotBytes &&
+  return ccfs_.size() < max_ccfs() && hot_end_ - hot_next_ >= translator::kMaxHotBytes &&
          cold_end_ - cold_next_ >= translator::kMaxColdBytes &&
          data_start_ + data_bytes_ - data_next_ >= translator::kMaxDataBytes;
 }

@@ -30,6 +30,7 @@ namespace alibi::vmm {
 namespace {
 
 constexpr u64 kLeastRam = u64{1} << 20;
+constexpr u64 kLeastShadow = u64{1} << 20;
 constexpr u64 kLeastTc = u64{1} << 20;
 constexpr u64 kMostTc = u64{1} << 30;  // exits are 32-bit displacements
 
@@ -40,6 +41,7 @@ struct RunOptions {
   std::string cpu = "host";
   std::string ram = "128M";
   std::string tc_size = "64M";
+  std::string shadow_size = "512M";
   std::string policy = "hysteresis";
   std::string append;
   std::string console = "serial";
@@ -212,6 +214,8 @@ int CmdRun(int argc, char** argv) {
   observation.AddOptions(app);
   app.add_option("--tc-size", options.tc_size,
                  "room for translations: bytes, or with K, M, G (64M)");
+  app.add_option("--shadow-size", options.shadow_size,
+                 "room for shadow page tables: bytes, or with K, M, G (512M)");
   app.footer(ExitCodeHelp());
   std::vector<char*> arguments = WithOwnSpelling(argc, argv);
   if (const auto status =
@@ -267,6 +271,12 @@ int CmdRun(int argc, char** argv) {
   if (*tc < kLeastTc || *tc > kMostTc || (*tc & kPageMask) != 0) {
     return Fail(kUsage,
                 fmt::format("--tc-size: {} is out of range; give 1M to 1G", FormatSize(*tc)));
+  }
+  auto shadow = ParseSize(options.shadow_size);
+  if (!shadow.ok()) return Fail(kUsage, "--shadow-size: " + shadow.error().message);
+  if (*shadow < kLeastShadow || *shadow > kMostShadowBytes) {
+    return Fail(kUsage, fmt::format("--shadow-size: {} is out of range; give 1M to {}",
+                                    FormatSize(*shadow), FormatSize(kMostShadowBytes)));
   }
   if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);
@@ -325,6 +335,7 @@ int CmdRun(int argc, char** argv) {
   config.machine.cpuid = &cpu;
   config.machine.policy = options.policy;
   config.machine.tc_bytes = *tc;
+  config.machine.shadow_bytes = *shadow;
   config.ram_bytes = *ram;
   config.restart_on_reset = !options.no_reboot;
   if (const Console::Failure failure = console.Open(); failure.status != kSuccess) {

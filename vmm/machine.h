@@ -33,9 +33,14 @@ struct Counters {
 #undef ALIBI_VMM_COUNTER
 };
 
+// Of shadow tables; see mmu::ViewPool::kMaxChunks.
+inline constexpr u64 kShadowChunkBytes = mmu::View::kChunkEntries * sizeof(u64);
+inline constexpr u64 kMostShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
+
 struct MachineConfig {
   std::string policy = "hysteresis";  // see adapt::MakePolicy
   u64 tc_bytes = u64{64} << 20;
+  u64 shadow_bytes = kMostShadowBytes;
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
   // What the guest is told of its CPU; it outlives the machine. Null: the host's model.
   const vcpu::CpuidPolicy* cpuid = nullptr;

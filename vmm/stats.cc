@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mmu/counters.h"
+#include "vmm/memory_use.h"
 
 namespace alibi::vmm {
 namespace {
@@ -54,6 +55,12 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
   ForEachCounter(machine.engine().counters(), row);
   mmu::ForEachCounter(machine.mmu().counters(), row);
   ForEachCounter(machine.counters(), row);
+  text += fmt::format("memory: {:>14} {:>16} {:>16}\n", "now", "peak", "bound");
+  for (const MemoryRow& row : MemoryUse(machine)) {
+    const auto or_dash = [](u64 n) { return n == 0 ? std::string("-") : fmt::format("{}", n); };
+    text += fmt::format("{:>22} {:>16} {:>16}  {}\n", row.now, or_dash(row.peak),
+                        or_dash(row.bound), row.what);
+  }
   const std::vector<const SiteRecord*> all = machine.engine().sites().All();
   if (all.empty()) return text;
   text += fmt::format("{} sites misbehaved; the guiltiest:\n", all.size());
@@ -89,6 +96,10 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   ForEachCounter(machine.engine().counters(), into("runtime"));
   mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
   ForEachCounter(machine.counters(), into("vmm"));
+  ordered_json& memory = json["memory"] = ordered_json::object();
+  for (const MemoryRow& row : MemoryUse(machine)) {
+    memory[row.name] = {{"now", row.now}, {"peak", row.peak}, {"bound", row.bound}};
+  }
   ordered_json& sites = json["sites"] = ordered_json::array();
   for (const SiteRecord* site : Guiltiest(all)) {
     ordered_json events = ordered_json::object();

@@ -15,8 +15,8 @@ inline constexpr unsigned kGuiltiestSites = 10;
 std::string StatsText(Machine& machine, u64 wall_ns);
 // One JSON object:
 //   {"policy", "wall_ns", "tc_bytes_used", "sites_known", "runtime": {...}, "mmu": {...},
-//    "vmm": {...}, "sites": [{"pc", "phys", "kind", "traps", "callouts", "adaptations",
-//    "reversions", "events": {...}}]}
+//    "vmm": {...}, "memory": {name: {"now", "peak", "bound"}}, "sites": [{"pc", "phys", "kind",
+//    "traps", "callouts", "adaptations", "reversions", "events": {...}}]}
 std::string StatsJson(Machine& machine, u64 wall_ns);
 
 }  // namespace alibi::vmm
