@@ -86,8 +86,9 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
   for (u64 page = first >> 12; page <= (last - 1) >> 12; ++page) {
     const std::vector<Ccf*>* list = tc_->InPage(page);
     bool code_left = false;
-    static const std::vector<Ccf*> kNone;
-    for (Ccf* ccf : list != nullptr ? *list : kNone) {
+    const std::size_t count = list != nullptr ? list->size() : 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      Ccf* ccf = (*list)[i];
       if (!ccf->valid) continue;
       const u64 page_start = ccf->phys_page * kPageSize - (ccf->pc & ~kPageMask);
       bool hit = first < page_start + ccf->examined_end && last > page_start + ccf->examined_begin;
