@@ -86,5 +86,18 @@ TEST_CASE("A host that lacks something is told what") {
         std::string::npos);
 }
 
+TEST_CASE("Keys behind Ctrl-A are ours, and asked for once") {
+  EscapeFilter escape;
+  CHECK(escape.Filter("a\001sb\001?\001h\001\001c") == "ab\001c");
+  CHECK(escape.TakeStats());
+  CHECK_FALSE(escape.TakeStats());
+  CHECK(escape.TakeHelp());
+  CHECK_FALSE(escape.TakeHelp());
+  CHECK_FALSE(escape.quit());
+  CHECK(escape.Filter("\001") == "");
+  CHECK(escape.Filter("x") == "");
+  CHECK(escape.quit());
+}
+
 }  // namespace
 }  // namespace alibi::vmm
