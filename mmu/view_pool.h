@@ -9,8 +9,9 @@ namespace alibi::mmu {
 
 class ViewPool {
  public:
-  static constexpr unsigned kMaxViews = 32;
-  // Over all views: 512 MB of tables, and at most 2 * 16,384 + 5 * 32 of the host's 65,530 VMAs.
+  // Each reserves 512 GB of the 128 TB that a process has.
+  static constexpr unsigned kMaxViews = 96;
+  // Over all views: 512 MB of tables, and at most 2 * 16,384 + 5 * 96 of the host's 65,530 VMAs.
   static constexpr u32 kMaxChunks = 16384;
 
   struct Setup {
@@ -66,9 +67,9 @@ class ViewPool {
   View* Largest(const View* except);
 
  private:
-  static constexpr unsigned kHints = 64;
+  static constexpr unsigned kHints = 256;
   static unsigned Hash(ViewKey key) {
-    return static_cast<unsigned>((key.packed * 0x9e3779b97f4a7c15u) >> 58);
+    return static_cast<unsigned>((key.packed * 0x9e3779b97f4a7c15u) >> 56);
   }
   View* FindSlow(ViewKey key);
 

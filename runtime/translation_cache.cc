@@ -78,6 +78,7 @@ void TranslationCache::Flush() {
   cold_next_ = hot_end_;
   data_next_ = data_start_;
   ccfs_.clear();
+  starts_.clear();
   index_.assign(1u << 12, nullptr);
   index_used_ = 0;
   pages_.clear();
@@ -115,6 +116,7 @@ Ccf* TranslationCache::Commit(std::unique_ptr<Ccf> ccf, const translator::EmitRe
   data_next_ += (sizes.data_size + 63) & ~63u;
   Ccf* raw = ccf.get();
   ccfs_.push_back(std::move(ccf));
+  starts_.push_back({raw->hot_start, raw->cold_start});
   Insert(raw);
   AddToPage(raw->phys_page, raw);
   if (raw->phys_page2 != ~u64{0}) AddToPage(raw->phys_page2, raw);
@@ -225,12 +227,12 @@ const std::vector<Ccf*>* TranslationCache::InPageWithRemoved(u64 phys_page) cons
 Ccf* TranslationCache::FindByHost(u64 host) const {
   if (host - base_ >= code_bytes_ || IsStub(host)) return nullptr;
   const bool hot = host < hot_end_;
-  auto after = std::upper_bound(ccfs_.begin(), ccfs_.end(), host,
-                                [hot](u64 address, const std::unique_ptr<Ccf>& ccf) {
-                                  return address < (hot ? ccf->hot_start : ccf->cold_start);
+  auto after = std::upper_bound(starts_.begin(), starts_.end(), host,
+                                [hot](u64 address, const Starts& starts) {
+                                  return address < (hot ? starts.hot : starts.cold);
                                 });
-  if (after == ccfs_.begin()) return nullptr;
-  Ccf* ccf = std::prev(after)->get();
+  if (after == starts_.begin()) return nullptr;
+  Ccf* ccf = ccfs_[static_cast<std::size_t>(after - starts_.begin()) - 1].get();
   return host < (hot ? ccf->hot_end : ccf->cold_end) ? ccf : nullptr;
 }
 

@@ -92,9 +92,14 @@ class TranslationCache {
   u64 data_start_ = 0, data_next_ = 0;
   u64 flushes_ = 0;
   std::vector<std::unique_ptr<translator::Ccf>> ccfs_;  // in the order of their code
-  std::vector<translator::Ccf*> index_;                 // open addressing
-  u32 index_used_ = 0;                                  // with tombstones
-  mutable std::vector<PageList> pages_;                 // open addressing
+  // Of ccfs_, by position: a search touches no CCF but the one it finds.
+  struct Starts {
+    u64 hot, cold;
+  };
+  std::vector<Starts> starts_;
+  std::vector<translator::Ccf*> index_;  // open addressing
+  u32 index_used_ = 0;                   // with tombstones
+  mutable std::vector<PageList> pages_;  // open addressing
   u32 pages_used_ = 0;
 };
 

@@ -126,15 +126,20 @@ x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
 // Accesses that are likely to go to the same page share a slot, whatever code makes them: those to
 // the stack, to a thread's data, to a constant address. The rest take turns.
 unsigned Emitter::Impl::ChooseSlot(const Instr& instr, AccessShape shape) {
-  constexpr unsigned kStack = 0, kSegments = 4, kConstants = 8, kConstantCount = 24, kOthers = 32;
+  constexpr unsigned kStack = 0, kSegments = 6, kConstants = 10, kConstantCount = 22, kOthers = 32;
   const MemOperand& mem = instr.mem;
   if (shape == AccessShape::kPush || shape == AccessShape::kPop) return kStack;
-  if (shape == AccessShape::kFrame) return kStack + 2;
+  if (shape == AccessShape::kFrame) return kStack + 4;
   if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs) {
     return kSegments + (mem.segment == vcpu::kGs ? 2 : 0) + (mem.index != kNoReg);
   }
-  if (mem.index == kNoReg && mem.base == vcpu::kRsp) return kStack + 1;
-  if (mem.index == kNoReg && mem.base == vcpu::kRbp && mem.disp < 0) return kStack + 2;
+  // Large frames reach into the next page.
+  if (mem.index == kNoReg && mem.base == vcpu::kRsp) {
+    return kStack + (mem.disp < 0x40 ? 1 : mem.disp < 0x100 ? 2 : 3);
+  }
+  if (mem.index == kNoReg && mem.base == vcpu::kRbp && mem.disp < 0) {
+    return kStack + (mem.disp >= -0x80 ? 4 : 5);
+  }
   if (mem.base == kNoReg && mem.index == kNoReg) {
     const u64 address = static_cast<u64>(mem.disp) + (mem.rip_relative ? instr.next_pc() : 0);
     return kConstants + static_cast<unsigned>((address >> 12) % kConstantCount);

@@ -58,6 +58,9 @@ constexpr u32 kSyscallBit = Bit(11);
 constexpr u32 kExtEdxPass = Bits(22 /*MMXEXT*/);
 constexpr u32 kExtEdxSet =
     kSyscallBit | Bits(20 /*NX*/, 26 /*1GB pages*/, 27 /*RDTSCP*/, 29 /*LM*/);
+// Automatic IBRS, by EFER.AIBRSE: kernels then do without retpolines, which protect nothing here
+// (every RET of translated code is a computed jump; docs/safety.md).
+constexpr u32 kAutomaticIbrsBit = Bit(8);
 // What AMD repeats of leaf 1 in 80000001h.
 constexpr u32 kAmdRepeated = 0x0183f3ff;
 
@@ -112,7 +115,7 @@ constexpr PolicyRow kPolicy[] = {
      0,
      true,
      {Bit(2) /*LFENCE serializes*/, 0, 0, 0},
-     {Bit(6) /*null clears*/, 0, 0, 0}},
+     {Bit(6) /*null clears*/ | kAutomaticIbrsBit, 0, 0, 0}},
 };
 
 // Features whose registers the system must have enabled in XCR0.
@@ -331,6 +334,13 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 host_xcr0) {
                       kCr4Smep | kCr4Smap;
   if (xsave) policy.cr4_valid_ |= kCr4Osxsave;
   policy.efer_valid_ = kEferSce | kEferLme | kEferNxe;
+  if (CpuidRegisters* amd = find(0x80000021, 0); amd != nullptr) {
+    if (policy.vendor_ == Vendor::kAmd) {
+      policy.efer_valid_ |= kEferAibrse;
+    } else {
+      amd->eax &= ~kAutomaticIbrsBit;
+    }
+  }
   policy.NoteFeatures();
   return policy;
 }

@@ -115,7 +115,7 @@ constexpr MsrRow kMsrs[] = {
     {kMsrTscDeadline, 1, "TSC_DEADLINE", Need::kTscDeadline, Rule::kApic, kNowhere, kAll},
     {kMsrX2apicFirst, kMsrX2apicCount, "X2APIC", Need::kX2apic, Rule::kApic, kNowhere, 0},
     {kMsrEfer, 1, "EFER", Need::kNothing, Rule::kSpecial, ALIBI_AT(efer),
-     kEferSce | kEferLme | kEferNxe},
+     kEferSce | kEferLme | kEferNxe | kEferAibrse},
     {kMsrStar, 1, "STAR", Need::kLongMode, Rule::kMasked, ALIBI_AT(star), kAll},
     {kMsrLstar, 1, "LSTAR", Need::kLongMode, Rule::kCanonical, ALIBI_AT(lstar), kAll},
     {kMsrCstar, 1, "CSTAR", Need::kLongMode, Rule::kCanonical, ALIBI_AT(cstar), kAll},

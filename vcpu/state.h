@@ -59,7 +59,7 @@ inline constexpr u64 kCr4Vme = 1u << 0, kCr4Pvi = 1u << 1, kCr4Tsd = 1u << 2, kC
                      kCr4Umip = 1u << 11, kCr4Fsgsbase = 1u << 16, kCr4Pcide = 1u << 17,
                      kCr4Osxsave = 1u << 18, kCr4Smep = 1u << 20, kCr4Smap = 1u << 21;
 inline constexpr u64 kEferSce = 1u << 0, kEferLme = 1u << 8, kEferLma = 1u << 10,
-                     kEferNxe = 1u << 11;
+                     kEferNxe = 1u << 11, kEferAibrse = 1u << 21;
 
 inline constexpr u64 kDebugCtlBtf = 1u << 1;
 
