@@ -45,10 +45,11 @@ class Counting final : public Policy {
   Kind OnEvent(SiteRecord& site, Event event, bool trapped) override {
     if (site.phys == kSharedSite) return Kind::kDirect;
     if (event == Event::kCleanCallout) return OnClean(site);
-    site.recent_clean = 0;
     const Charge& charge = kCharges[static_cast<unsigned>(event)];
-    if (charge.kind <= site.kind) return site.kind;
+    // Evidence of nothing: every kind pays one callout for it.
     if (!trapped && !charge.counts_untrapped && !untrapped_crossings_) return site.kind;
+    site.recent_clean = 0;
+    if (charge.kind <= site.kind) return site.kind;
     if (++site.recent_guilty < guilty_) return site.kind;
     site.recent_guilty = 0;
     return charge.kind;
@@ -96,7 +97,7 @@ constexpr Entry kPolicies[] = {
      }},
     {"hysteresis",
      2,
-     {2, 4096},
+     {2, 256},
      [](const char* name, const u32* numbers) -> std::unique_ptr<Policy> {
        return std::make_unique<Counting>(name, numbers[0], numbers[1], false);
      }},

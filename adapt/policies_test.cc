@@ -90,6 +90,13 @@ TEST_CASE("Policies decide by their tables") {
         {kClean, false, kS},
         {kClean, false, kS},
         {kClean, false, kD}}},
+      {"hysteresis(1,3)",
+       "a crossing that cost no trap is no end of the row",
+       {{kTrace, true, kS},
+        {kClean, false, kS},
+        {kClean, false, kS},
+        {kCross, false, kS},
+        {kClean, false, kD}}},
       {"hysteresis(2,1)",
        "convicts again",
        {{kPf, true, kD}, {kPf, true, kC}, {kClean, false, kD}, {kPf, true, kD}, {kPf, true, kC}}},
@@ -98,13 +105,13 @@ TEST_CASE("Policies decide by their tables") {
   for (const Case& c : cases) Check(c);
 }
 
-TEST_CASE("Hysteresis acquits after 4096 clean callouts by default") {
+TEST_CASE("Hysteresis acquits after 256 clean callouts by default") {
   auto policy = MakePolicy("hysteresis");
   REQUIRE(policy.ok());
   SiteRecord site;
   for (int i = 0; i < 2; ++i) site.kind = (*policy)->OnEvent(site, kDevice, true);
   CHECK(site.kind == kS);
-  for (int i = 1; i < 4096; ++i) site.kind = (*policy)->OnEvent(site, kClean, false);
+  for (int i = 1; i < 256; ++i) site.kind = (*policy)->OnEvent(site, kClean, false);
   CHECK(site.kind == kS);
   CHECK((*policy)->OnEvent(site, kClean, false) == kD);
 }

@@ -123,6 +123,7 @@ class Emitter::Impl {
   x86::Mem HostOperand(const Ea& ea, unsigned size) const;
   void EmitStack(const Instr& instr);
   void EmitPush(const Instr& instr);
+  void EmitPushMemory(const Instr& instr);
   void EmitPop(const Instr& instr);
   void EmitLeave(const Instr& instr);
   void AdjustRsp(i32 delta);

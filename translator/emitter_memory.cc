@@ -411,6 +411,9 @@ void Emitter::Impl::EmitStack(const Instr& instr) {
   const bool simple = ccf_->plans[index_].kind != SiteKind::kSimulate && !instr.mem.present;
   if (simple && instr.op == Op::kPush) {
     EmitPush(instr);
+  } else if (ccf_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kPush &&
+             instr.code_bits == 64 && instr.operand_bits == 64) {
+    EmitPushMemory(instr);
   } else if (simple && instr.op == Op::kPop) {
     EmitPop(instr);
   } else if (ccf_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kLeave &&
@@ -433,6 +436,22 @@ void Emitter::Impl::SetRsp(u8 base, i32 delta) {
   } else {
     a().lea(x86::sp, sum);
   }
+}
+
+// Kernels copy the frames of exceptions so. Read first, as one access; then pushed.
+void Emitter::Impl::EmitPushMemory(const Instr& instr) {
+  constexpr unsigned kSize = 8;
+  Ea ea = PrepareEa(instr.mem, instr);
+  SiteDesc* load = EmitLookup(ea, kSize, false, AccessShape::kOperand);
+  LoadR11(ea, kSize, load);
+  const x86::Mem value = State(offsetof(VcpuState, spill) + 5 * 8);
+  a().mov(value, x86::r11);
+  Ea slot = StackEa(vcpu::kRsp, -static_cast<i32>(kSize), kSize, true);
+  SiteDesc* push = EmitLookup(slot, kSize, true, AccessShape::kPush);
+  a().mov(x86::r11, value);
+  MarkFaultPoint(push, false);
+  a().mov(HostOperand(slot, kSize), x86::r11);
+  AdjustRsp(-static_cast<i32>(kSize));
 }
 
 void Emitter::Impl::EmitPush(const Instr& instr) {
