@@ -176,8 +176,12 @@ bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   const LevelFormat& format = context.format->level[level];
   const unsigned bytes = context.format->entry_bytes;
   const u64 span = u64{1} << (format.shift - 12);
+  const bool stored_to = pending_.units != 0 && PhysAddr(pending_.first).PageBase() == table;
+  const u8* host = reinterpret_cast<const u8*>(memory_->rw_base() + offset);
   for (u64 slot = 0; slot < u64{1} << format.index_bits; ++slot) {
-    const u64 entry = EntryBeforeStore(table + slot * bytes, bytes);
+    const u64 entry = stored_to    ? EntryBeforeStore(table + slot * bytes, bytes)
+                      : bytes == 8 ? reinterpret_cast<const u64*>(host)[slot]
+                                   : reinterpret_cast<const u32*>(host)[slot];
     if (!(entry & kPtePresent) || IsLeaf(context, level, entry)) continue;
     RemoveTable(view, level - 1, PhysAddr(entry & context.format->address_mask),
                 base + slot * span);

@@ -109,7 +109,7 @@ struct MissWord {
 };
 
 // Every so many misses of a slot the runtime judges whether it pays for the site.
-inline constexpr u32 kMissWindow = 512;
+inline constexpr u32 kMissWindow = 2048;
 
 // A site's descriptor in the TC data region.
 struct SiteDesc {
