@@ -114,9 +114,18 @@ signals() {
 }
 stop_and_continue() {
   sleep 5 &
-  kill -STOP $! && grep -q '^State:.*T' "/proc/$!/status" && kill -CONT $! && kill $!
+  kill -STOP $!
+  # It stops when it next runs, which may be a moment from now.
+  tries=0
+  until grep -q '^State:.*T' "/proc/$!/status" || [ $tries = 100 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+  done
+  grep '^State' "/proc/$!/status"
+  kill -CONT $!
+  kill $!
   wait $! 2> /dev/null
-  return 0
+  [ $? = 143 ] && [ $tries -lt 100 ]
 }
 pipes() { is 8388608 sh -c 'dd if=/dev/zero bs=64k count=128 2> /dev/null | cat | cat | wc -c'; }
 randomness() { [ "$(head -c 16 /dev/urandom | md5sum)" != "$(head -c 16 /dev/urandom | md5sum)" ]; }

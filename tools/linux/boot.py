@@ -18,11 +18,13 @@ from packages import KERNELS, Failure, cache_folder, fetch, say
 
 UNAVAILABLE = 69
 
-# The drivers of devices that options of `alibi run` add, by option.
+# The drivers of devices that options of `alibi run` add, by option. ext4 asks for its checksums by
+# the name of an algorithm, which no list of dependencies shows.
+EXT4 = ["crc32c_generic", "ext4"]
 DRIVERS = {
-    "--disk": ["virtio_pci", "virtio_blk", "ext4"],
-    "--drive": ["virtio_pci", "virtio_blk", "ext4"],
-    "--ide": ["ata_piix", "sd_mod", "ext4"],
+    "--disk": ["virtio_pci", "virtio_blk", *EXT4],
+    "--drive": ["virtio_pci", "virtio_blk", *EXT4],
+    "--ide": ["ata_piix", "sd_mod", *EXT4],
     "--cdrom": ["ata_piix", "sr_mod", "isofs"],
     "--net": ["virtio_pci", "virtio_net"],
 }

@@ -1,0 +1,171 @@
+#!/bin/sh
+# The guest's part of soak.py: rounds of work, every result checked; a line per round.
+#   usage: soak_guest.sh SECONDS http://ADDRESS:PORT
+# Lines on stdout: "warnings TEXT" (what the kernel complained about), "round N ok|FAILED ...", and at
+# the end "done N rounds, N failures, N warnings". Exit status 0: no failure, and no warning but those
+# of the boot.
+seconds=$1 server=$2
+disk=/disk
+failures=0 round=0
+
+uptime_now() { cut -d ' ' -f 1 /proc/uptime; }
+
+# The kernel's messages of level "warning" and worse; the number in front is facility * 8 + level.
+warnings() { dmesg -r -s 1048576 | awk -F '[<>]' '/^<[0-9]+>/ && $2 % 8 <= 4 { sub(/^<[0-9]+>/, ""); print }'; }
+
+# A program of 200 functions whose result awk computes as well; compiled and linked by tcc against the
+# C library, both of them programs on the disk with shared objects.
+compile() {
+  folder=$disk/tmp/compile
+  rm -rf $folder && mkdir -p $folder || return 1
+  awk -v seed=$round -v source=$folder/p.c 'BEGIN {
+    srand(seed)
+    print "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>" > source
+    x = 1
+    for (i = 0; i < 200; ++i) {
+      a = int(rand() * 1000000); b = int(rand() * 1000000)
+      printf "static unsigned long long f%d(unsigned long long x) {\n" \
+        "  unsigned long long s = 0;\n  for (int i = 0; i < %d; ++i) s += i ^ %d;\n" \
+        "  return s == 0 ? 0 : (x * %du + %du) %% 1000003u;\n}\n", i, 20 + i, b, a, b > source
+      x = (x * a + b) % 1000003
+    }
+    print "int main(void) {\n  unsigned long long x = 1;\n  char text[32], *copy;" > source
+    for (i = 0; i < 200; ++i) printf "  x = f%d(x);\n", i > source
+    print "  snprintf(text, sizeof text, \"%llu\", x);\n  copy = strdup(text);\n" \
+      "  printf(\"%s %.3f\\n\", copy, (double)x / 7);\n  free(copy);\n  return 0;\n}" > source
+    printf "%d %.3f\n", x, x / 7
+  }' > $folder/expected || return 1
+  for i in 1 2 3; do
+    chroot $disk /usr/bin/tcc -o /tmp/compile/p /tmp/compile/p.c || return 1
+    chroot $disk /tmp/compile/p > $folder/found || return 1
+    cmp $folder/found $folder/expected || return 1
+  done
+}
+
+# Programs of busybox over fresh data, each against another way to the same result.
+compute() {
+  cd /tmp || return 1
+  dd if=/dev/urandom of=noise bs=64k count=32 2> /dev/null
+  od -An -v -tx1 noise | head -n 40000 > text
+  gzip -c text > text.gz && gunzip -c text.gz | cmp - text || return 1
+  bzip2 -c noise | bunzip2 -c | cmp - noise || return 1
+  [ "$(sha256sum < text)" = "$(gunzip -c text.gz | sha256sum)" ] || return 1
+  sort text > up && sort -r text | awk '{ l[NR] = $0 } END { for (i = NR; i; --i) print l[i] }' | cmp - up || return 1
+  [ "$(awk '{ n += NF } END { print n }' text)" = "$(tr -s ' \n' '\n\n' < text | grep -c .)" ] || return 1
+  [ "$(awk 'BEGIN { for (i = 20000; i; --i) s += 1 / (i * i); printf "%.6f", s }')" = 1.644884 ] || return 1
+  [ "$(echo "3^$((200 + round)) % 1000003" | bc)" = "$(awk -v n=$((200 + round)) 'BEGIN { x = 1; while (n--) x = x * 3 % 1000003; print x }')" ] || return 1
+  rm -f noise text text.gz up
+}
+
+# Ten shells at once; each forks, runs programs and builds pipes.
+forks() {
+  cd /tmp && rm -rf forks && mkdir forks || return 1
+  worker=0
+  while [ $worker -lt 10 ]; do
+    (
+      i=0 sum=0
+      while [ $i -lt 40 ]; do
+        (exit $i); sum=$((sum + $?))
+        /bin/busybox true || exit 1
+        [ "$(echo $i | cat | tr 0-9 a-j | tr a-j 0-9)" = $i ] || exit 1
+        i=$((i + 1))
+      done
+      echo $sum > forks/$worker
+    ) &
+    worker=$((worker + 1))
+  done
+  wait
+  [ "$(sort -u forks/*)" = 780 ] && [ "$(ls forks | wc -l)" = 10 ] || return 1
+  sleep 30 & sleeper=$!
+  kill -STOP $sleeper; kill -CONT $sleeper; kill -TERM $sleeper; wait $sleeper
+  [ $? = 143 ] || return 1
+  rm -rf forks
+}
+
+# files FOLDER: many files and a large one; copied, archived, renamed, compared, removed.
+files() {
+  folder=$1/files
+  rm -rf $folder && mkdir -p $folder/a/b/c || return 1
+  i=0
+  while [ $i -lt 150 ]; do
+    echo "$round $i $seconds" > $folder/a/b/$i
+    ln -s ../$i $folder/a/b/c/$i
+    i=$((i + 1))
+  done
+  dd if=/dev/urandom of=$folder/a/large bs=100k count=60 2> /dev/null || return 1
+  (cd $folder/a && find . -type f | sort | xargs md5sum) > $folder/sums
+  cp -a $folder/a $folder/copy && rm -rf $folder/a || return 1
+  (cd $folder && tar cf tree.tar copy && rm -rf copy && tar xf tree.tar && mv copy moved) || return 1
+  sync
+  echo 3 > /proc/sys/vm/drop_caches
+  (cd $folder/moved && md5sum -c ../sums > /dev/null) || return 1
+  [ "$(cat $folder/moved/b/c/149)" = "$round 149 $seconds" ] || return 1
+  truncate -s 1000000 $folder/moved/large && [ "$(stat -c %s $folder/moved/large)" = 1000000 ] || return 1
+  [ "$(find $folder -type f | wc -l)" = 153 ] || return 1
+  rm -rf $folder
+}
+
+# What the round before left on the disk is there after the caches were dropped, or after a mount.
+kept() {
+  if [ -e $disk/kept.sum ]; then
+    if [ $((round % 5)) = 0 ]; then
+      umount $disk && mount -t ext4 /dev/vda $disk || return 1
+    fi
+    (cd $disk && sha256sum -c kept.sum > /dev/null) || return 1
+  fi
+  dd if=/dev/urandom of=$disk/kept bs=64k count=64 2> /dev/null
+  (cd $disk && sha256sum kept > kept.sum)
+  sync
+}
+
+# Files from and to a server on the host's loopback, one by one and four at once.
+network() {
+  cd /tmp && rm -rf net && mkdir net && cd net || return 1
+  wget -q -O big $server/big && wget -q -O - $server/big.sha256 > sums && sha256sum -c sums > /dev/null || return 1
+  for i in 1 2 3 4; do wget -q -O part.$i "$server/random?$round.$i" & done
+  wait
+  for i in 1 2 3 4; do
+    [ "$(sha256sum < part.$i | cut -c 1-64)" = "$(wget -q -O - "$server/sum?$round.$i")" ] || return 1
+  done
+  dd if=/dev/urandom bs=1000 count=500 2> /dev/null | od -An -v -tx1 > out  # wget posts text only
+  [ "$(wget -q -O - --post-file out $server/post)" = "$(sha256sum < out | cut -c 1-64)" ] || return 1
+  cd / && rm -rf /tmp/net
+}
+
+step() { # step COMMAND...: runs it in a shell of its own, and keeps how long it took
+  started=$(uptime_now)
+  if (trap - EXIT; "$@") > /tmp/step.log 2>&1; then
+    result="$result $(echo "$*" | tr ' ' ':')=$(awk "BEGIN { printf \"%.1f\", $(uptime_now) - $started }")"
+  else
+    result="$result $(echo "$*" | tr ' ' ':')=FAILED"
+    failed=1
+    echo "failure of $*: $(tail -n 3 /tmp/step.log | tr '\n' ' ')"
+  fi
+}
+
+mkdir -p $disk && mount -t ext4 /dev/vda $disk || exit 1
+warnings > /tmp/warnings.boot
+sed 's/^/warnings of the boot: /' /tmp/warnings.boot
+cp /tmp/warnings.boot /tmp/warnings.seen
+begin=$(cut -d . -f 1 /proc/uptime)
+while [ $(($(cut -d . -f 1 /proc/uptime) - begin)) -lt "$seconds" ]; do
+  round=$((round + 1)) failed= result=
+  step compile
+  step compute
+  step forks
+  step files $disk
+  step files /tmp
+  step kept
+  step network
+  failures=$((failures + ${failed:-0}))
+  warnings > /tmp/warnings.now
+  awk 'NR == FNR { seen[$0] = 1; next } !($0 in seen) { print "warnings " $0 }' /tmp/warnings.seen /tmp/warnings.now | tee -a /tmp/warnings.new
+  cp /tmp/warnings.now /tmp/warnings.seen
+  if [ -z "$failed" ]; then verdict=ok; else verdict=FAILED; fi
+  echo "round $round $verdict$result"
+  echo "clock $(uptime_now) available $(awk '/^MemAvailable/ { print $2 }' /proc/meminfo) processes $(ls -d /proc/[0-9]* | wc -l) load $(cut -d ' ' -f 1 /proc/loadavg)"
+done
+umount $disk || failures=$((failures + 1))
+count=$(wc -l < /tmp/warnings.new)
+echo "done $round rounds, $failures failures, $count warnings"
+[ $failures = 0 ] && [ "$count" = 0 ] && [ $round -gt 0 ]
