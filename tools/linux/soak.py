@@ -17,6 +17,7 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -114,7 +115,7 @@ def resident_mb(pid):
     """The memory of the machine that the process `pid` started, in MB."""
     for child in descendants(pid):
         try:
-            if pathlib.Path(f"/proc/{child}/comm").read_text().strip() != "alibi":
+            if b"\0run\0" not in pathlib.Path(f"/proc/{child}/cmdline").read_bytes():
                 continue
             status = pathlib.Path(f"/proc/{child}/status").read_text()
         except OSError:
@@ -186,7 +187,7 @@ def soak(arguments, rest, folder):
     print(f"kernel {kernel.release}, {arguments.minutes} minutes, server on port "
           f"{server.server_port}", flush=True)
 
-    command = f"sh /root/soak_guest.sh {int(arguments.minutes * 60)} " \
+    command = f"sh /root/soak_guest.sh {max(1, int(arguments.minutes * 60))} " \
               f"http://10.0.2.2:{server.server_port}"
     machine = subprocess.Popen(
         [sys.executable, str(HERE / "boot.py"), "--kernel", arguments.kernel, "--disk", str(disk),
@@ -225,6 +226,7 @@ def main():
     if "ALIBI_PROGRAM" not in os.environ:
         say("start it as ./alibi soak")
         return 69
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     folder = pathlib.Path(tempfile.mkdtemp())
     try:
         return soak(arguments, rest, folder)
