@@ -509,6 +509,67 @@ TEST_CASE("views: mode bits and roots select, and come back unchanged", "[mmu]")
   CHECK(m.fault.error_code == vcpu::kPfPresent);
 }
 
+TEST_CASE("SMAP: the closed supervisor view follows CR3 and keeps what both roots map", "[mmu]") {
+  M m;
+  constexpr u64 kUpper = 0xffff800000000000, kSupervisor = kUsed & ~M::kU;
+  m.Map(kUpper, 0x300000, kSupervisor);
+  m.Map(kLinear, 0x301000, kSupervisor);
+  const u64 other = m.NewTable();
+  const u64 upper_entry = 256 * 8;
+  *m.Host(other + upper_entry) = *m.Host(M::kRoot + upper_entry);
+  m.Map(kLinear, 0x302000, kSupervisor, M::kP | M::kW | M::kU, other);
+  m.EnterLongMode();
+  m.state->cr4 |= vcpu::kCr4Smap;
+  m.mmu->PagingModeChanged();
+  const auto load = [&](u64 root) {
+    m.state->cr3 = root;
+    m.mmu->AddressSpaceLoaded(false);
+  };
+  const u64 view = m.mmu->gs_base();
+  REQUIRE(m.Resolve(kUpper, true) == Resolution::kFilled);
+  REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
+  REQUIRE_FALSE(*m.Host(other + upper_entry) & M::kA);
+  load(other);
+  CHECK(m.mmu->gs_base() == view);
+  CHECK(m.HostOf(kUpper) == m.memory->rw_base() + 0x300000);
+  CHECK(*m.Host(other + upper_entry) & M::kA);
+  CHECK(m.InGuard(m.HostOf(kLinear)));
+  REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
+  CHECK(m.HostOf(kLinear) == m.memory->rw_base() + 0x302000);
+
+  const u64 nothing = 0;
+  SECTION("an entry of the root that runs goes") {
+    m.memory->WritePhys(PhysAddr(other + upper_entry), &nothing, 8);
+    CHECK(m.InGuard(m.HostOf(kUpper)));
+    load(M::kRoot);
+    CHECK(m.Resolve(kUpper, true) == Resolution::kFilled);
+  }
+  SECTION("an entry of another root goes") {
+    m.memory->WritePhys(PhysAddr(M::kRoot + upper_entry), &nothing, 8);
+    CHECK(m.HostOf(kUpper) == m.memory->rw_base() + 0x300000);
+    load(M::kRoot);
+    CHECK(m.InGuard(m.HostOf(kUpper)));
+    CHECK(m.Resolve(kUpper, true) == Resolution::kGuestFault);
+  }
+  SECTION("what both roots lead to changes") {
+    const u64 entry = 0x303000 | kSupervisor;
+    m.memory->WritePhys(PhysAddr(m.EntryAddress(kUpper)), &entry, 8);
+    CHECK(m.HostOf(kUpper) == m.memory->rw_base() + 0x303000);
+    load(M::kRoot);
+    CHECK(m.HostOf(kUpper) == m.memory->rw_base() + 0x303000);
+  }
+  SECTION("user views stay with their root") {
+    m.SetCpl(3);
+    const u64 user = m.mmu->gs_base();
+    m.SetCpl(0);
+    load(M::kRoot);
+    m.SetCpl(3);
+    CHECK(m.mmu->gs_base() != user);
+    m.SetCpl(0);
+    CHECK(m.mmu->gs_base() == view);
+  }
+}
+
 // What emitted code finds in front of a view's table.
 const PrivilegePeer& PeerOf(u64 gs_base) {
   return *reinterpret_cast<const PrivilegePeer*>(gs_base + kPeerOffset);

@@ -398,6 +398,42 @@ TEST_CASE("WriteMemory replaces code that has run") {
   CHECK_FALSE(guest.machine->ReadMemory(kRam, &back, 1));
 }
 
+std::uint64_t CounterOf(const Guest& guest, const std::string& name) {
+  for (const CounterValue& counter : guest.machine->Counters()) {
+    if (counter.name == name) return counter.value;
+  }
+  FAIL("there is no counter " << name);
+  return 0;
+}
+
+TEST_CASE("Memory that held code becomes data, and is stored to without the VMM") {
+  // call 0x3000; xor eax, eax; mov edi, 0x3000; mov ecx, 0x400; rep stosd;
+  // mov ecx, 10000; again: mov [0x3010], ecx; loop again; hlt
+  Guest guest({0xe8, 0xfb, 0x1f, 0,    0,    0x31, 0xc0, 0xbf, 0,    0x30, 0,
+               0,    0xb9, 0,    4,    0,    0,    0xf3, 0xab, 0xb9, 0x10, 0x27,
+               0,    0,    0x89, 0x0d, 0x10, 0x30, 0,    0,    0xe2, 0xf8, 0xf4});
+  guest.ram[0x3000] = 0xc3;  // ret
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(CounterOf(guest, "trace_writes") < 100);
+}
+
+TEST_CASE("Code that falls into overwritten code finds its new translation once") {
+  // mov ecx, 10000; again: 20 times inc eax; loop again; hlt. The body takes two translations.
+  Bytes code = {0xb9, 0x10, 0x27, 0, 0};
+  code.insert(code.end(), 20, 0x40);
+  code.insert(code.end(), {0xe2, 0xea, 0xf4});
+  Guest guest(code);
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rax == 200000);
+  const std::uint8_t dec_eax = 0x48;
+  REQUIRE(guest.machine->WriteMemory(kCode + 5 + 18, &dec_eax, 1));
+  guest.Start();
+  const std::uint64_t before = CounterOf(guest, "lookups");
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rax == 180000);
+  CHECK(CounterOf(guest, "lookups") - before < 100);
+}
+
 TEST_CASE("64-bit code, by registers alone") {
   // mov rax, 0x123456789abcdef0; mov r10, rax; mov [0x2000], r10; hlt
   Guest guest({0x48, 0xb8, 0xf0, 0xde, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, 0x49,
