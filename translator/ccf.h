@@ -95,7 +95,7 @@ struct MissWord {
   static constexpr unsigned kResumeBits = 31;  // bytes from the miss stub to where the site goes on
   static constexpr unsigned kSpanShift = kResumeBits, kSpanBits = 12;  // bytes to cover, less one
   static constexpr unsigned kSlotShift = kSpanShift + kSpanBits,
-                            kSlotBits = 9;  // number of the slot, and 1; 0: none
+                            kSlotBits = 11;  // number of the slot, and 1; 0: none
   static constexpr unsigned kWindowShift = kSlotShift + kSlotBits;  // index into ram_window
 
   static u64 Make(u64 resume_distance, u32 span_minus_1, u32 slot_plus_1, u32 window) {

@@ -37,7 +37,7 @@ inline constexpr u64 kShadowTableBytes = kShadowEntries * 8;
 inline constexpr i32 kVcpuBlockBytes = 8192;
 inline constexpr i32 kJumpTableEntries = 1 << 16;
 inline constexpr i32 kJumpTableBytes = kJumpTableEntries * 8;
-inline constexpr i32 kSlotCount = 128;  // per access kind
+inline constexpr i32 kSlotCount = 512;  // per access kind
 
 // One cached translation of a page: hit when linear + neg_page <= 4096 - size (unsigned); then
 // host = linear + displacement.
