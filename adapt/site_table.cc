@@ -1,5 +1,7 @@
 #include "adapt/site_table.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace alibi::adapt {
@@ -69,6 +71,7 @@ SiteRecord& SiteTable::FindOrInsert(u64 pc, u64 phys) {
   if (vacant == kNone) {
     overflow_ = SiteRecord();
     overflow_.phys = kSharedSite;
+    overflowed_ = true;
     return overflow_;
   }
   at = vacant;
@@ -83,6 +86,14 @@ SiteRecord& SiteTable::FindOrInsert(u64 pc, u64 phys) {
   states_[at] = State::kInUse;
   Link(at);
   return records_[at];
+}
+
+void SiteTable::Clear() {
+  std::fill(states_.begin(), states_.end(), State::kEmpty);
+  std::fill(page_heads_.begin(), page_heads_.end(), kNone);
+  // Locate() compares the records in use only.
+  size_ = 0;
+  overflowed_ = false;
 }
 
 void SiteTable::ForgetPage(u64 phys_page) {

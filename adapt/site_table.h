@@ -20,6 +20,10 @@ class SiteTable {
   SiteRecord& FindOrInsert(u64 pc, u64 phys);  // stays where it is until its page is forgotten
   // For reports: every record in use, forgotten ones included as long as their place is not needed.
   std::vector<const SiteRecord*> All() const;
+  // Some site had to do with the shared record.
+  bool overflowed() const { return overflowed_; }
+  // Every site is innocent again, and all records are invalid.
+  void Clear();
   u32 size() const { return size_; }
   u32 capacity() const { return most_; }
   void ForgetPage(u64 phys_page);  // code was replaced: its sites start innocent again
@@ -41,6 +45,7 @@ class SiteTable {
   std::vector<u32> page_heads_;
   std::vector<u32> next_in_page_;
   SiteRecord overflow_;
+  bool overflowed_ = false;
   u32 mask_;
   u32 most_;  // in use; beyond it probing would become slow
   u32 size_ = 0;

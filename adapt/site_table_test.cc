@@ -91,5 +91,21 @@ TEST_CASE("Against a map, with random sites and pages forgotten") {
   }
 }
 
+TEST_CASE("A table that was too small says so, and begins again when it is cleared") {
+  SiteTable table(4);
+  for (u64 i = 0; i < table.capacity(); ++i) table.FindOrInsert(i, i << 12);
+  CHECK_FALSE(table.overflowed());
+  CHECK(table.FindOrInsert(1000, 1000 << 12).phys == kSharedSite);
+  CHECK(table.overflowed());
+  table.Clear();
+  CHECK_FALSE(table.overflowed());
+  CHECK(table.size() == 0);
+  CHECK(table.All().empty());
+  CHECK(table.Find(1, 1 << 12) == nullptr);
+  CHECK_FALSE(table.MayHaveInPage(1 << 12));
+  SiteRecord& site = table.FindOrInsert(1, 1 << 12);
+  CHECK((site.phys == 1 << 12 && site.kind == Kind::kDirect && site.callouts == 0));
+}
+
 }  // namespace
 }  // namespace alibi::adapt

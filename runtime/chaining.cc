@@ -53,6 +53,7 @@ void EngineImpl::RedirectEntryToLookup(Ccf* ccf) {
     CopyBytes(ccf->entry_bytes.data(), tc_->Writable(ccf->entry), ccf->entry_bytes.size());
   }
   RedirectEntry(ccf, ccf->redirect);
+  ccf->forwards = false;
 }
 
 // Its guest code changed: nothing may enter it again. Code that is running in it leaves at the
@@ -107,7 +108,10 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
       }
     }
     // Memory that held code becomes data: programs end, and their pages go to others.
-    if (!code_left) mmu_.UntraceCode(PhysAddr(page * kPageSize));
+    if (!code_left) {
+      mmu_.UntraceCode(PhysAddr(page * kPageSize));
+      sites_.ForgetPage(page * kPageSize);
+    }
   }
 }
 

@@ -437,7 +437,7 @@ u64 EngineImpl::PrepareEntry() {
 
 Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool indirect) {
   const u64 begin = __rdtsc();
-  if (!tc_->HasRoom()) FlushTc();
+  if (!tc_->HasRoom() || sites_.overflowed()) FlushTc();
   auto deliver = [&](const GuestFault& fault) {
     Deliver(fault);
     return nullptr;
@@ -580,10 +580,14 @@ void EngineImpl::ForwardReplaced(Ccf* to) {
   const std::vector<Ccf*>* list = tc_->InPageWithRemoved(to->phys_page);
   if (list == nullptr) return;
   for (Ccf* old : *list) {
-    if (old == to || old->pc != to->pc || !(old->mode == to->mode)) continue;
+    if (old->forwards || old == to || old->pc != to->pc || !(old->mode == to->mode)) continue;
     if (!old->retired && old->valid) continue;
     RedirectEntry(old, to->entry);
+    old->forwards = true;
     if (old->valid && observer_ != nullptr) observer_->OnAdaptation(*old, *to);
+    // Nobody is in it while this runs, and nobody gets in: it has no say in its page any more,
+    // whose list would otherwise grow with every change of mind.
+    if (old->retired) old->valid = false;
   }
 }
 
@@ -602,6 +606,7 @@ Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* p
     std::memcpy(tc_->Writable(ccf->entry), ccf->entry_bytes.data(), ccf->entry_bytes.size());
     ccf->entry_bytes[0] = 0;
     ccf->valid = true;
+    ccf->forwards = false;
     tc_->Insert(ccf);
     mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
     ++counters_.ccf_revivals;
@@ -622,6 +627,10 @@ void EngineImpl::FlushTc() {
   tc_->Flush();
   mmu_.ResetAllJumpTables();
   ++counters_.tc_flushes;
+  if (sites_.overflowed()) {
+    sites_.Clear();
+    ++counters_.site_amnesties;
+  }
 }
 
 void EngineImpl::RequestStop() {

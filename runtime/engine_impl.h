@@ -165,6 +165,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // A SIMULATE access has been made: was there a reason for not making it directly?
   void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
   adapt::SiteRecord& RecordOf(SiteDesc* site);
+  adapt::SiteRecord* OwnRecordOf(const translator::SiteDesc& site);
   u64 PhysOf(const Ccf& ccf, u64 pc) const;
 
   // --- fast_path_debug.cc ---

@@ -404,8 +404,9 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
     u64& judged = view.slot_judged(store, slot);
     const bool thrashing = now - judged < u64{translator::kMissWindow} * kThrashCycles;
     judged = now;
-    if (thrashing && site->ccf->valid && !site->ccf->retired) {
-      sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc)).table_lookup = true;
+    adapt::SiteRecord* record = thrashing ? OwnRecordOf(*site) : nullptr;
+    if (record != nullptr && site->ccf->valid && !site->ccf->retired) {
+      record->table_lookup = true;
       ++counters_.lookup_changes;
       LogSite(EventKind::kRelookup, *site);
       Retire(site->ccf);
@@ -424,9 +425,11 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
     if (site->shared) {
       // A group's range crosses, whether or not its members do: look each one up alone.
       // (Simulated this time: what a retry would find may be another translation that groups it.)
-      sites_.FindOrInsert(instr.pc, PhysOf(*site->ccf, instr.pc)).alone = true;
-      LogSite(EventKind::kUngroup, *site);
-      Retire(site->ccf);
+      if (adapt::SiteRecord* record = OwnRecordOf(*site)) {
+        record->alone = true;
+        LogSite(EventKind::kUngroup, *site);
+        Retire(site->ccf);
+      }
       return SimulateNext(instr.pc);
     }
     if (!SiteWrites(*site)) {
@@ -731,6 +734,13 @@ bool EngineImpl::SiteWrites(const SiteDesc& site) const {
 
 u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {
   return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
+}
+
+// Null if the table has no room for it: retranslating the site would then change nothing.
+adapt::SiteRecord* EngineImpl::OwnRecordOf(const SiteDesc& site) {
+  adapt::SiteRecord& record =
+      sites_.FindOrInsert(site.instr->pc, PhysOf(*site.ccf, site.instr->pc));
+  return record.phys == adapt::kSharedSite ? nullptr : &record;
 }
 
 adapt::SiteRecord& EngineImpl::RecordOf(SiteDesc* site) {

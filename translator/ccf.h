@@ -179,7 +179,8 @@ struct Ccf {
   u64 phys_page2 = kNoPage;  // of the next page, for an instruction that crosses
   CodeMode mode;
   bool valid = true;          // false: its guest code changed
-  bool retired = false;       // replaced by another translation of the same code; forwards to it
+  bool retired = false;       // replaced by another translation of the same code
+  bool forwards = false;      // its entry leads to a later translation of the same place
   bool flags_live_in = true;  // its first instructions may read the flags it is entered with
   u32 guest_bytes = 0;
   // Linear range, in pc's page, of the bytes this translation depends on: its own and those that
