@@ -42,6 +42,18 @@ class BlockImage {
 
  protected:
   BlockImage() = default;
+  // WriteZeroes() by writes, for images or hosts that know nothing better.
+  IoResult StoreZeroes(u64 offset, u64 bytes) {
+    static constexpr u8 kZeros[64 * 1024] = {};
+    while (bytes != 0) {
+      const u64 piece = bytes < sizeof(kZeros) ? bytes : sizeof(kZeros);
+      const IoResult written = Write(offset, std::span(kZeros).first(piece));
+      if (!written.ok()) return written;
+      offset += piece;
+      bytes -= piece;
+    }
+    return {};
+  }
   u64 size_bytes_ = 0;
   bool read_only_ = false;
 };

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "devices/block/nbd_image.h"
 #include "devices/block/raw_image.h"
 #include "devices/block/snapshot_image.h"
@@ -33,21 +34,6 @@ constexpr Format kFormats[] = {
     {"vdi", {".vdi"}, 0x40, "\x7f\x10\xda\xbe"},
     {"vhdx", {".vhdx"}, 0, "vhdxfile"},
     {"vpc", {".vhd", ".vpc"}, 0, "conectix"},
-};
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
 };
 
 std::string FormatByName(const std::string& path) {
@@ -107,8 +93,8 @@ Result<std::unique_ptr<BlockImage>> Open(const ImageOptions& options, Failure* f
   }
   const bool exclusive =
       !read_only && stat(options.path.c_str(), &info) == 0 && S_ISBLK(info.st_mode);
-  Descriptor file(open(options.path.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC |
-                                                 O_NONBLOCK | (exclusive ? O_EXCL : 0)));
+  FileDescriptor file(open(options.path.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC |
+                                                     O_NONBLOCK | (exclusive ? O_EXCL : 0)));
   if (file.get() < 0) {
     const bool protected_file = !read_only &&
                                 (errno == EACCES || errno == EROFS || errno == EPERM) &&

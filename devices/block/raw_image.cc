@@ -134,16 +134,7 @@ IoResult RawImage::WriteZeroes(u64 offset, u64 bytes, bool may_unmap) {
       if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) return {errno};
     }
   }
-  static constexpr u64 kPiece = 64 * 1024;
-  static const std::vector<u8> zeros(kPiece);
-  while (bytes != 0) {
-    const u64 piece = std::min(bytes, kPiece);
-    const IoResult written = Write(offset, std::span(zeros).first(piece));
-    if (!written.ok()) return written;
-    offset += piece;
-    bytes -= piece;
-  }
-  return {};
+  return StoreZeroes(offset, bytes);
 }
 
 }  // namespace alibi::block

@@ -7,22 +7,10 @@
 
 #include <cstring>
 
+#include "base/file_descriptor.h"
+
 namespace alibi::loader {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Error Failed(const std::string& path, const std::string& why) {
   return Error{"cannot read '" + path + "': " + why};
@@ -32,7 +20,7 @@ Error Failed(const std::string& path, const std::string& why) {
 
 Result<std::vector<u8>> ReadWholeFile(const std::string& path, u64 max_bytes) {
   // Non-blocking: opening a FIFO must not wait for a writer before it is refused.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return Failed(path, std::strerror(errno));
   struct stat info;
   if (fstat(file.get(), &info) != 0) return Failed(path, std::strerror(errno));
