@@ -153,7 +153,7 @@ TEST_CASE("Net: frames from the guest, with checksums") {
     sum += field ? frame[i] << 8u | frame[i + 1] : taken[1][i] << 8u | taken[1][i + 1];
   }
   while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
-  CHECK((taken[1][50] << 8u | taken[1][51]) == (~sum & 0xffff));
+  CHECK((static_cast<u32>(taken[1][50]) << 8 | taken[1][51]) == (~sum & 0xffff));
 }
 
 TEST_CASE("Net: what drivers should not send") {
