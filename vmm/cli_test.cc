@@ -659,7 +659,7 @@ TEST_CASE("A guest that computes or sleeps can be stopped at once") {
     const auto begin = std::chrono::steady_clock::now();
     terminal.Send(SIGTERM);
     CHECK(terminal.Wait() == 143);
-    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3));
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
   }
 }
 
