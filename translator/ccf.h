@@ -178,7 +178,7 @@ struct Ccf {
   u64 phys_page = 0;         // physical page number of pc
   u64 phys_page2 = kNoPage;  // of the next page, for an instruction that crosses
   CodeMode mode;
-  bool valid = true;          // false: its guest code changed
+  bool valid = true;          // false: its guest code changed, or it is replaced and left for good
   bool retired = false;       // replaced by another translation of the same code
   bool forwards = false;      // its entry leads to a later translation of the same place
   bool flags_live_in = true;  // its first instructions may read the flags it is entered with

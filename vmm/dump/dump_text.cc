@@ -261,8 +261,11 @@ std::string DumpText::CacheContents() const {
   for (const Translation* translation : order) {
     const Ccf& ccf = *translation->ccf;
     std::string state;
-    if (!ccf.valid) state = "  (invalid: its guest code changed)";
-    if (ccf.valid && ccf.retired) state = "  (retired: forwards to its replacement)";
+    if (ccf.retired) {
+      state = "  (retired: forwards to its replacement)";
+    } else if (!ccf.valid) {
+      state = "  (invalid: its guest code changed)";
+    }
     text += fmt::format("  {}:{}\n", names_.at(&ccf), state);
     const bool forwards = ccf.retired || !ccf.valid;
     // Behind a forwarding jump lies what is left of code that nothing reaches any more.
