@@ -7,12 +7,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 
-#include "base/result.h"
 #include "bench/child_process.h"
 #include "bench/host_info.h"
-#include "bench/linux/initramfs.h"
+#include "bench/linux/guest_files.h"
 #include "bench/linux/linux_report.h"
 #include "bench/linux/linux_runner.h"
 #include "bench/linux/workloads.h"
@@ -25,9 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kRamMegabytes = "512";
-// Both machines restart on a panic at once; `-no-reboot` and alibi run end there.
-constexpr const char* kKernelWords = "console=ttyS0 quiet panic=-1";
 constexpr unsigned kRuns = 5, kQuickRuns = 1;
 
 struct LinuxBenchOptions {
@@ -42,11 +37,6 @@ struct LinuxBenchOptions {
   bool cpu_time = false;
 };
 
-struct Files {
-  std::string kernel, busybox, linuxbench, initramfs;
-  std::string folder;  // on tmpfs, for the native runs' files
-};
-
 std::string WorkloadNames() {
   std::string text;
   for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
@@ -55,115 +45,23 @@ std::string WorkloadNames() {
   return text;
 }
 
-Result<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.good() && !file.eof()) return Error{path + ": cannot be read"};
-  if (text.empty()) return Error{path + ": missing or empty"};
-  return text;
-}
-
-// The kernel and busybox out of Debian's packages, downloaded the first time.
-Status Fetch(const std::string& kernel, const std::string& own_path, const std::string& script,
-             Files* files) {
-  const bench::ChildResult child =
-      bench::RunChild({"/usr/bin/env", "ALIBI_PROGRAM=" + own_path, "PYTHONDONTWRITEBYTECODE=1",
-                       "python3", script, "--fetch-only", "--kernel", kernel},
-                      10min);
-  if (child.exit_status != 0) {
-    return Error{
-        fmt::format("no kernel to boot ({}); it comes through apt once: is there a network?",
-                    child.Describe())};
-  }
-  files->kernel = child.output.substr(0, child.output.find('\n'));
-  const std::size_t boot = files->kernel.rfind("/boot/");
-  files->busybox = files->kernel.substr(0, boot) + "/bin/busybox";
-  return Ok();
-}
-
-// A folder that goes away with this object.
-class ScratchFolder {
- public:
-  explicit ScratchFolder(const std::string& parent) {
-    path_ = parent + "/alibi-bench-XXXXXX";
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~ScratchFolder() {
-    if (path_.empty()) return;
-    for (const char* name : {"initramfs", "initramfs.gz", "file", "input", "output"}) {
-      unlink((path_ + "/" + name).c_str());
-    }
-    rmdir(path_.c_str());
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-// Compressed, as initial RAM disks are; left as it is where gzip is missing.
-Status WriteInitramfs(const std::string& folder, bool with_linuxbench, Files* files) {
-  const auto busybox = ReadFile(files->busybox);
-  if (!busybox.ok()) return busybox.error();
-  const auto linuxbench = ReadFile(files->linuxbench);
-  if (!linuxbench.ok()) return linuxbench.error();
-  files->initramfs = folder + "/initramfs";
-  const std::string archive =
-      bench::MakeInitramfs(busybox.value(), with_linuxbench ? linuxbench.value() : "");
-  if (!WriteFile(files->initramfs, archive)) {
-    return Error{files->initramfs + ": cannot be written; is the disk full?"};
-  }
-  if (bench::RunChild({"gzip", "-1", "-f", files->initramfs}, 30s).exit_status == 0) {
-    files->initramfs += ".gz";
-  }
-  return Ok();
-}
-
-std::string KernelCommandLine(const std::string& words) {
-  return words.empty() ? kKernelWords : fmt::format("{} linuxbench={}", kKernelWords, words);
-}
-
-std::vector<bench::LinuxMachine> Machines(const Files& files, const std::string& own_path,
-                                          const std::string& qemu, bool native) {
+std::vector<bench::LinuxMachine> Machines(const bench::LinuxFiles& files,
+                                          const std::string& own_path, const std::string& qemu,
+                                          bool native) {
   std::vector<bench::LinuxMachine> machines;
   if (native) {
-    machines.push_back({{bench::kNative, ""},
-                        [files](const std::string& words) -> std::vector<std::string> {
-                          return {files.linuxbench, "run", words, files.folder, files.busybox};
-                        },
-                        false});
+    machines.push_back(
+        {{bench::kNative, ""},
+         [files](const std::string& words) { return bench::NativeLinuxCommand(files, words); },
+         false});
   }
-  const std::string policy = MachineConfig().policy;
-  machines.push_back({{bench::kAlibi, policy},
-                      [files, own_path](const std::string& words) -> std::vector<std::string> {
-                        return {own_path,   "run",
-                                "--kernel", files.kernel,
-                                "--initrd", files.initramfs,
-                                "--ram",    std::string(kRamMegabytes) + "M",
-                                "--append", KernelCommandLine(words)};
-                      }});
+  machines.push_back(
+      {{bench::kAlibi, MachineConfig().policy}, [files, own_path](const std::string& words) {
+         return bench::AlibiLinuxCommand(files, own_path, words);
+       }});
   if (!qemu.empty()) {
-    machines.push_back({{bench::kQemuTcg, ""},
-                        [files, qemu](const std::string& words) -> std::vector<std::string> {
-                          return {qemu,
-                                  "-accel",
-                                  "tcg",
-                                  "-cpu",
-                                  "max",
-                                  "-machine",
-                                  "pc",
-                                  "-m",
-                                  kRamMegabytes,
-                                  "-nographic",
-                                  "-no-reboot",
-                                  "-kernel",
-                                  files.kernel,
-                                  "-initrd",
-                                  files.initramfs,
-                                  "-append",
-                                  KernelCommandLine(words)};
+    machines.push_back({{bench::kQemuTcg, ""}, [files, qemu](const std::string& words) {
+                          return bench::QemuLinuxCommand(files, qemu, words);
                         }});
   }
   return machines;
@@ -252,24 +150,19 @@ int CmdBenchLinux(int argc, char** argv) {
                "alibi: no qemu-system-x86_64 here, so no qemu-tcg column; run: "
                "sudo apt-get install qemu-system-x86\n");
   }
-  Files files;
-  files.linuxbench = data_folder + "/bench/linux/guest/linuxbench";
-  if (const Status fetched =
-          Fetch(options.kernel, own_path, data_folder + "/bench/linux/boot.py", &files);
-      !fetched.ok()) {
-    return Fail(kNoInput, fetched.error().message);
-  }
-  // linuxbench is a 64-bit program.
-  const bool bits64 = options.kernel.find("amd64") != std::string::npos;
+  auto fetched = bench::FetchLinux(options.kernel, own_path, data_folder);
+  if (!fetched.ok()) return Fail(kNoInput, fetched.error().message);
+  bench::LinuxFiles files = *fetched;
+  const bool bits64 = bench::RunsLinuxbench(options.kernel);
   if (!bits64) {
     fmt::print(stderr, "alibi: {} is a 32-bit kernel: only boot and init are measured\n",
                options.kernel);
   }
   // Natively the programs' files are on tmpfs as well.
-  const ScratchFolder scratch(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+  const bench::ScratchFolder scratch;
   if (scratch.path().empty()) return Fail(kCannotCreate, "/tmp: no folder can be made there");
   files.folder = options.prepare.empty() ? scratch.path() : options.prepare;
-  if (const Status written = WriteInitramfs(files.folder, bits64, &files); !written.ok()) {
+  if (const Status written = bench::WriteInitramfs(files.folder, bits64, &files); !written.ok()) {
     return Fail(kNoInput, written.error().message);
   }
   const std::vector<bench::LinuxMachine> machines = Machines(files, own_path, qemu, bits64);
@@ -300,15 +193,15 @@ int CmdBenchLinux(int argc, char** argv) {
   const std::string kernel_file = files.kernel.substr(files.kernel.rfind('/') + 1);
   const std::string line = fmt::format(
       "{}, {}; guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
-      host["kernel"].get<std::string>(), kernel_file, kRamMegabytes, run.runs,
+      host["kernel"].get<std::string>(), kernel_file, bench::kLinuxRamMegabytes, run.runs,
       run.runs == 1 ? "" : "s",
       fmt::format("{}{}", options.quick ? ", quick" : "", options.cpu_time ? ", CPU time" : ""));
   fmt::print(
       "{}\n\n{}", line,
       bench::LinuxTable(measurements, isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr));
   const nlohmann::ordered_json settings = {{"kernel", kernel_file},
-                                           {"command_line", kKernelWords},
-                                           {"ram_megabytes", std::atoi(kRamMegabytes)},
+                                           {"command_line", bench::kLinuxKernelWords},
+                                           {"ram_megabytes", std::atoi(bench::kLinuxRamMegabytes)},
                                            {"runs", run.runs},
                                            {"quick", options.quick},
                                            {"cpu_time", options.cpu_time}};

@@ -1,0 +1,61 @@
+// What a measured Linux machine boots: Debian's kernel, and the initial RAM disk made for it.
+#ifndef ALIBI_BENCH_LINUX_GUEST_FILES_H_
+#define ALIBI_BENCH_LINUX_GUEST_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace alibi::bench {
+
+inline constexpr const char* kLinuxRamMegabytes = "512";
+// Both machines restart on a panic at once; `-no-reboot` and alibi run end there.
+inline constexpr const char* kLinuxKernelWords = "console=ttyS0 quiet panic=-1";
+
+// All paths.
+struct LinuxFiles {
+  std::string kernel, busybox, linuxbench, initramfs;
+  std::string folder;  // on tmpfs, for the native runs' files
+};
+
+// linuxbench is a 64-bit program: other kernels only boot.
+bool RunsLinuxbench(const std::string& kernel);
+
+// The kernel (one of those of ./alibi linux) and busybox out of Debian's packages, downloaded the
+// first time. `data_folder`: laid out like bazel-bin.
+Result<LinuxFiles> FetchLinux(const std::string& kernel, const std::string& alibi,
+                              const std::string& data_folder);
+
+// files->initramfs, in `folder`. Compressed, as initial RAM disks are; left as it is where gzip is
+// missing.
+Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFiles* files);
+
+// `words`: linuxbench's, such as "quick:only=getppid"; "": the machine boots and powers off.
+std::string LinuxCommandLine(const std::string& words);
+
+// The machines' commands, the console being stdout.
+std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::string& alibi,
+                                           const std::string& words);
+std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
+                                          const std::string& words);
+// On the host, without a machine.
+std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words);
+
+// A folder that goes away with this object, and with it what machines and native runs leave there.
+class ScratchFolder {
+ public:
+  // On tmpfs where there is one. path() is "" if it cannot be made.
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace alibi::bench
+
+#endif  // ALIBI_BENCH_LINUX_GUEST_FILES_H_
