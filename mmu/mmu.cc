@@ -117,27 +117,11 @@ void Mmu::RecomputePagingKey() {
 
 // --- Views that follow the root ---
 
-void Mmu::PoisonRootEntry(View& view, unsigned slot, u64 old_entry) {
-  const PagingContext& context = view.context();
-  const unsigned top = context.format->levels;
-  const u64 span = u64{1} << (context.format->level[top].shift - 12);
-  ++counters_.range_poisons;
-  view.PoisonRange(slot * span, span);
-  view.ForgetRootEntry(slot);
-  if (!IsLeaf(context, top, old_entry)) {
-    RemoveTable(view, top - 1, PhysAddr(old_entry & context.format->address_mask), slot * span);
-  }
-}
-
 // The root is no table of this view any more; what hangs below it may go on being one.
 void Mmu::ForgetRoot(View& view) {
   if (view.root_page == View::kNoArenaPage) return;
-  PageInfo& info = memory_->InfoAt(u64{view.root_page} << 12);
-  const Use use = Use::Make(0, view.id(), view.context().format->levels);
-  u32* link = &info.table_chain;
-  while (*link != 0 && !uses_[*link].use.SamePlace(use)) link = &uses_[*link].next;
-  if (*link != 0) uses_.Remove(link);
-  if (info.table_chain == 0) info.flags &= static_cast<u8>(~kPageTableTrace);
+  UnregisterTable(memory_->InfoAt(u64{view.root_page} << 12),
+                  Use::Make(0, view.id(), view.context().format->levels));
   view.root_page = View::kNoArenaPage;
 }
 
@@ -159,7 +143,7 @@ void Mmu::FollowRoot(View& view) {
     const bool leaf = IsLeaf(view.context(), top, old_entry);
     const u64 ignored = leaf ? kPteIgnoredAbove : kPteIgnoredAbove | kPteAccessed | kPteDirty;
     if ((entry ^ old_entry) & ~ignored) {
-      PoisonRootEntry(view, slot, old_entry);
+      DropUpperEntry(view, top, 0, slot, old_entry);
     } else if (!latched && !leaf && !(entry & kPteAccessed)) {
       WalkResult walk;
       walk.top_level = walk.leaf_level = top;
@@ -225,12 +209,7 @@ void Mmu::AdoptPdptes(u64 root, const u64 pdpte[4]) {
       const u64 old_entry = view.context().pdpte[slot];
       if (old_entry == pdpte[slot]) continue;
       view.SetPdpte(slot, pdpte[slot]);
-      constexpr u64 kSpan = u64{1} << (30 - 12);
-      if (!(old_entry & kPtePresent)) continue;
-      ++counters_.range_poisons;
-      view.PoisonRange(slot * kSpan, kSpan);
-      RemoveTable(view, kPdpteLevel - 1, PhysAddr(old_entry & view.context().format->address_mask),
-                  slot * kSpan);
+      if (old_entry & kPtePresent) DropUpperEntry(view, kPdpteLevel, 0, slot, old_entry);
     }
   }
 }

@@ -147,7 +147,6 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   }
   void RecomputePagingKey();
   void AdoptPdptes(u64 root, const u64 pdpte[4]);
-  void PoisonRootEntry(View& view, unsigned slot, u64 old_entry);
   void FollowRoot(View& view);
   void RegisterRoot(View& view, PhysAddr root);
   void ForgetRoot(View& view);
@@ -192,6 +191,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u8 upper_rights);
   bool ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new_entry);
   u64 EntryBeforeStore(PhysAddr address, unsigned bytes) const;
+  bool DropUpperEntry(View& view, unsigned level, u64 base, u64 slot, u64 old_entry);
+  bool UnregisterTable(PageInfo& info, Use use);
   bool RemoveTable(View& view, unsigned level, PhysAddr table, u64 base);
   void DropTable(u64 arena_offset);
   void SetTrace(u64 arena_offset, u8 flag);

@@ -124,7 +124,6 @@ void Mmu::ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u
 bool Mmu::ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new_entry) {
   const PagingContext& context = view.context();
   const unsigned level = use.level();
-  const LevelFormat& format = context.format->level[level];
   if (!(old_entry & kPtePresent)) return false;
   // Never used by a walk: nothing was derived from it.
   if (!(old_entry & kPteAccessed)) return false;
@@ -133,12 +132,19 @@ bool Mmu::ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new
       (old_entry ^ new_entry) & ~(leaf ? kPteIgnoredAbove : kPteIgnoredAbove | kPteDirty);
   constexpr u64 kUsed = kPteAccessed | kPteDirty;
   if ((changed & ~kUsed) == 0 && (new_entry & changed) == changed) return false;
-  const u64 span = u64{1} << (format.shift - 12);
-  const u64 first = use.index() + slot * span;
+  return DropUpperEntry(view, level, use.index(), slot, old_entry);
+}
+
+// What was derived from a present entry of a table that maps from `base` on. Returns whether
+// page-table uses were removed.
+bool Mmu::DropUpperEntry(View& view, unsigned level, u64 base, u64 slot, u64 old_entry) {
+  const PagingContext& context = view.context();
+  const u64 span = u64{1} << (context.format->level[level].shift - 12);
+  const u64 first = base + slot * span;
   ++counters_.range_poisons;
   view.PoisonRange(first, span);
   if (level == context.format->levels) view.ForgetRootEntry(static_cast<unsigned>(slot));
-  return !leaf &&
+  return !IsLeaf(context, level, old_entry) &&
          RemoveTable(view, level - 1, PhysAddr(old_entry & context.format->address_mask), first);
 }
 
@@ -151,18 +157,22 @@ u64 Mmu::EntryBeforeStore(PhysAddr address, unsigned bytes) const {
   return bytes == 8 ? value : static_cast<u32>(value >> (8 * (address.value & 4)));
 }
 
-// Forgets a table at one place in a view, and the tables below it there. The range it maps has been
-// poisoned.
-bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
-  const u64 offset = memory_->ArenaOffset(table);
-  if (offset == GuestMemory::kNotRam) return false;
-  PageInfo& info = memory_->InfoAt(offset);
-  const Use use = Use::Make(base, view.id(), level);
+// False: the page was no table there.
+bool Mmu::UnregisterTable(PageInfo& info, Use use) {
   u32* link = &info.table_chain;
   while (*link != 0 && !uses_[*link].use.SamePlace(use)) link = &uses_[*link].next;
   if (*link == 0) return false;
   uses_.Remove(link);
   if (info.table_chain == 0) info.flags &= static_cast<u8>(~kPageTableTrace);
+  return true;
+}
+
+// Forgets a table at one place in a view, and the tables below it there. The range it maps has been
+// poisoned.
+bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
+  const u64 offset = memory_->ArenaOffset(table);
+  if (offset == GuestMemory::kNotRam) return false;
+  if (!UnregisterTable(memory_->InfoAt(offset), Use::Make(base, view.id(), level))) return false;
   if (level == view.context().format->levels) {
     view.root_page = View::kNoArenaPage;
     view.ForgetRootEntries();

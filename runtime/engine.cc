@@ -625,6 +625,7 @@ void EngineImpl::FlushTc() {
   peak_tc_bytes_ = std::max(peak_tc_bytes_, tc_->used());
   peak_ccfs_ = std::max<u64>(peak_ccfs_, tc_->all().size());
   tc_->Flush();
+  for (MissedSite& missed : missed_sites_) missed = {};
   mmu_.ResetAllJumpTables();
   ++counters_.tc_flushes;
   if (sites_.overflowed()) {

@@ -130,7 +130,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   static constexpr u8 KindBit(JumpKind kind) {
     return static_cast<u8>(1u << static_cast<unsigned>(kind));
   }
-  translator::SiteDesc* SiteOfMiss(u64 word) const;
+  translator::SiteDesc* SiteOfMiss(u64 word);
   u64 LookUp(u64 pc, u8 reached_by);
   void LinkJumpTable(translator::Ccf* ccf);
   bool MustLeave() const;
@@ -229,8 +229,14 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   u64 gs_ = 0;                        // what %gs holds
   ExitDesc* pending_exit_ = nullptr;  // the unchained exit that led to the next translation
   bool pending_indirect_ = false;     // it came through the jump table
-  u8 reached_by_ =
-      0;  // what the look-up in progress knows of its jump     // it came through the jump table
+  u8 reached_by_ = 0;                 // what the look-up in progress knows of its jump
+  // SiteOfMiss's latest answers; a look-up's place is one site's until the TC is flushed.
+  struct MissedSite {
+    u64 resume = 0;
+    SiteDesc* site = nullptr;
+  };
+  static constexpr u32 kMissedSites = 256;
+  MissedSite missed_sites_[kMissedSites];
   bool simulate_next_ = false;  // the next dispatch wants the SIMULATE translation
   bool in_single_ = false;
   bool again_ = false;  // the single step has done nothing yet

@@ -377,11 +377,15 @@ u64 EngineImpl::SimulateNext(u64 pc) {
 }
 
 // The site that a look-up's miss belongs to, by where it goes on.
-SiteDesc* EngineImpl::SiteOfMiss(u64 word) const {
+SiteDesc* EngineImpl::SiteOfMiss(u64 word) {
   const u64 resume = stubs_.miss + translator::MissWord::ResumeDistance(word);
+  MissedSite& known = missed_sites_[(resume >> 4) % kMissedSites];
+  if (known.resume == resume) return known.site;
   if (Ccf* ccf = tc_->FindByHost(resume)) {
     for (SiteDesc* site : ccf->sites) {
-      if (site->resume == resume) return site;
+      if (site->resume != resume) continue;
+      known = {resume, site};
+      return site;
     }
   }
   return nullptr;

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <string_view>
-#include <system_error>
 #include <utility>
+
+#include "base/worker_thread.h"
 
 namespace alibi::vmm {
 namespace {
@@ -102,21 +102,12 @@ const char* Display::RestoreSequence() { return kRestore; }
 
 Result<std::unique_ptr<Display>> Display::Create(int terminal_fd) {
   std::unique_ptr<Display> display(new Display(terminal_fd));
-  // Signals of the process belong to the VCPU's thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::string failure;
-  try {
-    display->thread_ = std::thread([raw = display.get()] { raw->Draw(); });
-  } catch (const std::system_error& error) {
-    failure = error.what();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!failure.empty()) {
-    return Error{"display: cannot start a thread: " + failure +
+  auto worker = StartWorker([raw = display.get()] { raw->Draw(); });
+  if (!worker.ok()) {
+    return Error{"display: cannot start a thread: " + worker.error().message +
                  "; raise the limit on processes (ulimit -u)"};
   }
+  display->thread_ = std::move(*worker);
   return display;
 }
 

@@ -2,14 +2,14 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+
+#include "base/worker_thread.h"
 
 namespace alibi::vmm {
 namespace {
@@ -54,21 +54,12 @@ Result<std::unique_ptr<HostEvents>> HostEvents::Create(int input_fd, std::functi
     return Error{std::string("host events: ") + std::strerror(errno) +
                  "; raise the limit on open files (ulimit -n)"};
   }
-  // Signals of the process belong to the VCPU's thread: this one must not take them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::string failure;
-  try {
-    events->thread_ = std::thread([raw = events.get()] { raw->Wait(); });
-  } catch (const std::system_error& error) {
-    failure = error.what();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!failure.empty()) {
-    return Error{"host events: cannot start a thread: " + failure +
+  auto worker = StartWorker([raw = events.get()] { raw->Wait(); });
+  if (!worker.ok()) {
+    return Error{"host events: cannot start a thread: " + worker.error().message +
                  "; raise the limit on processes (ulimit -u)"};
   }
+  events->thread_ = std::move(*worker);
   return events;
 }
 

@@ -67,12 +67,17 @@ Status PcMachine::LoadMultiboot(const Kernel& kernel, loader::GuestMemory& memor
   return Ok{};
 }
 
-Status PcMachine::LoadLinux(const Kernel& kernel, loader::GuestMemory& memory) {
+loader::LinuxOptions PcMachine::LinuxOptionsOf(const Kernel& kernel) const {
   loader::LinuxOptions options;
   options.low_ram_bytes = low_ram_bytes_;
   options.high_ram_bytes = high_ram_bytes_;
   options.command_line = kernel.command_line;
   if (!kernel.modules.empty()) options.initrd = kernel.modules[0].bytes;
+  return options;
+}
+
+Status PcMachine::LoadLinux(const Kernel& kernel, loader::GuestMemory& memory) {
+  loader::LinuxOptions options = LinuxOptionsOf(kernel);
   options.rsdp = loader::kRsdpAddress;
   options.entry = kernel.entry;
   auto entry = loader::LoadLinux(kernel.image, kernel.name, options, memory);
@@ -89,11 +94,7 @@ Status PcMachine::LoadLinux(const Kernel& kernel, loader::GuestMemory& memory) {
 }
 
 Status PcMachine::OfferLinux(const Kernel& kernel) {
-  loader::LinuxOptions options;
-  options.low_ram_bytes = low_ram_bytes_;
-  options.high_ram_bytes = high_ram_bytes_;
-  options.command_line = kernel.command_line;
-  if (!kernel.modules.empty()) options.initrd = kernel.modules[0].bytes;
+  const loader::LinuxOptions options = LinuxOptionsOf(kernel);
   auto setup = loader::PrepareLinuxSetup(kernel.image, kernel.name, options);
   if (!setup.ok()) return setup.error();
   using devices::FwCfg;

@@ -135,6 +135,7 @@ class PcMachine final : private Board {
   // What a ROM finds in fw_cfg: the memory map, ACPI tables.
   void DescribeToFirmware();
   Status LoadMultiboot(const Kernel& kernel, loader::GuestMemory& memory);
+  loader::LinuxOptions LinuxOptionsOf(const Kernel& kernel) const;
   Status LoadLinux(const Kernel& kernel, loader::GuestMemory& memory);
   Status LoadPvh(const Kernel& kernel, loader::GuestMemory& memory);
   Status MapLowMemory(const std::vector<u8>& bios);

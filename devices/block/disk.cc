@@ -1,13 +1,12 @@
 #include "devices/block/disk.h"
 
 #include <errno.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
 
 #include "base/check.h"
+#include "base/worker_thread.h"
 
 namespace alibi::block {
 namespace {
@@ -48,19 +47,10 @@ Result<std::unique_ptr<Disk>> Disk::Create(std::shared_ptr<BlockImage> image, st
                                            Post post, Report report) {
   std::unique_ptr<Disk> disk(
       new Disk(std::move(image), std::move(name), std::move(post), std::move(report)));
-  // The worker inherits this mask: signals are for other threads, and a file that may not grow is
-  // an error of pwrite() instead of SIGXFSZ.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::string failure;
-  try {
-    disk->worker_ = std::thread([raw = disk.get()] { raw->Work(); });
-  } catch (const std::system_error& error) {
-    failure = error.what();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!failure.empty()) return Error{"no thread for disk '" + disk->name_ + "': " + failure};
+  auto worker = StartWorker([raw = disk.get()] { raw->Work(); });
+  if (!worker.ok())
+    return Error{"no thread for disk '" + disk->name_ + "': " + worker.error().message};
+  disk->worker_ = std::move(*worker);
   return disk;
 }
 

@@ -1,17 +1,16 @@
 #include "devices/net/backend.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/worker_thread.h"
 
 namespace alibi::net {
 namespace {
@@ -31,21 +30,12 @@ Status Backend::Start(std::function<void()> notice) {
     return Error{std::string("network: ") + std::strerror(errno) +
                  "; raise the limit on open files (ulimit -n)"};
   }
-  // Signals of the process belong to the VCPU's thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::string failure;
-  try {
-    thread_ = std::thread([this] { Work(); });
-  } catch (const std::system_error& error) {
-    failure = error.what();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!failure.empty()) {
-    return Error{"network: cannot start a thread: " + failure +
+  auto worker = StartWorker([this] { Work(); });
+  if (!worker.ok()) {
+    return Error{"network: cannot start a thread: " + worker.error().message +
                  "; raise the limit on processes (ulimit -u)"};
   }
+  thread_ = std::move(*worker);
   Wake();  // for what was sent before there was a thread
   return Ok{};
 }

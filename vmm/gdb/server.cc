@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,7 +12,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+
+#include "base/worker_thread.h"
 
 namespace alibi::vmm::gdb {
 namespace {
@@ -105,18 +105,9 @@ Result<std::unique_ptr<Server>> Server::Listen(const std::string& address,
   server->path_ = listening->path;
   server->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (server->wake_fd_ < 0) return CannotListen(address, std::strerror(errno));
-  // Signals of the process belong to the VCPU's thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::string failure;
-  try {
-    server->thread_ = std::thread([raw = server.get()] { raw->Serve(); });
-  } catch (const std::system_error& error) {
-    failure = error.what();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!failure.empty()) return CannotListen(address, "no thread: " + failure);
+  auto worker = StartWorker([raw = server.get()] { raw->Serve(); });
+  if (!worker.ok()) return CannotListen(address, "no thread: " + worker.error().message);
+  server->thread_ = std::move(*worker);
   return server;
 }
 
