@@ -106,6 +106,7 @@ void SiteTable::ForgetPage(u64 phys_page) {
     record.table_lookup = false;
     record.recent_guilty = 0;
     record.recent_clean = 0;
+    record.policy_data[0] = record.policy_data[1] = 0;
     states_[at] = State::kForgotten;
   }
 }

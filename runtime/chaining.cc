@@ -111,6 +111,7 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
     if (!code_left) {
       mmu_.UntraceCode(PhysAddr(page * kPageSize));
       sites_.ForgetPage(page * kPageSize);
+      policy_.OnPageForgotten(page * kPageSize);
     }
   }
 }

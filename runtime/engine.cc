@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "runtime/engine_impl.h"
+#include "runtime/trap_price.h"
 #include "translator/decoder.h"
 #include "vcpu/breakpoints.h"
 #include "vcpu/contract.h"
@@ -41,8 +42,10 @@ constexpr u64 kXstateComponents = 0xe7;
 
 template <u64 (EngineImpl::*Method)(void*, u64)>
 u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
-  static_cast<EngineImpl*>(engine)->NoticeView();
-  return (static_cast<EngineImpl*>(engine)->*Method)(descriptor, argument);
+  auto* self = static_cast<EngineImpl*>(engine);
+  self->NoticeView();
+  self->NoticeEntry();
+  return (self->*Method)(descriptor, argument);
 }
 
 bool IsSoftwareInterrupt(Op op) {
@@ -101,6 +104,7 @@ EngineImpl::EngineImpl(const EngineOptions& options)
       mmu_(*options.mmu),
       memory_(*options.memory),
       policy_(*options.policy),
+      needs_(options.policy->needs()),
       shown_features_(ShownFeatures(*options.cpuid, *options.state)),
       tu_(std::make_unique<translator::TranslationUnit>()),
       watched_memory_(*options.state, *options.mmu, &watch_hits_, &points_),
@@ -175,7 +179,26 @@ Status EngineImpl::Init() {
     std::memcpy(state_.xsave_area + 24, &reset_mxcsr, 4);
     std::memcpy(state_.xsave_area + 512, &components, 8);
   }
+  prices_.trap = TrapPrice();
+  prices_.callout = CalloutPrice();
+  policy_.Watch(prices_);
   return Ok{};
+}
+
+u32 EngineImpl::CalloutPrice() {
+  constexpr u32 kRoundTrips = 64, kSamples = 7;
+  SyncGs();
+  const u64 rcx = state_.gpr[vcpu::kRcx], flags = state_.arithmetic_flags;
+  u64 least = ~u32{0};
+  for (unsigned i = 0; i < kSamples; ++i) {
+    state_.gpr[vcpu::kRcx] = kRoundTrips;
+    const u64 begin = __rdtsc();
+    reinterpret_cast<void (*)(u64)>(stubs_.enter)(stubs_.probe);
+    least = std::min<u64>(least, (__rdtsc() - begin) / kRoundTrips);
+  }
+  state_.gpr[vcpu::kRcx] = rcx;
+  state_.arithmetic_flags = flags;
+  return static_cast<u32>(least);
 }
 
 Exit EngineImpl::Run() {
@@ -565,6 +588,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   counters_.translated_guest_bytes += tu_->byte_length;
   counters_.emitted_bytes += emitted.hot_size + emitted.cold_size;
   counters_.translation_cycles += __rdtsc() - begin;
+  prices_.retranslate = static_cast<u32>(counters_.translation_cycles / counters_.translations);
   if (observer_ != nullptr) observer_->OnTranslation(*result);
   return result;
 }

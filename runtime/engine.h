@@ -125,6 +125,7 @@ class Engine {
 
   virtual const Counters& counters() const = 0;
   virtual const adapt::SiteTable& sites() const = 0;
+  virtual const adapt::Prices& prices() const = 0;
   virtual void set_translation_observer(TranslationObserver* observer) = 0;
   virtual u64 tc_bytes_used() const = 0;
   virtual MemoryUse memory_use() const = 0;

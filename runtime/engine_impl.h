@@ -4,8 +4,8 @@
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
-#include <immintrin.h>
 #include <signal.h>
+#include <x86intrin.h>
 
 #include "runtime/engine.h"
 #include "runtime/simulator/simulator.h"
@@ -46,6 +46,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void DrainEvents() override { events_.Drain(); }
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_; }
+  const adapt::Prices& prices() const override { return prices_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   u64 tc_bytes_used() const override { return tc_->used(); }
   MemoryUse memory_use() const override;
@@ -78,6 +79,11 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
     }
   }
 
+  // The policy wants to know what its events cost.
+  void NoticeEntry() {
+    if (__builtin_expect(needs_.clock, 0)) entered_ = __rdtsc();
+  }
+
   // --- host_fault.cc ---
   // True: the fault was the guest's business and the context goes on correctly.
   bool HandleHostFault(int signal, siginfo_t* info, void* context);
@@ -100,6 +106,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void HideNumericError();
   void ShowNumericError(const translator::Instr* instr);
   void Enter(u64 entry);
+  u32 CalloutPrice();
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
   // An invalidated translation whose guest code is what it was again, or null.
   void ForwardReplaced(Ccf* to);
@@ -164,6 +171,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void Charge(SiteDesc* site, adapt::Event event, bool trapped);
   // A SIMULATE access has been made: was there a reason for not making it directly?
   void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
+  static adapt::Access AccessOf(const SiteDesc& site);
+  adapt::SiteRecord& FindOrInsertRecord(const SiteDesc& site);
   adapt::SiteRecord& RecordOf(SiteDesc* site);
   adapt::SiteRecord* OwnRecordOf(const translator::SiteDesc& site);
   u64 PhysOf(const Ccf& ccf, u64 pc) const;
@@ -207,6 +216,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   mmu::Mmu& mmu_;
   mmu::GuestMemory& memory_;
   adapt::Policy& policy_;
+  const adapt::Needs needs_;
+  adapt::Prices prices_;
+  u64 entered_ = 0;  // TSC when the callout or the fault handler was entered; Needs::clock
   std::unique_ptr<TranslationCache> tc_;
   std::unique_ptr<translator::Emitter> emitter_;
   const translator::FeatureSet shown_features_;

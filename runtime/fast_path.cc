@@ -347,6 +347,8 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   return Continue(site, instr.next_pc());
 }
 
+u64 EngineImpl::OnProbe(void* resume, u64) { return reinterpret_cast<u64>(resume); }
+
 u64 EngineImpl::OnRecheck(void* descriptor, u64) {
   ++counters_.segment_rechecks;
   return SimulateNext(static_cast<SiteDesc*>(descriptor)->instr->pc);
@@ -740,17 +742,38 @@ u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {
   return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
 }
 
-// Null if the table has no room for it: retranslating the site would then change nothing.
-adapt::SiteRecord* EngineImpl::OwnRecordOf(const SiteDesc& site) {
+adapt::Access EngineImpl::AccessOf(const SiteDesc& site) {
+  const Instr& instr = *site.instr;
+  if (instr.op == translator::Op::kDivide) return adapt::Access::kDivide;
+  switch (site.shape) {
+    case translator::AccessShape::kPush:
+      return adapt::Access::kPush;
+    case translator::AccessShape::kPop:
+    case translator::AccessShape::kFrame:
+      return adapt::Access::kPop;
+    case translator::AccessShape::kOperand:
+      break;
+  }
+  if (!instr.mem.present) return adapt::Access::kOther;
+  if (!instr.mem.written) return adapt::Access::kLoad;
+  return instr.mem.read ? adapt::Access::kModify : adapt::Access::kStore;
+}
+
+adapt::SiteRecord& EngineImpl::FindOrInsertRecord(const SiteDesc& site) {
   adapt::SiteRecord& record =
       sites_.FindOrInsert(site.instr->pc, PhysOf(*site.ccf, site.instr->pc));
+  record.access = AccessOf(site);
+  return record;
+}
+
+// Null if the table has no room for it: retranslating the site would then change nothing.
+adapt::SiteRecord* EngineImpl::OwnRecordOf(const SiteDesc& site) {
+  adapt::SiteRecord& record = FindOrInsertRecord(site);
   return record.phys == adapt::kSharedSite ? nullptr : &record;
 }
 
 adapt::SiteRecord& EngineImpl::RecordOf(SiteDesc* site) {
-  if (site->record == nullptr) {
-    site->record = &sites_.FindOrInsert(site->instr->pc, PhysOf(*site->ccf, site->instr->pc));
-  }
+  if (site->record == nullptr) site->record = &FindOrInsertRecord(*site);
   return *static_cast<adapt::SiteRecord*>(site->record);
 }
 
@@ -761,10 +784,15 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
   const adapt::Kind before = record.kind;
   // Nothing is more general than SIMULATE: a guilty event there only ends a row of clean ones.
   if (before == adapt::Kind::kSimulate && event != adapt::Event::kCleanCallout &&
-      record.recent_clean == 0) {
+      record.recent_clean == 0 && !needs_.every_event) {
     return;
   }
-  const adapt::Kind verdict = policy_.OnEvent(record, event, trapped);
+  adapt::Occurrence what{event, trapped};
+  if (__builtin_expect(needs_.clock, 0)) {
+    what.now = __rdtsc();
+    what.cycles = static_cast<u32>(what.now - entered_);
+  }
+  const adapt::Kind verdict = policy_.OnEvent(record, what);
   if (verdict == before) return;
   record.kind = verdict;
   if (verdict > before) {

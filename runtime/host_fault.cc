@@ -142,6 +142,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   const Instr& instr = *site.instr;
   ++counters_.host_faults;
   NoticeView();
+  NoticeEntry();
 
   for (unsigned reg = 0; reg < 16; ++reg) {
     if (reg != vcpu::kR10 && reg != vcpu::kR11) {

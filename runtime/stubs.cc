@@ -261,6 +261,19 @@ Stubs EmitStubs(const StubRequest& request) {
   a.mov(x86::rax, x86::r10);
   a.jmp(imm(stubs.at(Callout::kLookup)));
 
+  a.align(asmjit::AlignMode::kCode, 64);
+  stubs.probe = here();
+  const asmjit::Label probe = a.newLabel(), back = a.newLabel();
+  a.bind(probe);
+  a.lea(x86::r10, x86::ptr(back));
+  a.jmp(imm(stubs.at(Callout::kProbe)));
+  a.bind(back);
+  a.dec(x86::ecx);
+  a.jnz(probe);
+  a.mov(x86::rsp, State(offsetof(VcpuState, host_rsp)));
+  a.xor_(x86::eax, x86::eax);
+  a.jmp(tail);
+
   EmitMissStub(a, request.host, &stubs);
   stubs.size = a.offset();
   ALIBI_CHECK(stubs.size <= kStubBytes, "the stubs fit their part of the TC");

@@ -47,6 +47,8 @@ struct Stubs {
   translator::EntryMiss entry_miss;
   // Through the jump table, to the PC in r11.
   u64 jump = 0, jump_end = 0;
+  // As translated code: ECX round trips of the Probe callout, then a full exit.
+  u64 probe = 0;
   u64 size = 0;
 
   u64 at(Callout c) const { return callout[static_cast<unsigned>(c)]; }

@@ -30,6 +30,7 @@ struct BenchOptions {
   std::string json = "alibi-bench.json";
   bool quick = false;
   bool no_qemu = false;
+  std::vector<std::string> policies = {"never", "always", "threshold", "hysteresis"};
   unsigned repeats = 0;
   std::vector<std::string> only;
 };
@@ -54,8 +55,18 @@ int CmdBench(int argc, char** argv) {
                  fmt::format("rounds over all systems ({})", kRepeats))
       ->check(CLI::Range(1, 1000));
   app.add_flag("--no-qemu", options.no_qemu, "leave QEMU out");
+  app.add_option("--policy", options.policies,
+                 "adaptation policies to measure, one option each\n"
+                 "(never, always, threshold, hysteresis)")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "bench", argc, argv)) return *status;
+  for (const std::string& spec : options.policies) {
+    if (auto policy = adapt::MakePolicy(spec); !policy.ok()) {
+      return Fail(kUsage, "--policy: " + policy.error().message);
+    }
+  }
 
   const std::string own_path = OwnPath();
   auto programs = bench::FindPrograms(DataFolder(own_path), own_path);
@@ -77,9 +88,7 @@ int CmdBench(int argc, char** argv) {
   }
 
   bench::RunnerOptions runner;
-  for (const std::string& name : adapt::PolicyNames()) {
-    runner.policies.push_back(name.substr(0, name.find('(')));  // with its default parameters
-  }
+  runner.policies = options.policies;
   runner.quick = options.quick;
   runner.repeats = options.repeats != 0 ? options.repeats
                    : options.quick      ? kQuickRepeats

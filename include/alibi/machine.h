@@ -21,7 +21,7 @@
 namespace alibi {
 
 struct MachineOptions {
-  // Adaptation policy: never, always, threshold(N), hysteresis(N,M).
+  // Adaptation policy, as for `alibi run --policy` (docs/policies.md).
   std::string policy = "hysteresis";
   std::uint64_t translation_cache_bytes = std::uint64_t{64} << 20;  // 1 MB to 1 GB
   // The most memory all slots together can have. Costs address space only.
