@@ -8,6 +8,7 @@
 #include <x86intrin.h>
 
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -46,6 +47,18 @@ u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
   self->NoticeView();
   self->NoticeEntry();
   return (self->*Method)(descriptor, argument);
+}
+
+template <u64 (EngineImpl::*Method)(void*, u64)>
+u64 CountingThunk(void* engine, void* descriptor, u64 argument) {
+  static_cast<EngineImpl*>(engine)->NoticeView();
+  return static_cast<EngineImpl*>(engine)->CountedCallout<Method>(descriptor, argument);
+}
+
+// By its contract: is the callout one of a site?
+constexpr bool IsOfSite(std::string_view contract) {
+  return contract.find("r10 SiteDesc") != std::string_view::npos ||
+         contract.find("r10 MissWord") != std::string_view::npos;
 }
 
 bool IsSoftwareInterrupt(Op op) {
@@ -128,8 +141,11 @@ Status EngineImpl::Init() {
 
   StubRequest request;
   request.engine = this;
-#define ALIBI_CALLOUT(name, contract) \
-  request.callouts[static_cast<unsigned>(Callout::k##name)] = &CalloutThunk<&EngineImpl::On##name>;
+  const bool counts = options_.executions != nullptr;
+#define ALIBI_CALLOUT(name, contract)                                      \
+  request.callouts[static_cast<unsigned>(Callout::k##name)] =              \
+      counts && IsOfSite(contract) ? &CountingThunk<&EngineImpl::On##name> \
+                                   : &CalloutThunk<&EngineImpl::On##name>;
 #include "runtime/callouts.inc"
 #undef ALIBI_CALLOUT
   request.stop_soon = [](void* engine, void* resume, u64) {
@@ -531,6 +547,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   request.indirect_entry = indirect && pending_exit_ == nullptr && !mode.simulate && !mode.single &&
                            mode.UsesJumpTable();
   request.slot_seed = slot_seed_;
+  request.count = options_.executions != nullptr;
   request.ports = options_.ports;
   request.sysret_loads_ss = options_.cpuid->vendor() == vcpu::Vendor::kIntel;
   const bool any_site = sites_.MayHaveInPage(phys.value);
@@ -646,6 +663,7 @@ void EngineImpl::FlushTc() {
   // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
   // page without translations only costs its own callout.
   for (const auto& ccf : tc_->all()) mmu_.UntraceCode(PhysAddr(ccf->phys_page * kPageSize));
+  CollectExecutions();
   peak_tc_bytes_ = std::max(peak_tc_bytes_, tc_->used());
   peak_ccfs_ = std::max<u64>(peak_ccfs_, tc_->all().size());
   tc_->Flush();
@@ -655,6 +673,14 @@ void EngineImpl::FlushTc() {
   if (sites_.overflowed()) {
     sites_.Clear();
     ++counters_.site_amnesties;
+  }
+}
+
+void EngineImpl::CollectExecutions() {
+  if (options_.executions == nullptr) return;
+  for (const auto& ccf : tc_->all()) {
+    options_.executions->OnExecutions(*ccf, *ccf->counts);
+    *ccf->counts = {.told_before = true};
   }
 }
 

@@ -20,6 +20,7 @@
 
 namespace alibi::translator {
 struct Ccf;
+struct ExecutionCounts;
 struct Instr;
 struct SitePlan;
 }  // namespace alibi::translator
@@ -50,6 +51,15 @@ class PlanOverride {
   virtual unsigned MaxInstructions() const = 0;
 };
 
+// Takes what translations have counted: each one before it is thrown away, and all of them when
+// they are asked for (Engine::CollectExecutions). Nothing is told twice.
+class ExecutionSink {
+ public:
+  virtual ~ExecutionSink() = default;
+  virtual void OnExecutions(const translator::Ccf& ccf,
+                            const translator::ExecutionCounts& counts) = 0;
+};
+
 struct EngineOptions {
   mmu::Mmu* mmu = nullptr;
   mmu::GuestMemory* memory = nullptr;
@@ -59,7 +69,8 @@ struct EngineOptions {
   const vcpu::CpuidPolicy* cpuid = nullptr;
   adapt::Policy* policy = nullptr;
   PlanOverride* plan_override = nullptr;
-  u64 tc_bytes = u64{64} << 20;  // of translations; at least 1 MB
+  ExecutionSink* executions = nullptr;  // not null: translations count how often they run
+  u64 tc_bytes = u64{64} << 20;         // of translations; at least 1 MB
 };
 
 // What the guest can make grow; now, at most so far, at most ever.
@@ -127,6 +138,8 @@ class Engine {
   virtual const adapt::SiteTable& sites() const = 0;
   virtual const adapt::Prices& prices() const = 0;
   virtual void set_translation_observer(TranslationObserver* observer) = 0;
+  // Between runs: tells EngineOptions::executions what was counted since it was told last.
+  virtual void CollectExecutions() = 0;
   virtual u64 tc_bytes_used() const = 0;
   virtual MemoryUse memory_use() const = 0;
   // Where a host address in the TC came from, for crash reports.

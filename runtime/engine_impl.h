@@ -1,6 +1,6 @@
 // The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts),
-// fast_path_debug.cc and chaining.cc (these three for general registers only) and host_fault.cc
-// (signals).
+// fast_path_debug.cc, execution_counts.cc and chaining.cc (these four for general registers only)
+// and host_fault.cc (signals).
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
@@ -48,6 +48,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   const adapt::SiteTable& sites() const override { return sites_; }
   const adapt::Prices& prices() const override { return prices_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
+  void CollectExecutions() override;
   u64 tc_bytes_used() const override { return tc_->used(); }
   MemoryUse memory_use() const override;
   std::string DescribeHostPc(u64 host_pc) const override;
@@ -66,6 +67,20 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
 #define ALIBI_CALLOUT(name, contract) u64 On##name(void* descriptor, u64 argument);
 #include "runtime/callouts.inc"
 #undef ALIBI_CALLOUT
+  // A callout of a site, which may leave its CCF before the end: keeps the execution counts right.
+  template <u64 (EngineImpl::*Method)(void*, u64)>
+  u64 CountedCallout(void* descriptor, u64 argument) {
+    const u64 delivered = counters_.exceptions_delivered;
+    again_ = false;
+    // A miss has a word instead of a descriptor.
+    auto* site = Method == &EngineImpl::OnMiss ? SiteOfMiss(reinterpret_cast<u64>(descriptor))
+                                               : static_cast<SiteDesc*>(descriptor);
+    const u64 resume = (this->*Method)(descriptor, argument);
+    if (resume == 0 || resume != site->resume) {
+      CountLeaving(*site, again_ || counters_.exceptions_delivered != delivered);
+    }
+    return resume;
+  }
   u64 StopSoon(u64 resume);
   // Goes on at the state's PC as Dispatch does, but by way of the jump table where there is one:
   // for computed targets that have mostly been seen before.
@@ -176,6 +191,10 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   adapt::SiteRecord& RecordOf(SiteDesc* site);
   adapt::SiteRecord* OwnRecordOf(const translator::SiteDesc& site);
   u64 PhysOf(const Ccf& ccf, u64 pc) const;
+
+  // --- execution_counts.cc ---
+  // The CCF is left at the site's instruction. `undone`: which has certainly not been executed.
+  void CountLeaving(const SiteDesc& site, bool undone);
 
   // --- fast_path_debug.cc ---
   // A debugger watches some of the operand, and more than one instruction may be running: nothing

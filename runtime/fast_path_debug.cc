@@ -179,6 +179,7 @@ bool EngineImpl::UndoBranch(u64 target) {
   if (state_.last_branch == 0 || Canonical(target) || !state_.In64BitCode()) return false;
   const auto* exit = reinterpret_cast<const ExitDesc*>(tc_->data_origin() + state_.last_branch - 1);
   const Instr& instr = exit->ccf->instrs[exit->instr_index];
+  if (exit->ccf->counts != nullptr) ++exit->ccf->counts->left_before[exit->instr_index];
   state_.rip = instr.pc;
   if (instr.op == Op::kRet) {
     state_.gpr[vcpu::kRsp] -= 8 + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0);

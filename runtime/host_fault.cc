@@ -155,6 +155,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   pending_indirect_ = false;
 
   auto dispatch = [&] {
+    if (ccf->counts != nullptr) CountLeaving(site, /*undone=*/true);
     SyncGs();
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
     return true;

@@ -173,6 +173,15 @@ struct ColdMapEntry {
   u8 instr_index = 0;
 };
 
+// How often a CCF ran, if it was asked to count (EmitRequest::count). In the TC's data region.
+struct ExecutionCounts {
+  u64 entered = 0;
+  // How often it was left (a fault, a retry, overwritten code) with this instruction the first that
+  // was not executed.
+  std::array<u64, kMaxTuInstructions> left_before{};
+  bool told_before = false;  // the engine has told somebody of this CCF
+};
+
 struct Ccf {
   u64 pc = 0;                // linear
   u64 phys_page = 0;         // physical page number of pc
@@ -203,6 +212,7 @@ struct Ccf {
   std::vector<SiteDesc*> sites;
   ExitDesc* incoming = nullptr;  // chained predecessors (intrusive: callouts may not allocate)
   std::vector<std::unique_ptr<std::array<u8, 16>>> saved_bytes;
+  ExecutionCounts* counts = nullptr;  // null: not counted
 };
 
 // Host addresses of the runtime's stubs (one per row of runtime/callouts.inc plus the look-up
@@ -242,6 +252,7 @@ struct EmitRequest {
   vcpu::PortIo* ports = nullptr;  // for latched ports; may be null
   bool sysret_loads_ss = true;    // Intel; AMD changes the selector alone
   u32 slot_seed = 0;              // first look-up slot to hand out
+  bool count = false;             // with Ccf::counts; costs a few instructions per entry
   EmitTarget target;
 };
 

@@ -2,6 +2,7 @@
 #ifndef ALIBI_TRANSLATOR_DECODER_H_
 #define ALIBI_TRANSLATOR_DECODER_H_
 
+#include <span>
 #include <string>
 
 #include "base/types.h"
@@ -31,6 +32,9 @@ void HideUnlessShown(const FeatureSet& shown, Instr* instr);
 
 // Intel syntax, absolute branch targets, upper-case mnemonics. For dumps and messages.
 std::string Disassemble(const Instr& instr);
+// The same of an instruction's bytes, such as a log or a profile keeps them. "(undefined)" if they
+// are none.
+std::string DisassembleBytes(std::span<const u8> bytes, u64 pc, unsigned code_bits);
 const char* MnemonicName(u16 mnemonic);
 const char* OpName(Op op);
 const char* TreatmentName(Treatment treatment);

@@ -87,6 +87,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
     a().embed(check, size);
   }
   ccf->entry = hot_.Here();
+  if (request.count) EmitCount();
 
   PlanAccesses(*tu_, request.mode, request.plans, &groups_);
   for (index_ = 0; index_ < tu_->count; ++index_) EmitInstr(index_);
@@ -172,6 +173,16 @@ ExitDesc* Emitter::Impl::NewExit(ExitKind kind, u64 target) {
   exit->instr_index = static_cast<u8>(index_);
   ccf_->exits.push_back(exit);
   return exit;
+}
+
+// Whatever leads to an entry has left r10 and r11 free; the flags may be live.
+void Emitter::Impl::EmitCount() {
+  auto* counts = new (NewData(sizeof(ExecutionCounts))) ExecutionCounts();
+  ccf_->counts = counts;
+  a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(&counts->entered)));
+  a().mov(x86::r11, x86::ptr(x86::r10));
+  a().lea(x86::r11, x86::ptr(x86::r11, 1));
+  a().mov(x86::ptr(x86::r10), x86::r11);
 }
 
 void Emitter::Impl::CallStub(u64 stub, SiteDesc* site) {
@@ -287,6 +298,7 @@ void Emitter::Impl::EmitPlain(const Instr& instr) {
       a().embed(instr.bytes.data(), instr.length);
       return;
     }
+    ccf_->map.back().ident = false;
     u8 bytes[kMaxRewrittenLength];
     const unsigned length = RewriteInstr(instr, Rewrite{}, bytes);
     ALIBI_CHECK(length != 0, "a register-only instruction can be expressed in 64-bit code");

@@ -79,6 +79,7 @@ class Emitter::Impl {
   };
 
   // --- emitter.cc ---
+  void EmitCount();
   void EmitInstr(unsigned i);
   void EmitPlain(const Instr& instr);
   void EmitVzero32(const Instr& instr);

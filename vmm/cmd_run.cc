@@ -336,6 +336,7 @@ int CmdRun(int argc, char** argv) {
   config.machine.policy = options.policy;
   config.machine.tc_bytes = *tc;
   config.machine.shadow_bytes = *shadow;
+  observation.Configure(&config.machine);
   config.ram_bytes = *ram;
   config.restart_on_reset = !options.no_reboot;
   if (const Console::Failure failure = console.Open(); failure.status != kSuccess) {

@@ -83,6 +83,7 @@ Status Machine::Init(const MachineConfig& config) {
   options.cpuid = cpuid_;
   options.policy = policy_.get();
   options.tc_bytes = config.tc_bytes;
+  options.executions = config.executions;
   auto engine = runtime::Engine::Create(options);
   if (!engine.ok()) return engine.error();
   engine_ = std::move(*engine);

@@ -44,6 +44,8 @@ struct MachineConfig {
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
   // What the guest is told of its CPU; it outlives the machine. Null: the host's model.
   const vcpu::CpuidPolicy* cpuid = nullptr;
+  // See runtime::EngineOptions; it outlives the machine. Null: nothing is counted.
+  runtime::ExecutionSink* executions = nullptr;
 };
 
 enum class Stop : u8 {

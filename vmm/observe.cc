@@ -54,6 +54,9 @@ void Observation::AddOptions(CLI::App& app) {
   app.add_flag("--stats", stats_,
                "show every counter on stderr at the end; SIGUSR1 and Ctrl-A S show them at once");
   app.add_option("--stats-json", stats_json_, "write the counters to FILE")->type_name("FILE");
+  app.add_option("--profile", profile_name_,
+                 "count what the guest executes, and write it to FILE; see docs/observability.md")
+      ->type_name("FILE");
   app.add_option("--trace", trace_,
                  "show events on stderr; TOPICS separated by commas, or all:\n" + Tracer::Help())
       ->type_name("TOPICS");
@@ -98,6 +101,12 @@ std::optional<int> Observation::Check() {
   return std::nullopt;
 }
 
+void Observation::Configure(MachineConfig* config) {
+  if (profile_name_.empty()) return;
+  profile_ = std::make_unique<ExecutionProfile>();
+  config->executions = profile_.get();
+}
+
 std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> image) {
   machine_ = &machine;
   begin_ns_ = machine.NowNs();
@@ -140,6 +149,10 @@ std::optional<int> Observation::OpenFiles() {
     stats_file_ = std::fopen(stats_json_.c_str(), "we");
     if (stats_file_ == nullptr) return cannot(stats_json_);
   }
+  if (!profile_name_.empty()) {
+    profile_file_ = std::fopen(profile_name_.c_str(), "we");
+    if (profile_file_ == nullptr) return cannot(profile_name_);
+  }
   if (!trace_file_name_.empty()) {
     trace_file_ = std::fopen(trace_file_name_.c_str(), "we");
     if (trace_file_ == nullptr) return cannot(trace_file_name_);
@@ -163,7 +176,7 @@ void Observation::Leave() {
 }
 
 Observation::~Observation() {
-  for (std::FILE* file : {trace_file_, stats_file_}) {
+  for (std::FILE* file : {trace_file_, stats_file_, profile_file_}) {
     if (file != nullptr) std::fclose(file);
   }
 }
@@ -193,14 +206,23 @@ std::optional<int> Observation::Finish(int status, u64 wall_ns) {
     return Fail(kCannotCreate, trace_file_name_ + ": not written whole; is the disk full?");
   }
   if (stats_) fmt::print(stderr, "{}", StatsText(machine_->machine(), wall_ns));
+  const auto write = [](std::FILE** file, const std::string& name, const std::string& text) {
+    const bool written = std::fwrite(text.data(), 1, text.size(), *file) == text.size();
+    const bool closed = std::fclose(std::exchange(*file, nullptr)) == 0;
+    return written && closed
+               ? std::nullopt
+               : std::optional(Fail(kCannotCreate, name + ": not written; is the disk full?"));
+  };
+  std::optional<int> failure;
   if (stats_file_ != nullptr) {
-    const std::string json = StatsJson(machine_->machine(), wall_ns);
-    const bool written = std::fwrite(json.data(), 1, json.size(), stats_file_) == json.size();
-    if (std::fclose(std::exchange(stats_file_, nullptr)) != 0 || !written) {
-      return Fail(kCannotCreate, stats_json_ + ": not written; is the disk full?");
-    }
+    failure = write(&stats_file_, stats_json_, StatsJson(machine_->machine(), wall_ns));
   }
-  return std::nullopt;
+  if (profile_file_ != nullptr && !failure) {
+    machine_->machine().engine().CollectExecutions();
+    failure = write(&profile_file_, profile_name_,
+                    ProfileText(*profile_, StatsJson(machine_->machine(), wall_ns)));
+  }
+  return failure;
 }
 
 }  // namespace alibi::vmm

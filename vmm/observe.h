@@ -14,6 +14,7 @@
 #include "vmm/event_log.h"
 #include "vmm/gdb/stub.h"
 #include "vmm/pc_machine.h"
+#include "vmm/profile/profile.h"
 #include "vmm/trace.h"
 
 namespace alibi::vmm {
@@ -25,9 +26,11 @@ class Observation final : private runtime::EventObserver {
   Observation(const Observation&) = delete;
   Observation& operator=(const Observation&) = delete;
   void AddOptions(CLI::App& app);
-  // The three steps of a run return an exit status when something is wrong, which they have
+  // The steps of a run return an exit status when something is wrong, which they have
   // reported. First what needs no machine:
   std::optional<int> Check();
+  // What the machine must be made with.
+  void Configure(MachineConfig* config);
   // `image` is the kernel's, or empty. The machine is loaded.
   std::optional<int> Attach(PcMachine& machine, std::span<const u8> image);
   // The run has ended with `status`; it took `wall_ns`.
@@ -69,6 +72,9 @@ class Observation final : private runtime::EventObserver {
   std::unique_ptr<EventLog> event_log_;
   std::unique_ptr<gdb::Stub> stub_;
   std::FILE* stats_file_ = nullptr;
+  std::string profile_name_;
+  std::unique_ptr<ExecutionProfile> profile_;
+  std::FILE* profile_file_ = nullptr;
 };
 
 }  // namespace alibi::vmm

@@ -57,6 +57,7 @@ loop_top_\name:
 .section .text
 SIMPLE_LOOP empty
 SIMPLE_LOOP in, "inb $0x80, %al"
+SIMPLE_LOOP in_device, "inb $0x21, %al"
 SIMPLE_LOOP cr8wr, "mov %r13, %cr8"
 SIMPLE_LOOP cr3, "mov %r13, %cr3"
 // Each iteration toggles the bit in r14; the load sees the mapping that is left.

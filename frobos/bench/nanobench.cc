@@ -20,9 +20,9 @@ struct Timing {
 using LoopFunction = Timing(u64 iterations, u64 a, u64 b, u64 c);
 
 extern "C" {
-LoopFunction loop_empty, loop_in, loop_cr8wr, loop_cr3, loop_cr0wp, loop_cr4pge, loop_stacclac,
-    loop_invlpg, loop_clisti, loop_pushfpopf, loop_rdtsc, loop_ptemod_unchanged, loop_callret,
-    loop_icall, loop_icall_empty, loop_iret, loop_int3, loop_divzero, loop_pgfault,
+LoopFunction loop_empty, loop_in, loop_in_device, loop_cr8wr, loop_cr3, loop_cr0wp, loop_cr4pge,
+    loop_stacclac, loop_invlpg, loop_clisti, loop_pushfpopf, loop_rdtsc, loop_ptemod_unchanged,
+    loop_callret, loop_icall, loop_icall_empty, loop_iret, loop_int3, loop_divzero, loop_pgfault,
     loop_pgfault_map, loop_ptemod_touch, loop_ptestore, loop_ptestore_empty, loop_isprime,
     loop_syscall, loop_int80, loop_user_empty;
 void handle_divzero();
@@ -86,6 +86,16 @@ const char* EndIn() {
   u8 value = 0xa5;
   asm volatile("inb $0x80, %0" : "+a"(value));
   return value == 0xa5 ? "in left al unchanged" : nullptr;
+}
+
+// The mask register of the first interrupt controller.
+constexpr u16 kPicMask = 0x21;
+const char* EndInDevice() {
+  const u8 mask = Inb(kPicMask), other = mask ^ 0x80;
+  Outb(kPicMask, other);
+  const u8 seen = Inb(kPicMask);
+  Outb(kPicMask, mask);
+  return seen == other ? nullptr : "in does not read the device's register";
 }
 
 constexpr u64 kTaskPriority = 5;
@@ -328,6 +338,7 @@ Arguments BeginIsPrime() { return {kPrime}; }
 constexpr Benchmark kBenchmarks[] = {
     {"syscall", loop_syscall, loop_user_empty, true, BeginSyscall, NoCheck, nullptr},
     {"in", loop_in, loop_empty, false, Nothing, EndIn, nullptr},
+    {"in_device", loop_in_device, loop_empty, false, Nothing, EndInDevice, nullptr},
     {"cr8wr", loop_cr8wr, loop_empty, false, BeginCr8, EndCr8, nullptr},
     {"callret", loop_callret, loop_empty, false, Nothing, NoCheck, nullptr},
     {"icall", loop_icall, loop_icall_empty, false, Nothing, NoCheck, nullptr},

@@ -132,7 +132,8 @@ void SetStopInterval(unsigned microseconds) {
 
 class GuestMachine::Impl {
  public:
-  explicit Impl(Kind kind) : kind_(kind), plan_(kind), cpuid_(vcpu::CpuidPolicy::ForHost()) {
+  Impl(Kind kind, runtime::ExecutionSink* executions)
+      : kind_(kind), plan_(kind), cpuid_(vcpu::CpuidPolicy::ForHost()) {
     policy_ = std::move(adapt::MakePolicy(PolicyOf(kind)).value());
     memory_ = std::move(mmu::GuestMemory::Create(u64{1} << 30).value());
     ALIBI_CHECK(memory_->AddSlot(PhysAddr(0), kRamBytes).ok(), "test set-up");
@@ -160,6 +161,7 @@ class GuestMachine::Impl {
     options.cpuid = &cpuid_;
     options.policy = policy_.get();
     options.plan_override = &plan_;
+    options.executions = executions;
     // Small, so that long runs see the cache fill up many times.
     options.tc_bytes = u64{1} << 20;
     auto engine = runtime::Engine::Create(options);
@@ -182,6 +184,53 @@ class GuestMachine::Impl {
   runtime::Engine& engine() { return *engine_; }
 
   void Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
+    Prepare(test, options);
+    const u64 begin = Milliseconds();
+    runtime::Exit exit;
+    running_engine = engine_.get();
+    do {
+      exit = engine_->Run();
+    } while (exit == runtime::Exit::kStopped && Milliseconds() - begin < options.limit_ms);
+    running_engine = nullptr;
+    End(test, exit, outcome);
+  }
+
+  u64 RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome) {
+    Prepare(test, options);
+    const u64 begin = Milliseconds();
+    u64 executed = 0;
+    runtime::Exit exit;
+    do {
+      const u64 rip = state_->rip;
+      const u64 delivered = engine_->counters().exceptions_delivered;
+      engine_->StepNext(true);
+      exit = engine_->Run();
+      engine_->ForgetDebugStop();
+      // Neither a fault nor a repeated instruction between two iterations has executed it; #DB
+      // comes behind an instruction (of TF, which sequences set).
+      const bool fault = delivered != engine_->counters().exceptions_delivered &&
+                         state_->rip != kSystemBase + kHandlers + vcpu::kDebug * kHandlerBytes;
+      if (exit == runtime::Exit::kDebug && !fault && (state_->rip != rip || !RepeatsAt(rip))) {
+        ++executed;
+      }
+    } while ((exit == runtime::Exit::kDebug || exit == runtime::Exit::kStopped) &&
+             state_->halted == 0 && Milliseconds() - begin < options.limit_ms);
+    engine_->StepNext(false);
+    End(test, state_->halted != 0 ? runtime::Exit::kHalted : exit, outcome);
+    return executed;
+  }
+
+ private:
+  bool RepeatsAt(u64 rip) {
+    u8 bytes[15];
+    const u64 pc = rip + (state_->In64BitCode() ? 0 : state_->segment[vcpu::kCs].base);
+    const unsigned available = mmu_->DebugRead(LinearAddr(pc), bytes, sizeof(bytes));
+    translator::Instr instr;
+    translator::Decode(bytes, available, pc, state_->CodeBits(), &instr);
+    return instr.rep || instr.repne;
+  }
+
+  void Prepare(const TestCase& test, const RunOptions& options) {
     // A sequence that changed itself needs its code back, too.
     if (options.new_code || code_changed_) WriteCode(test);
     unsigned at = 0;
@@ -193,19 +242,13 @@ class GuestMachine::Impl {
     LoadState(test.initial);
     if (options.cold) mmu_->FlushAllViews();
     engine_->StateChanged();
+  }
 
-    const u64 begin = Milliseconds();
-    runtime::Exit exit;
-    running_engine = engine_.get();
-    do {
-      exit = engine_->Run();
-    } while (exit == runtime::Exit::kStopped && Milliseconds() - begin < options.limit_ms);
-    running_engine = nullptr;
+  void End(const TestCase& test, runtime::Exit exit, Outcome* outcome) {
     ReadOutcome(exit, outcome);
     code_changed_ = outcome->code != test.CodePages();
   }
 
- private:
   u64* Entry(u64 linear, unsigned level) {
     u64 table = kTables;
     for (unsigned l = 4;; --l) {
@@ -398,10 +441,14 @@ class GuestMachine::Impl {
   bool code_changed_ = false;
 };
 
-GuestMachine::GuestMachine(Kind kind) : kind_(kind), impl_(std::make_unique<Impl>(kind)) {}
+GuestMachine::GuestMachine(Kind kind, runtime::ExecutionSink* executions)
+    : kind_(kind), impl_(std::make_unique<Impl>(kind, executions)) {}
 GuestMachine::~GuestMachine() = default;
 void GuestMachine::Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
   impl_->Run(test, options, outcome);
+}
+u64 GuestMachine::RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome) {
+  return impl_->RunInSteps(test, options, outcome);
 }
 runtime::Engine& GuestMachine::engine() { return impl_->engine(); }
 void GuestMachine::set_observer(runtime::TranslationObserver* observer) {

@@ -35,12 +35,16 @@ struct RunOptions {
 
 class GuestMachine {
  public:
-  explicit GuestMachine(Kind kind);
+  // `executions` (may be null) outlives the machine; see runtime::EngineOptions.
+  explicit GuestMachine(Kind kind, runtime::ExecutionSink* executions = nullptr);
   ~GuestMachine();
   GuestMachine(const GuestMachine&) = delete;
   GuestMachine& operator=(const GuestMachine&) = delete;
 
   void Run(const TestCase& test, const RunOptions& options, Outcome* outcome);
+  // The same, a step of the engine's (Engine::StepNext) at a time. Returns how many instructions
+  // were executed.
+  u64 RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome);
 
   Kind kind() const { return kind_; }
   runtime::Engine& engine();

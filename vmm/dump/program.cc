@@ -88,8 +88,8 @@ u64 ProgramPteAddress(u64 at) {
 }
 
 Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& code, u64 at,
-                                                      unsigned code_bits,
-                                                      const std::string& policy) {
+                                                      unsigned code_bits, const std::string& policy,
+                                                      runtime::ExecutionSink* executions) {
   if (code.empty() || code.size() > kMostCode) {
     return Error{fmt::format("{} bytes of code; give 1 to {}", code.size(), kMostCode)};
   }
@@ -110,6 +110,7 @@ Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& cod
 
   PcMachineConfig config;
   config.machine.policy = policy;
+  config.machine.executions = executions;
   config.ram_bytes = kRamBytes;
   config.restart_on_reset = false;
   auto created = PcMachine::Create(config);

@@ -15,10 +15,10 @@ namespace alibi::vmm {
 
 inline constexpr u64 kProgramAddress = 0x100000;
 
-// Makes the machine ready to run `code` at the linear address `at`.
+// Makes the machine ready to run `code` at the linear address `at`. `executions` outlives it.
 Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& code, u64 at,
-                                                      unsigned code_bits,
-                                                      const std::string& policy);
+                                                      unsigned code_bits, const std::string& policy,
+                                                      runtime::ExecutionSink* executions = nullptr);
 
 // 64-bit programs: the physical (and linear) address of the page-table entry that maps the linear
 // page `at`, which must be below 2 MB.
