@@ -128,6 +128,7 @@ void AddJobs(const Programs& programs, const RunnerOptions& options, const std::
     alibi.system = {kAlibi, policy};
     alibi.argv = {programs.alibi,          "run",      image,  "--no-reboot", "--ram",
                   std::string(kRam) + "M", "--policy", policy, "--append",    CommandLine(words)};
+    alibi.argv.insert(alibi.argv.end(), options.alibi_options.begin(), options.alibi_options.end());
     if (!stats_file.empty()) {
       alibi.argv.insert(alibi.argv.end(), {"--stats-json", stats_file});
       alibi.stats_file = stats_file;

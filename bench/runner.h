@@ -29,6 +29,7 @@ Result<Programs> FindPrograms(const std::string& data_folder, const std::string&
 
 struct RunnerOptions {
   std::vector<std::string> policies;
+  std::vector<std::string> alibi_options;  // further ones of every `alibi run`
   bool quick = false;
   unsigned repeats = 5;
   std::vector<std::string> only;  // benchmark names, as results call them; empty: all

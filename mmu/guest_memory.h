@@ -33,7 +33,8 @@ struct PageInfo {
   u32 table_chain = 0;     // uses as a guest page table (exact)
   u16 writable_count = 0;
   u8 flags = 0;
-  u8 flood = 0;  // stores since this page table was last used by a walk
+  // Stores since this page table was last used by a walk; out of sync: its place in that list.
+  u8 flood = 0;
 };
 static_assert(sizeof(PageInfo) == 16);
 

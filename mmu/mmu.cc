@@ -16,6 +16,7 @@ using vcpu::GuestFault;
 using vcpu::Privilege;
 
 constexpr u64 kNodeBytes = u64{ReverseMap::kMaxNodes} * sizeof(ReverseMap::Node);
+constexpr u64 kSideBytes = kNodeBytes + OutOfSyncTables::kCopyBytes;
 // A view that grew beyond this gives its memory back when it is recycled.
 constexpr u32 kChunksKeptOnRecycle = 256;
 
@@ -29,6 +30,7 @@ bool InOnePage(LinearAddr address, unsigned size) {
 
 Mmu::Mmu(const MmuOptions& options)
     : state_(options.state),
+      coherence_(options.coherence),
       memory_(options.memory),
       listener_(options.listener),
       options_(options) {}
@@ -38,7 +40,7 @@ Result<std::unique_ptr<Mmu>> Mmu::Create(const MmuOptions& options) {
                   options.max_views > 0,
               "an Mmu is made with a VCPU block, guest memory and room for a view");
   std::unique_ptr<Mmu> mmu(new Mmu(options));
-  void* nodes = mmap(nullptr, kNodeBytes, PROT_READ | PROT_WRITE,
+  void* nodes = mmap(nullptr, kSideBytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (nodes == MAP_FAILED) {
     return Error{std::string("shadow: cannot reserve the reverse map: ") + std::strerror(errno) +
@@ -46,6 +48,7 @@ Result<std::unique_ptr<Mmu>> Mmu::Create(const MmuOptions& options) {
   }
   mmu->node_memory_ = nodes;
   mmu->uses_.Init(static_cast<ReverseMap::Node*>(nodes));
+  mmu->out_of_sync_.Init(reinterpret_cast<u64*>(static_cast<u8*>(nodes) + kNodeBytes));
   mmu->pool_.Init({options.memory->guard(),
                    {options.default_jump_target, options.default_jump_target},
                    options.vcpu_fd,
@@ -71,7 +74,7 @@ Result<std::unique_ptr<Mmu>> Mmu::Create(const MmuOptions& options) {
 Mmu::~Mmu() {
   memory_->set_observer(nullptr);
   memory_->ResetChains();
-  if (node_memory_ != nullptr) munmap(node_memory_, kNodeBytes);
+  if (node_memory_ != nullptr) munmap(node_memory_, kSideBytes);
 }
 
 void Mmu::set_listener(TraceListener* listener) { listener_ = listener; }
@@ -166,11 +169,8 @@ void Mmu::FollowRoot(View& view) {
 void Mmu::RegisterRoot(View& view, PhysAddr root) {
   const u64 offset = memory_->ArenaOffset(root);
   if (offset == GuestMemory::kNotRam) return;
-  PageInfo& info = memory_->InfoAt(offset);
-  info.flood = 0;
-  uses_.Push(&info.table_chain, Use::Make(0, view.id(), view.context().format->levels, kRightsAll));
+  TraceTable(offset, Use::Make(0, view.id(), view.context().format->levels, kRightsAll));
   view.root_page = static_cast<u32>(offset >> 12);
-  SetTrace(offset, kPageTableTrace);
 }
 
 // CR3 was loaded without a switch of views: the neighbours are those of the new address space.
@@ -260,8 +260,9 @@ void Mmu::PagingModeChanged() {
   PrivilegeChanged();
 }
 
-void Mmu::AddressSpaceLoaded(bool) {
+void Mmu::AddressSpaceLoaded() {
   RecomputePagingKey();
+  if (coherence_ != Coherence::kEager) FlushTranslations(false);
   PrivilegeChanged();
   LinkPeers();
 }
@@ -295,6 +296,7 @@ void Mmu::FlushAllViews() {
   for (unsigned i = 0; i < pool_.count(); ++i) FlushView(pool_[i], false);
   memory_->ResetChains();
   uses_.Reset();
+  out_of_sync_.Clear();
 }
 
 void Mmu::SlotsChanged() {

@@ -2,10 +2,12 @@
 //
 // Invariants (docs/safety.md argues from them; mmu_test.cc checks them):
 //  1. A shadow entry is poison, or leads to the page its guest page tables name *now*, with no more
-//     rights than they give the view's privilege class; so TLB flushes have nothing to do.
+//     rights than they give the view's privilege class; so TLB flushes have nothing to do. With a
+//     coherence strategy that is not eager: or that they named since the guest's last TLB flush.
 //  2. It leads to the read-write alias only if the guest entry is writable and dirty, and nothing
 //     traces the page.
-//  3. Every guest page table that an entry was derived from is under kPageTableTrace.
+//  3. Every guest page table that an entry was derived from is under kPageTableTrace. Deferred: or,
+//     if it is a leaf table, out of sync (mmu/out_of_sync.h). Dropped: none is.
 //  4. Look-up slots and jump-table entries of a view never outlive the mapping they came from.
 //
 // Nothing here touches vector registers or allocates after Create (fast callouts and the host
@@ -17,8 +19,10 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "mmu/coherence.h"
 #include "mmu/counters.h"
 #include "mmu/guest_memory.h"
+#include "mmu/out_of_sync.h"
 #include "mmu/page_walker.h"
 #include "mmu/reverse_map.h"
 #include "mmu/view.h"
@@ -36,6 +40,7 @@ struct MmuOptions {
   u64 vcpu_offset = 0;
   const void* default_jump_target = nullptr;  // host address of the look-up stub
   TraceListener* listener = nullptr;
+  Coherence coherence = Coherence::kEager;
   unsigned max_views = ViewPool::kMaxViews;
   u32 max_chunks = ViewPool::kMaxChunks;  // of shadow tables, over all views; at least 1
 };
@@ -83,8 +88,14 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
                   vcpu::GuestFault* fault) override;
   bool LoadPdptes(u64 cr3) override;
   void PagingModeChanged() override;
-  void AddressSpaceLoaded(bool keep_global) override;
-  void InvalidatePage(LinearAddr) override {}  // invariant 1
+  void AddressSpaceLoaded() override;
+  // Invariant 1.
+  void InvalidatePage(LinearAddr address) override {
+    if (coherence_ != Coherence::kEager) FlushPage(address);
+  }
+  void InvalidateAll() override {
+    if (coherence_ != Coherence::kEager) FlushTranslations(true);
+  }
   // CPL, EFLAGS.AC under SMAP, or the code segment's size.
   void PrivilegeChanged() override {
     const ViewKey key = CurrentKey();
@@ -113,6 +124,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void WriteTraced(PhysAddr address, const void* data, u64 size) override;
   void SlotsChanged() override;
 
+  Coherence coherence() const { return coherence_; }
   const Counters& counters() const { return counters_; }
   MemoryUse memory_use() const;
   GuestMemory& memory() { return *memory_; }
@@ -185,8 +197,19 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void FillLargePage(View& view, u64 index, PhysAddr page, bool may_write);
   bool Usable(const View& view, u64 index, bool write) const;
 
+  // --- shadow_flush.cc: from the guest's TLB flushes to shadow entries ---
+  void LetGo(PhysAddr page);
+  void SyncPart(u64 arena_offset, u64 bytes);
+  void SyncTable(u64 arena_offset);
+  bool IsUsedBy(const PageInfo& table, PhysAddr root);
+  void FlushTranslations(bool all);
+  void EmptyViews(bool all);
+  void SyncTables(bool all);
+  void FlushPage(LinearAddr address);
+
   // --- shadow_trace.cc: from stores and traces to shadow entries ---
-  void FollowUnit(u64 arena_offset, u64 old_value, u64 new_value);
+  void FollowStore(u64 arena_offset, u64 old_value, u64 new_value);
+  bool FollowUnit(u64 arena_offset, u64 old_value, u64 new_value);
   bool FollowUse(Use use, u64 in_page, u64 old_value, u64 new_value);
   void ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u8 upper_rights);
   bool ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new_entry);
@@ -195,14 +218,22 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   bool UnregisterTable(PageInfo& info, Use use);
   bool RemoveTable(View& view, unsigned level, PhysAddr table, u64 base);
   void DropTable(u64 arena_offset);
+  void TraceTable(u64 arena_offset, Use use);
+  void RemoveTableUse(PageInfo& info, u32* link);
   void SetTrace(u64 arena_offset, u8 flag);
   bool AddWritable(u64 arena_offset, View& view, u64 index);
   void PruneWritable(u64 arena_offset);
   void AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page);
   void FlushView(View& view, bool release);
 
+  // Is the page a table of some view whose trace is off?
+  static bool OutOfSync(const PageInfo& info) {
+    return info.table_chain != 0 && !(info.flags & kPageTableTrace);
+  }
+
   View* current_ = nullptr;
   vcpu::VcpuState* state_;
+  const Coherence coherence_;
   // Without code bits: of supervisor code, the same with SMAP open, of user code.
   u64 kernel_key_ = 0, open_key_ = 0, user_key_ = 0;
   u64 linear_mask_ = ~u64{0};
@@ -213,6 +244,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   Counters counters_;
   PendingStore pending_;
   ReverseMap uses_;
+  OutOfSyncTables out_of_sync_;
   ViewPool pool_;
   PagingContext context_;
   MmuOptions options_;

@@ -360,7 +360,7 @@ TEST_CASE("page tables in ROM, in device memory and beyond", "[mmu]") {
   }
   CHECK(*m.Host(M::kRomBase) == entry);
   m.state->cr3 = 0xfffffff000;
-  m.mmu->AddressSpaceLoaded(false);
+  m.mmu->AddressSpaceLoaded();
   CHECK(m.Resolve(base, false) == Resolution::kGuestFault);
   u64 value;
   CHECK_FALSE(m.Read64(base, &value));
@@ -454,7 +454,7 @@ TEST_CASE("PAE: page-directory pointers stay as they were loaded", "[mmu]") {
   m.SetCpl(3);
   REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
   REQUIRE(m.mmu->LoadPdptes(0x10020));
-  m.mmu->AddressSpaceLoaded(true);
+  m.mmu->AddressSpaceLoaded();
   CHECK(m.InGuard(m.HostOf(0x40003010)));
   REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
   CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x304010);
@@ -490,10 +490,10 @@ TEST_CASE("views: mode bits and roots select, and come back unchanged", "[mmu]")
   m.state->cr4 |= vcpu::kCr4Pge | vcpu::kCr4Osfxsr;
   m.mmu->PagingModeChanged();
   CHECK(m.mmu->gs_base() == base);
-  m.mmu->AddressSpaceLoaded(false);
+  m.mmu->AddressSpaceLoaded();
   CHECK(m.mmu->gs_base() == base);
   m.state->cr3 |= 0xfff;  // PCID or flags
-  m.mmu->AddressSpaceLoaded(false);
+  m.mmu->AddressSpaceLoaded();
   CHECK(m.mmu->gs_base() == base);
 
   m.state->cr4 |= vcpu::kCr4Smap;
@@ -523,7 +523,7 @@ TEST_CASE("SMAP: the closed supervisor view follows CR3 and keeps what both root
   m.mmu->PagingModeChanged();
   const auto load = [&](u64 root) {
     m.state->cr3 = root;
-    m.mmu->AddressSpaceLoaded(false);
+    m.mmu->AddressSpaceLoaded();
   };
   const u64 view = m.mmu->gs_base();
   REQUIRE(m.Resolve(kUpper, true) == Resolution::kFilled);
@@ -632,7 +632,7 @@ TEST_CASE("SMAP: what SYSCALL, SYSRET, STAC and CLAC may do by themselves", "[mm
     for (u64 i = 1; i <= ViewPool::kMaxViews; ++i) {
       m.SetCpl(3);
       m.state->cr3 = 0x100000 + i * kPageSize;
-      m.mmu->AddressSpaceLoaded(false);
+      m.mmu->AddressSpaceLoaded();
     }
     for (unsigned i = 0; i < m.mmu->views().count(); ++i) {
       CHECK(SmapPeerOf(m.mmu->views()[i].gs_base()).no_stac != 0);

@@ -14,7 +14,8 @@
 namespace alibi::mmu {
 
 inline constexpr u64 kPtePresent = 1, kPteWritable = 2, kPteUser = 4, kPteAccessed = 0x20,
-                     kPteDirty = 0x40, kPteLarge = 0x80, kPteNoExecute = u64{1} << 63;
+                     kPteDirty = 0x40, kPteLarge = 0x80, kPteGlobal = 0x100,
+                     kPteNoExecute = u64{1} << 63;
 // Bits of an entry above the leaves that no translation depends on: PWT, PCD, G, available.
 inline constexpr u64 kPteIgnoredAbove = 0xf18;
 

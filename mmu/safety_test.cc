@@ -95,7 +95,7 @@ TEST_CASE("closed SMAP reaches no user page, whatever open views and user views 
     m.state->cpl = random() % 2 ? 3 : 0;
     m.state->system_flags = random() % 2 ? vcpu::kAc : 0;
     m.state->cr3 = kRoots[random() % 3];
-    m.mmu->AddressSpaceLoaded(false);
+    m.mmu->AddressSpaceLoaded();
     const u64 page = m.pages[random() % m.pages.size()];
     const bool write = random() % 2;
     const bool closed = m.state->cpl == 0 && m.state->system_flags == 0;

@@ -84,11 +84,17 @@ void Mmu::MarkWalk(const PagingContext& context, WalkResult* walk, bool write) {
   }
 }
 
-// Puts every table of the walk under trace, with its place in this view.
+// Puts every table of the walk under trace, with its place in this view; or notes what flushes must
+// know of the walk.
 void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
   const PagingContext& context = view.context();
   // A walk from the leaf cache begins at level 1: its tables are known.
   if (walk.top_level != context.format->levels || walk.top_level == 0) return;
+  if (coherence_ == Coherence::kDropped) {
+    const bool global = (walk.entry[walk.leaf_level] & kPteGlobal) && (state_->cr4 & vcpu::kCr4Pge);
+    view.NoteDerived(index, !global, u64{1} << (context.format->level[walk.leaf_level].shift - 12));
+    return;
+  }
   u8 rights = kRightsAll;
   for (unsigned level = walk.top_level; level >= walk.leaf_level; --level) {
     const LevelFormat& format = context.format->level[level];
@@ -108,7 +114,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     const u64 base = index & ~((u64{1} << (format.shift + format.index_bits - 12)) - 1);
     const Use use = Use::Make(base, view.id(), level, upper_rights);
     PageInfo& info = memory_->InfoAt(offset);
-    info.flood = 0;
+    if (info.flags & kPageTableTrace) info.flood = 0;
     if (level == walk.top_level && view.key().follows_root()) {
       if (view.root_page == View::kNoArenaPage) RegisterRoot(view, table);
       continue;
@@ -124,8 +130,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
         RegisterTables(view, index, walk);
         return;
       }
-      uses_.Push(&info.table_chain, use);
-      SetTrace(offset, kPageTableTrace);
+      TraceTable(offset, use);
     }
     if (level == 1) {
       View::LeafCache& cache = view.LeafCacheOf(index);
@@ -179,11 +184,16 @@ void Mmu::FillSlice(View& view, u64 index, const WalkResult& walk, unsigned coun
   const PhysAddr address = walk.entry_address[1] - (index - first) * bytes;
   const u64 offset = memory_->ArenaOffset(address);
   if (offset == GuestMemory::kNotRam) return;
+  if (OutOfSync(memory_->InfoAt(offset))) SyncPart(offset, count * bytes);
   const u8* host = reinterpret_cast<const u8*>(memory_->rw_base() + offset);
+  // Without traces, global pages and others share no more than they must (View::NoteDerived).
+  const u64 alike =
+      coherence_ == Coherence::kDropped ? kPteAccessed | kPteGlobal : u64{kPteAccessed};
+  const u64 wanted = (walk.entry[1] | kPteAccessed) & alike;
   for (unsigned i = 0; i < count; ++i) {
     const u64 entry =
         bytes == 8 ? reinterpret_cast<const u64*>(host)[i] : reinterpret_cast<const u32*>(host)[i];
-    if (!(entry & kPteAccessed)) continue;
+    if ((entry & alike) != wanted) continue;
     FillEntry(view, first + i, DesiredEntry(view, first + i, entry, walk.upper_rights));
   }
 }
@@ -231,6 +241,7 @@ Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool writ
   RegisterTables(view, index, walk);
 
   const PhysAddr page = walk.address.PageBase();
+  if (write && coherence_ == Coherence::kDeferred) LetGo(page);
   const bool dirty = write || walk.leaf_level == 0 || (walk.entry[walk.leaf_level] & kPteDirty);
   const bool may_write =
       dirty && ((walk.rights & kRightWrite) || (!view.user() && !context.write_protect));

@@ -1,6 +1,8 @@
 // Random page-table stores, accesses, fetches, traces and mode changes, against a reference that
 // walks its own copy of memory. After every step memory (A and D bits included) and every shadow
-// entry, look-up slot and jump-table entry of every view must be what the reference allows.
+// entry, look-up slot and jump-table entry of every view must be what the reference allows: what
+// its tables say now, or, under a coherence strategy that leaves it to the guest's TLB flushes,
+// what they have said since the flush that would have made it invalid.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -20,6 +22,8 @@ using vcpu::Privilege;
 constexpr u64 kTablePages = 16;  // pages 0..15 hold tables, and are guest memory like any other
 constexpr u64 kPages = 64;       // pages the tables name
 constexpr u64 kStep = 8;
+// Of the pages that mostly hold tables of level 1 and upwards; the last are the roots.
+constexpr u64 kFirstOf[] = {11, 7, 4, 1};
 
 struct ReferenceAccess {
   bool write, fetch, user, smap_open;
@@ -43,6 +47,8 @@ class Reference {
     bool may_write = false, user_page = false, may_execute = false;
     std::vector<u64> entries;  // addresses with A
     u64 leaf = 0;
+    unsigned shift = 0;  // of the page's size
+    bool global = false;
   };
 
   u64 Load(u64 pa, unsigned bytes) const {
@@ -105,6 +111,8 @@ class Reference {
         path.pa = frame | (linear & ((u64{1} << shift) - 1));
         path.dirty = e & 0x40;
         path.leaf = at;
+        path.shift = shift;
+        path.global = e & 0x100;
         break;
       }
       table = e & frame_mask;
@@ -132,13 +140,16 @@ class Reference {
 
 class Fuzzer {
  public:
-  Fuzzer(PagingMode mode, u64 seed) : mode_(mode), random_(seed) {
+  Fuzzer(PagingMode mode, Coherence coherence, u64 seed)
+      : m_(6, coherence), mode_(mode), coherence_(coherence), random_(seed) {
     m_.memory->set_mmio_handler(nullptr);
     for (u64 page = 0; page < kPages; ++page) {
       for (u64 i = 0; i < 512; ++i) m_.Host(page * kPageSize)[i] = 0;
     }
     for (u64 page = 1; page < kTablePages; ++page) {
-      for (u64 slot : Slots()) PlainStore(page * kPageSize + slot * EntryBytes(), RandomEntry());
+      for (u64 slot : Slots()) {
+        PlainStore(page * kPageSize + slot * EntryBytes(), RandomEntry(page));
+      }
     }
     std::memcpy(reference_.ram.data(), m_.Host(0), M::kRamBytes);
     reference_.mode = mode;
@@ -149,7 +160,7 @@ class Fuzzer {
   void Run(unsigned steps) {
     for (unsigned step = 0; step < steps; ++step) {
       CAPTURE(step);
-      switch (Pick(20)) {
+      switch (Pick(22)) {
         case 0:
           SwitchRoot();
           break;
@@ -175,10 +186,18 @@ class Fuzzer {
         case 12:
           Access();
           break;
+        case 20:
+          InvalidatePage();
+          break;
+        case 21:
+          if (Pick(4) == 0) InvalidateAll();
+          break;
         default:
           Resolve();
       }
       REQUIRE(std::memcmp(m_.Host(0), reference_.ram.data(), kPages * kPageSize) == 0);
+      Remember();
+      if (past_count_ > kMostPasts) InvalidateAll();
       if (step % kStep == 0) CheckViews();
     }
     CheckViews();
@@ -187,9 +206,16 @@ class Fuzzer {
     const Counters& counters = m_.mmu->counters();
     CHECK(counters.hidden_faults > steps / 100);
     CHECK(counters.true_faults > steps / 100);
-    CHECK(counters.pte_updates > steps / 200);
     CHECK(counters.demotions > 0);
-    CHECK(counters.range_poisons > 0);
+    if (coherence_ == Coherence::kDropped) {
+      CHECK(counters.pte_updates == 0);
+    } else {
+      CHECK(counters.pte_updates > steps / 200);
+      CHECK(counters.range_poisons > 0);
+    }
+    CHECK((counters.table_resyncs > steps / 1000) == (coherence_ == Coherence::kDeferred));
+    CHECK((counters.tlb_flushes > steps / 1000) == (coherence_ != Coherence::kEager));
+    CHECK((stale_ > 0) == (coherence_ != Coherence::kEager));
   }
 
  private:
@@ -204,10 +230,18 @@ class Fuzzer {
     return slots[Pick(slots.size())];
   }
 
-  u64 RandomEntry() {
-    u64 entry = Pick(kPages) * kPageSize;
-    // Mostly tables, so that walks get somewhere.
-    if (Pick(3) != 0) entry = (1 + Pick(kTablePages - 1)) * kPageSize;
+  // For the table in a page. Mostly entries lead to tables of the next level, so that walks get
+  // somewhere and some tables are leaves only; leaves' lead to tables half the time.
+  u64 RandomEntry(u64 table) {
+    const u64 levels = mode_ == PagingMode::k32Bit ? 2 : mode_ == PagingMode::kPae ? 3 : 4;
+    u64 page = Pick(2) != 0 ? Pick(kPages) : 1 + Pick(kTablePages - 1);
+    for (u64 below = 0; below + 1 < levels && Pick(8) != 0; ++below) {
+      const u64 end = below == 0 ? kTablePages : kFirstOf[below - 1];
+      const u64 first_above = below + 2 == levels ? 1 : kFirstOf[below + 1];
+      if (table < first_above || table >= kFirstOf[below]) continue;
+      page = kFirstOf[below] + Pick(end - kFirstOf[below]);
+    }
+    u64 entry = page * kPageSize;
     if (Pick(40) == 0) entry = M::kHole;
     entry |= M::kP;
     for (u64 bit : {M::kW, M::kU, M::kA, M::kD}) {
@@ -242,6 +276,18 @@ class Fuzzer {
     }
     return linear | (Pick(2) != 0 ? AnySlot() * EntryBytes() : Pick(kPageSize));
   }
+  // Of a page that can be written and probably is a leaf table, if one is soon found.
+  u64 LinearOfLeafTable() {
+    u64 linear = 0;
+    for (unsigned attempt = 0; attempt < 100; ++attempt) {
+      linear = RandomLinear();
+      const auto path = reference_.Walk(linear, AccessNow(true, false));
+      if (path.mapped && path.pa / kPageSize >= kFirstOf[0] && path.pa / kPageSize < kTablePages) {
+        break;
+      }
+    }
+    return linear;
+  }
   u64 Wrap(u64 linear) const { return mode_ == PagingMode::k4Level ? linear : linear & 0xffffffff; }
 
   void SwitchRoot() {
@@ -271,26 +317,109 @@ class Fuzzer {
     }
     reference_.root = root;
     m_.state->cr3 = root;
-    m_.mmu->AddressSpaceLoaded(false);
+    m_.mmu->AddressSpaceLoaded();
+    loaded_ = ++now_;
+    AcceptEarlyFlags();
+    Remember();
+  }
+  // At a load of CR3 the root's entries may be fetched, and marked.
+  void AcceptEarlyFlags() {
+    if (mode_ == PagingMode::kPae) return;
+    for (u64 at = reference_.root; at < reference_.root + kPageSize; at += EntryBytes()) {
+      const u8 was = reference_.ram[at];
+      if ((was & M::kP) && *m_.memory->HostRw(PhysAddr(at)) == (was | M::kA)) {
+        reference_.Or(at, M::kA);
+      }
+    }
   }
   void RandomMode() {
+    const bool old_smep = reference_.smep, old_pse = reference_.pse, old_pge = pge_;
     reference_.wp = Pick(3) != 0;
     reference_.smap = Pick(3) == 0;
     reference_.smep = Pick(3) == 0;
     reference_.nxe = mode_ != PagingMode::k32Bit && Pick(4) != 0;
     reference_.pse = mode_ == PagingMode::k32Bit && Pick(2) != 0;
+    pge_ = Pick(4) != 0;
     vcpu::VcpuState& state = *m_.state;
     state.cr0 = vcpu::kCr0Pe | vcpu::kCr0Pg | (reference_.wp ? vcpu::kCr0Wp : 0);
     state.cr4 = (mode_ != PagingMode::k32Bit ? vcpu::kCr4Pae : 0) |
                 (reference_.pse ? vcpu::kCr4Pse : 0) | (reference_.smep ? vcpu::kCr4Smep : 0) |
-                (reference_.smap ? vcpu::kCr4Smap : 0);
+                (reference_.smap ? vcpu::kCr4Smap : 0) | (pge_ ? vcpu::kCr4Pge : 0);
     state.efer = (mode_ == PagingMode::k4Level ? vcpu::kEferLme | vcpu::kEferLma : 0) |
                  (reference_.nxe ? vcpu::kEferNxe : 0);
     state.segment[vcpu::kCs].attributes = mode_ == PagingMode::k4Level ? 0x209b : 0x409b;
     state.cpl = Pick(2) != 0 ? 3 : 0;
     state.system_flags = Pick(2) != 0 ? vcpu::kAc : 0;
     m_.mmu->PagingModeChanged();
+    if (reference_.smep != old_smep || reference_.pse != old_pse || pge_ != old_pge) {
+      InvalidateAll();
+    }
   }
+
+  // --- What translations may still be in use ---
+  void InvalidatePage() {
+    const u64 linear = RandomLinear();
+    m_.mmu->InvalidatePage(LinearAddr(linear));
+    invalidated_.push_back({++now_, linear});
+    Remember();
+  }
+  void InvalidateAll() {
+    m_.mmu->InvalidateAll();
+    past_count_ = 0;
+    invalidated_.clear();
+    Remember();
+  }
+  // The tables as they are now; call it between changes of memory that follow upon each other.
+  void Remember() {
+    if (coherence_ == Coherence::kEager) return;
+    if (past_count_ == past_.size()) past_.emplace_back();
+    Past& past = past_[past_count_++];
+    past.time = ++now_;
+    past.root = reference_.root;
+    std::memcpy(past.pdpte, reference_.pdpte, sizeof(past.pdpte));
+    past.ram.assign(reference_.ram.begin(), reference_.ram.begin() + kPages * kPageSize);
+  }
+  // Looks for a walk that `accept`s in the past, as the view would have made it.
+  template <class Accept>
+  bool SomeWalk(const View& view, u64 linear, const ReferenceAccess& access, Accept accept) {
+    Reference seen = Reference{{}, mode_};
+    seen.wp = view.context().write_protect;
+    seen.nxe = view.context().no_execute;
+    seen.smep = view.context().smep;
+    seen.smap = view.context().smap;
+    seen.pse = view.context().large_pages && mode_ == PagingMode::k32Bit;
+    const auto walks = [&](std::vector<u8>& ram, u64 root, const u64* pdpte,
+                           const auto& may_be_used) {
+      seen.ram.swap(ram);
+      seen.root = root;
+      std::memcpy(seen.pdpte, pdpte, sizeof(seen.pdpte));
+      const auto path = seen.Walk(linear, access);
+      seen.ram.swap(ram);
+      return path.mapped && may_be_used(path) && accept(path);
+    };
+    if (walks(reference_.ram, view.context().root.value, view.context().pdpte,
+              [](const Reference::Path&) { return true; })) {
+      return true;
+    }
+    ++stale_;
+    for (std::size_t at = past_count_; at-- > 0;) {
+      Past* past = &past_[at];
+      const auto may_be_used = [&](const Reference::Path& path) {
+        const bool kept =
+            path.global && pge_ && view.key().follows_root() && coherence_ == Coherence::kDropped;
+        if (past->time < loaded_ && !kept) return false;
+        for (const Invalidated& one : invalidated_) {
+          if (one.time > past->time && one.linear >> path.shift == linear >> path.shift) {
+            return false;
+          }
+        }
+        return true;
+      };
+      if (walks(past->ram, past->root, past->pdpte, may_be_used)) return true;
+    }
+    return false;
+  }
+
   ReferenceAccess AccessNow(bool write, bool fetch) const {
     const bool user = m_.state->cpl == 3;
     return {write, fetch, user, !user && (m_.state->system_flags & vcpu::kAc)};
@@ -301,8 +430,9 @@ class Fuzzer {
     std::memcpy(&reference_.ram[pa], data, size);
   }
   void DmaEntry() {
-    const u64 pa = (1 + Pick(kTablePages - 1)) * kPageSize + AnySlot() * EntryBytes();
-    u64 value = RandomEntry();
+    const u64 table = 1 + Pick(kTablePages - 1);
+    const u64 pa = table * kPageSize + AnySlot() * EntryBytes();
+    u64 value = RandomEntry(table);
     // Often only a bit or two change.
     if (Pick(2) != 0) {
       value = reference_.Load(pa, EntryBytes());
@@ -340,7 +470,15 @@ class Fuzzer {
     const u64 linear = RandomLinear();
     const auto path = reference_.Walk(linear, AccessNow(false, true));
     PhysAddr pa;
+    View& view = m_.mmu->current_view();
+    const u64 known = view.ExecutedAs(EntryIndex(LinearAddr(linear)));
     const bool done = m_.mmu->Fetch(LinearAddr(linear), &pa, &m_.fault);
+    if (known != View::kNoPage) {
+      REQUIRE(done);
+      REQUIRE(pa.value == (known | (linear & kPageMask)));
+      RequireExecuted(view, linear & ~kPageMask, known);
+      return;
+    }
     REQUIRE(done == path.mapped);
     if (!done) {
       RequireFault(linear, path.code);
@@ -355,6 +493,23 @@ class Fuzzer {
                                        reinterpret_cast<void*>(linear & ~kPageMask | 1));
       }
     }
+  }
+
+  void RequireExecuted(const View& view, u64 page, u64 pa) {
+    REQUIRE(SomeWalk(view, page, {false, true, view.user(), false},
+                     [&](const Reference::Path& path) { return path.pa == pa; }));
+  }
+
+  // Where an access of one page goes without a walk, or kNoPage.
+  u64 KnownTo(View& view, u64 linear, bool write) {
+    const View::WriteTarget& target = view.WriteTargetOf(linear);
+    if (write && target.page == (linear & ~kPageMask)) {
+      return target.phys.value | (linear & kPageMask);
+    }
+    const u64 host = m_.HostOf(linear);
+    if (m_.InRw(host)) return m_.memory->PhysOf(host - m_.memory->rw_base()).value;
+    if (m_.InRo(host) && !write) return m_.memory->PhysOf(host - m_.memory->ro_base()).value;
+    return View::kNoPage;
   }
 
   void Resolve() {
@@ -388,13 +543,22 @@ class Fuzzer {
   void Access() {
     static constexpr unsigned kSizes[] = {1, 2, 4, 8, 8, 8, 8, 16, 32, 64, 200};
     const unsigned size = kSizes[Pick(std::size(kSizes))];
-    u64 linear = RandomLinear();
-    if (size == 8 && Pick(4) != 0) linear &= ~u64{7};
     const bool write = Pick(3) != 0;
+    u64 linear = write && Pick(2) == 0 ? LinearOfLeafTable() : RandomLinear();
+    if (size == 8 && Pick(4) != 0) linear &= ~u64{7};
     u8 data[200], expected[200];
     const u64 first = std::min<u64>(size, kPageSize - (linear & kPageMask));
     const u64 second_at = Wrap(linear + first);
-    const auto a = reference_.Walk(linear, AccessNow(write, false));
+    auto a = reference_.Walk(linear, AccessNow(write, false));
+    View& view = m_.mmu->current_view();
+    const u64 known = first == size ? KnownTo(view, linear, write) : View::kNoPage;
+    if (known != View::kNoPage) {
+      REQUIRE(SomeWalk(view, linear, AccessNow(write, false), [&](const Reference::Path& path) {
+        if (path.pa != known || !path.accessed || (write && !path.dirty)) return false;
+        a = path;
+        return true;
+      }));
+    }
     Reference::Path b;
     if (a.mapped && first < size) {
       if (mode_ == PagingMode::k4Level && !IsCanonical(second_at)) return;
@@ -402,7 +566,7 @@ class Fuzzer {
     }
     const bool ok = a.mapped && (first == size || b.mapped);
     for (unsigned i = 0; i < size; i += 8) {
-      const u64 value = RandomEntry();
+      const u64 value = RandomEntry(Pick(kTablePages));
       std::memcpy(data + i, &value, std::min<u64>(8, size - i));
     }
     const bool done =
@@ -413,8 +577,9 @@ class Fuzzer {
       a.mapped ? RequireFault(second_at, b.code) : RequireFault(linear, a.code);
       return;
     }
-    reference_.Mark(a, write);
+    if (known == View::kNoPage) reference_.Mark(a, write);
     if (first < size) reference_.Mark(b, write);
+    Remember();
     const u64 pas[] = {a.pa, b.pa};
     const u64 from[] = {0, first}, count[] = {first, size - first};
     for (unsigned part = 0; part < 2; ++part) {
@@ -422,6 +587,7 @@ class Fuzzer {
       if (count[part] == 0) continue;
       if (write && ram) {
         std::memcpy(&reference_.ram[pas[part]], data + from[part], count[part]);
+        Remember();
       } else if (!write && ram) {
         std::memcpy(expected + from[part], &reference_.ram[pas[part]], count[part]);
       } else if (!write) {
@@ -462,54 +628,45 @@ class Fuzzer {
     for (unsigned id = 0; id < m_.mmu->views().count(); ++id) {
       View& view = m_.mmu->views()[id];
       if (view.key().mode() != mode_) continue;
-      Reference seen = Reference{{}, mode_};
-      seen.ram.swap(reference_.ram);
-      seen.root = view.context().root.value;
-      std::memcpy(seen.pdpte, view.context().pdpte, sizeof(seen.pdpte));
-      if (seen.root == reference_.root) {
-        REQUIRE(std::memcmp(seen.pdpte, reference_.pdpte, sizeof(seen.pdpte)) == 0);
+      const bool runs = view.context().root.value == reference_.root;
+      if (runs) {
+        REQUIRE(std::memcmp(view.context().pdpte, reference_.pdpte, sizeof(reference_.pdpte)) == 0);
       }
-      seen.wp = view.context().write_protect;
-      seen.nxe = view.context().no_execute;
-      seen.smep = view.context().smep;
-      seen.smap = view.context().smap;
-      seen.pse = view.context().large_pages && mode_ == PagingMode::k32Bit;
       CAPTURE(id);
-      for (u64 page : LinearPages()) CheckEntry(view, seen, page);
+      // The other ones' flush comes with their CR3.
+      if (runs || coherence_ == Coherence::kEager) {
+        for (u64 page : LinearPages()) CheckEntry(view, page);
+      }
       CheckSlots(view);
       CheckJumps(view);
-      reference_.ram.swap(seen.ram);
     }
   }
-  void CheckEntry(const View& view, const Reference& seen, u64 page) {
+  void CheckEntry(const View& view, u64 page) {
     const u64 index = EntryIndex(LinearAddr(page));
     const u64 host = view.Entry(index) + page;
     const ReferenceAccess load{false, false, view.user(), !view.smap_closed()};
     if (host != m_.memory->guard()) {
       CAPTURE(page);
-      const auto path = seen.Walk(page, load);
-      REQUIRE(path.mapped);
-      REQUIRE(path.accessed);
-      const u64 offset = m_.memory->ArenaOffset(PhysAddr(path.pa));
-      REQUIRE(offset != GuestMemory::kNotRam);
-      if (host == m_.memory->rw_base() + offset) {
-        REQUIRE(path.dirty);
-        REQUIRE(path.may_write);
-        REQUIRE(m_.memory->InfoAt(offset).flags == 0);
-      } else {
-        REQUIRE(host == m_.memory->ro_base() + offset);
-      }
+      const bool writable = m_.InRw(host);
+      REQUIRE((writable || m_.InRo(host)));
+      const u64 offset = host - (writable ? m_.memory->rw_base() : m_.memory->ro_base());
+      const u64 pa = m_.memory->PhysOf(offset).value;
+      if (writable) REQUIRE(m_.memory->InfoAt(offset).flags == 0);
+      Reference::Path path;
+      REQUIRE(SomeWalk(view, page, load, [&](const Reference::Path& one) {
+        path = one;
+        return one.pa == pa && one.accessed && (!writable || (one.dirty && one.may_write));
+      }));
       for (u64 entry : path.entries) {
         if (entry >= M::kRamBytes) continue;
-        REQUIRE((m_.memory->Info(PhysAddr(entry))->flags & kPageTableTrace));
+        const PageInfo& info = *m_.memory->Info(PhysAddr(entry));
+        REQUIRE((info.table_chain != 0) == (coherence_ != Coherence::kDropped));
+        const bool traced = info.flags & kPageTableTrace;
+        if (coherence_ != Coherence::kDeferred) REQUIRE(traced == (info.table_chain != 0));
       }
     }
     const u64 executed = view.ExecutedAs(index);
-    if (executed != View::kNoPage) {
-      const auto path = seen.Walk(page, {false, true, view.user(), false});
-      REQUIRE(path.mapped);
-      REQUIRE(path.pa == executed);
-    }
+    if (executed != View::kNoPage) RequireExecuted(view, page, executed);
   }
   void CheckSlots(View& view) {
     const auto* slots = reinterpret_cast<LookupSlot*>(view.gs_base() + kSlotsOffset);
@@ -529,8 +686,27 @@ class Fuzzer {
     }
   }
 
-  M m_{6};
+  // The tables as they once were.
+  struct Past {
+    u64 time, root;
+    u64 pdpte[4];
+    std::vector<u8> ram;
+  };
+  struct Invalidated {
+    u64 time, linear;
+  };
+  static constexpr std::size_t kMostPasts = 100;
+
+  M m_;
   PagingMode mode_;
+  Coherence coherence_;
+  bool pge_ = false;
+  u64 now_ = 0;
+  u64 loaded_ = 0;          // the time of CR3's last load
+  u64 stale_ = 0;           // translations in use that the tables do not give any more
+  std::vector<Past> past_;  // the first past_count_ of them
+  std::size_t past_count_ = 0;
+  std::vector<Invalidated> invalidated_;
   std::mt19937_64 random_;
   Reference reference_;
   std::set<u64> traced_;
@@ -565,9 +741,11 @@ u64 FromEnvironment(const char* name, u64 otherwise) {
 
 TEST_CASE("the shadow against a reference", "[mmu][fuzz]") {
   const PagingMode mode = GENERATE(PagingMode::k32Bit, PagingMode::kPae, PagingMode::k4Level);
+  const Coherence coherence =
+      GENERATE(Coherence::kEager, Coherence::kDeferred, Coherence::kDropped);
   const u64 seed = FromEnvironment("ALIBI_FUZZ_SEED", 1) * 1000 + GENERATE(1, 2, 3, 4);
-  CAPTURE(static_cast<int>(mode), seed);
-  Fuzzer fuzzer(mode, seed);
+  CAPTURE(static_cast<int>(mode), NameOf(coherence), seed);
+  Fuzzer fuzzer(mode, coherence, seed);
   fuzzer.Run(static_cast<unsigned>(FromEnvironment("ALIBI_FUZZ_STEPS", 6000)));
 }
 

@@ -26,7 +26,7 @@ void Mmu::StoreTo(const View::WriteTarget& target, u64 in_page, const void* data
     if (old_value == value) return;
     *entry = value;
     pending_ = PendingStore{target.phys.value + in_page, 1, &old_value};
-    FollowUnit(reinterpret_cast<u64>(host) - memory_->rw_base(), old_value, value);
+    FollowStore(reinterpret_cast<u64>(host) - memory_->rw_base(), old_value, value);
     pending_.units = 0;
     return;
   }
@@ -53,7 +53,7 @@ void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
     RawCopy(host, data, size);
     pending_ = PendingStore{address.value & ~(kUnit - 1), units, old_values};
     for (unsigned i = 0; i < units; ++i) {
-      if (old_values[i] != values[i]) FollowUnit(first + i * kUnit, old_values[i], values[i]);
+      if (old_values[i] != values[i]) FollowStore(first + i * kUnit, old_values[i], values[i]);
     }
     pending_.units = 0;
   } else {
@@ -62,9 +62,10 @@ void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
   if ((info.flags & kCodeTrace) && listener_ != nullptr) listener_->CodeWritten(address, size);
 }
 
-// An aligned 8-byte unit of a page table changed: one entry, or two of 32-bit paging.
-void Mmu::FollowUnit(u64 arena_offset, u64 old_value, u64 new_value) {
-  PageInfo& info = memory_->InfoAt(arena_offset);
+// An aligned 8-byte unit of a page table changed: one entry, or two of 32-bit paging. Is it a table
+// of an address space that runs?
+[[gnu::always_inline]] inline bool Mmu::FollowUnit(u64 arena_offset, u64 old_value, u64 new_value) {
+  const PageInfo& info = memory_->InfoAt(arena_offset);
   const u64 in_page = arena_offset & kPageMask;
   bool running = false;
   for (u32 node = info.table_chain; node != 0;) {
@@ -74,10 +75,29 @@ void Mmu::FollowUnit(u64 arena_offset, u64 old_value, u64 new_value) {
     // followed already is harmless to follow again.
     node = FollowUse(use, in_page, old_value, new_value) ? info.table_chain : uses_[node].next;
   }
+  return running;
+}
+
+void Mmu::FollowStore(u64 arena_offset, u64 old_value, u64 new_value) {
+  const bool running = FollowUnit(arena_offset, old_value, new_value);
+  PageInfo& info = memory_->InfoAt(arena_offset);
   if (running) {
     info.flood = 0;
   } else if (++info.flood == kFlood) {
     DropTable(arena_offset & ~kPageMask);
+  }
+}
+
+// `bytes` of an out-of-sync table, aligned to units, become known to the shadow.
+void Mmu::SyncPart(u64 arena_offset, u64 bytes) {
+  const PageInfo& info = memory_->InfoAt(arena_offset);
+  u64* known = out_of_sync_.CopyOf(info.flood) + (arena_offset & kPageMask) / 8;
+  const u64* now = reinterpret_cast<const u64*>(memory_->rw_base() + arena_offset);
+  for (u64 i = 0; i < bytes / 8; ++i) {
+    const u64 old_value = known[i], value = now[i];
+    if (old_value == value) continue;
+    known[i] = value;
+    FollowUnit(arena_offset + 8 * i, old_value, value);
   }
 }
 
@@ -162,8 +182,7 @@ bool Mmu::UnregisterTable(PageInfo& info, Use use) {
   u32* link = &info.table_chain;
   while (*link != 0 && !uses_[*link].use.SamePlace(use)) link = &uses_[*link].next;
   if (*link == 0) return false;
-  uses_.Remove(link);
-  if (info.table_chain == 0) info.flags &= static_cast<u8>(~kPageTableTrace);
+  RemoveTableUse(info, link);
   return true;
 }
 
@@ -204,7 +223,6 @@ bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
 void Mmu::DropTable(u64 arena_offset) {
   PageInfo& info = memory_->InfoAt(arena_offset);
   ++counters_.table_drops;
-  info.flood = 0;
   while (info.table_chain != 0) {
     const Use use = uses_[info.table_chain].use;
     View& view = pool_[use.view()];
@@ -219,6 +237,24 @@ void Mmu::DropTable(u64 arena_offset) {
 }
 
 // --- Traces ---
+
+// The page is a table at this place from now on.
+void Mmu::TraceTable(u64 arena_offset, Use use) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  if (OutOfSync(info)) SyncTable(arena_offset);
+  info.flood = 0;
+  uses_.Push(&info.table_chain, use);
+  SetTrace(arena_offset, kPageTableTrace);
+}
+
+// `link` is one of the table chain's.
+void Mmu::RemoveTableUse(PageInfo& info, u32* link) {
+  const bool out_of_sync = OutOfSync(info);
+  uses_.Remove(link);
+  if (info.table_chain != 0) return;
+  if (out_of_sync) out_of_sync_.Remove(info.flood);
+  info.flags &= static_cast<u8>(~kPageTableTrace);
+}
 
 void Mmu::SetTrace(u64 arena_offset, u8 flag) {
   PageInfo& info = memory_->InfoAt(arena_offset);
@@ -333,12 +369,11 @@ void Mmu::FlushView(View& view, bool release) {
     PageInfo& info = memory_->InfoAt(u64{view.tables()[i]} << 12);
     for (u32* link = &info.table_chain; *link != 0;) {
       if (uses_[*link].use.view() == view.id()) {
-        uses_.Remove(link);
+        RemoveTableUse(info, link);
       } else {
         link = &uses_[*link].next;
       }
     }
-    if (info.table_chain == 0) info.flags &= static_cast<u8>(~kPageTableTrace);
   }
   view.Clear(release);
 }

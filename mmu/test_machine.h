@@ -27,7 +27,8 @@ class TestMachine : public TraceListener, public MmioHandler {
     bool operator==(const CodeWrite&) const = default;
   };
 
-  explicit TestMachine(unsigned max_views = ViewPool::kMaxViews) {
+  explicit TestMachine(unsigned max_views = ViewPool::kMaxViews,
+                       Coherence coherence = Coherence::kEager) {
     auto created = GuestMemory::Create(u64{1} << 30);
     memory = std::move(created.value());
     Require(memory->AddSlot(PhysAddr(0), kRamBytes).ok());
@@ -45,6 +46,7 @@ class TestMachine : public TraceListener, public MmioHandler {
     options.default_jump_target = &kDefaultJump;
     options.listener = this;
     options.max_views = max_views;
+    options.coherence = coherence;
     auto made = Mmu::Create(options);
     Require(made.ok());
     mmu = std::move(made.value());

@@ -13,10 +13,10 @@ namespace {
 constexpr u64 kReservationBytes = kViewHeaderBytes + kShadowTableBytes;
 constexpr u64 kChunkBytes = View::kChunkEntries * 8;
 constexpr u64 kChunkMapBytes = kShadowEntries / View::kChunkEntries / 8;
-constexpr u64 kFilledBytes = kShadowEntries / View::kChunkEntries;
+constexpr u64 kLeafStatesBytes = kShadowEntries / View::kChunkEntries * 4;
 constexpr u64 kExecuteBytes = View::kExecuteSlots * (16 + 8);
-constexpr u64 kSideBytes = kChunkMapBytes + kFilledBytes + kExecuteBytes + View::kMaxChunks * 4 +
-                           View::kMaxTables * 4 + View::kMostRootEntries * 8;
+constexpr u64 kSideBytes = kChunkMapBytes + kLeafStatesBytes + kExecuteBytes +
+                           View::kMaxChunks * 4 + View::kMaxTables * 4 + View::kMostRootEntries * 8;
 
 constexpr u64 kLongestInstruction = 15;
 
@@ -53,10 +53,11 @@ Status View::Reserve(unsigned id, u64 guard, const void* const default_jumps[2],
   reservation_ = base;
   side_ = static_cast<u8*>(side);
   chunk_map_ = reinterpret_cast<u64*>(side_);
-  filled_ = side_ + kChunkMapBytes;
-  execute_ = reinterpret_cast<Executed*>(filled_ + kFilledBytes);
+  static_assert(sizeof(LeafStates) == 4);
+  leaf_states_ = reinterpret_cast<LeafStates*>(side_ + kChunkMapBytes);
+  execute_ = reinterpret_cast<Executed*>(side_ + kChunkMapBytes + kLeafStatesBytes);
   execute_log_ = reinterpret_cast<u64*>(execute_ + kExecuteSlots);
-  chunks_ = reinterpret_cast<u32*>(filled_ + kFilledBytes + kExecuteBytes);
+  chunks_ = reinterpret_cast<u32*>(execute_log_ + kExecuteSlots);
   tables_ = chunks_ + kMaxChunks;
   root_entries_ = reinterpret_cast<u64*>(tables_ + kMaxTables);
   directory_ = reinterpret_cast<SlotDirectory*>(table + kSlotDirectoryOffset);
@@ -96,13 +97,16 @@ void View::PoisonEntries(u64 first, u64 count) {
 }
 
 void View::PoisonFilled(u64 first, u64 last) {
-  u8& filled = filled_[first >> kChunkShift];
+  LeafStates& states = leaf_states_[first >> kChunkShift];
   constexpr u64 kLeafEntries = u64{1} << kLeafShift;
   for (u64 leaf = first & ~(kLeafEntries - 1); leaf <= last; leaf += kLeafEntries) {
-    if (!(filled & LeafBit(leaf))) continue;
+    if (!(states.filled & LeafBit(leaf))) continue;
     const u64 from = std::max(first, leaf), to = std::min(last, leaf + kLeafEntries - 1);
     PoisonEntries(from, to - from + 1);
-    if (to - from + 1 == kLeafEntries) filled &= static_cast<u8>(~LeafBit(leaf));
+    if (to - from + 1 != kLeafEntries) continue;
+    const u8 others = static_cast<u8>(~LeafBit(leaf));
+    states.filled &= others;
+    states.local &= others;
   }
 }
 
@@ -263,6 +267,20 @@ void View::DropExecutedSlow(u64 index) {
   }
 }
 
+template <class Condition>
+void View::DropExecutedIf(Condition condition) {
+  u32 kept = 0;
+  for (u32 i = 0; i < execute_log_count_; ++i) {
+    const u64 index = execute_log_[i];
+    if (condition(index)) {
+      DropExecutedSlow(index);
+    } else {
+      execute_log_[kept++] = index;
+    }
+  }
+  execute_log_count_ = kept;
+}
+
 void View::DropExecutedRange(u64 first, u64 count) {
   if (execute_count_ == 0) return;
   if (count <= 64) {
@@ -270,16 +288,7 @@ void View::DropExecutedRange(u64 first, u64 count) {
     return;
   }
   if (count < kShadowEntries) {
-    u32 kept = 0;
-    for (u32 i = 0; i < execute_log_count_; ++i) {
-      const u64 index = execute_log_[i];
-      if (index - first < count) {
-        DropExecutedSlow(index);
-      } else {
-        execute_log_[kept++] = index;
-      }
-    }
-    execute_log_count_ = kept;
+    DropExecutedIf([&](u64 index) { return index - first < count; });
     return;
   }
   for (u32 i = 0; i < execute_log_count_; ++i) {
@@ -293,6 +302,47 @@ void View::DropExecutedRange(u64 first, u64 count) {
   ResetAllJumps();
 }
 
+void View::Empty() {
+  if (holds_) Clear(false);
+}
+
+void View::EmptyOfLocal() {
+  if (!holds_local_) return;
+  holds_local_ = false;
+  ClearSlots();
+  DropWriteTargets();
+  DropExecutedIf(
+      [&](u64 index) { return leaf_states_[index >> kChunkShift].local & LeafBit(index); });
+  constexpr u64 kLeafEntries = u64{1} << kLeafShift;
+  for (u32 i = 0; i < chunk_count_; ++i) {
+    LeafStates& states = leaf_states_[chunks_[i]];
+    for (unsigned bits = states.filled & states.local; bits != 0; bits &= bits - 1) {
+      const unsigned leaf = static_cast<unsigned>(__builtin_ctz(bits));
+      PoisonEntries((u64{chunks_[i]} << kChunkShift) + leaf * kLeafEntries, kLeafEntries);
+    }
+    states.filled &= static_cast<u8>(~states.local);
+    states.local = 0;
+  }
+}
+
+void View::SetLarge(u64 first, u64 count, bool large) {
+  for (u64 at = first; at < first + count; at += u64{1} << kLeafShift) {
+    u8& bits = leaf_states_[at >> kChunkShift].large;
+    bits = static_cast<u8>(large ? bits | LeafBit(at) : bits & ~LeafBit(at));
+  }
+}
+
+void View::EmptyOfPage(u64 index, u64 largest) {
+  if (leaf_states_[index >> kChunkShift].large & LeafBit(index)) {
+    PoisonRange(index & ~(largest - 1), largest);
+    SetLarge(index & ~(largest - 1), largest, false);
+    return;
+  }
+  if (ChunkReady(index)) SetEntry(index, Poison(index));
+  DropWriteTarget(index);
+  DropExecuted(index);
+}
+
 void View::Clear(bool release) {
   if (release && chunk_count_ != 0) {
     // A fresh mapping: gives back pages and merges the VMAs in one call.
@@ -300,13 +350,14 @@ void View::Clear(bool release) {
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     for (u32 i = 0; i < chunk_count_; ++i) {
       chunk_map_[chunks_[i] >> 6] = 0;
-      filled_[chunks_[i]] = 0;
+      leaf_states_[chunks_[i]] = {};
     }
     chunk_count_ = 0;
   } else {
     for (u32 i = 0; i < chunk_count_; ++i) {
       const u64 first = u64{chunks_[i]} << kChunkShift;
       PoisonFilled(first, first + kChunkEntries - 1);
+      leaf_states_[chunks_[i]].large = 0;
     }
   }
   ClearSlots();
@@ -316,6 +367,7 @@ void View::Clear(bool release) {
   DropLeafCaches();
   ForgetRootEntries();
   table_count_ = 0;
+  holds_ = holds_local_ = false;
 }
 
 }  // namespace alibi::mmu

@@ -112,11 +112,27 @@ class View {
     const u64 old = table_[index];
     if (old == entry) return false;
     table_[index] = entry;
-    filled_[index >> kChunkShift] |= LeafBit(index);
+    leaf_states_[index >> kChunkShift].filled |= LeafBit(index);
     if (old != Poison(index)) DropCached(index);
     return true;
   }
   void PoisonRange(u64 first, u64 count);
+
+  // --- Without traces: a TLB ---
+  // The entry, its neighbours and the page as code come from a page of so many entries (a power of
+  // two) that is global or not (`local`).
+  void NoteDerived(u64 index, bool local, u64 page_entries) {
+    if (local) leaf_states_[index >> kChunkShift].local |= LeafBit(index);
+    if (page_entries > 1) SetLarge(index & ~(page_entries - 1), page_entries, true);
+    holds_ = true;
+    holds_local_ |= local;
+  }
+  // Everything, what came of local pages (with what lies close to it), what came of one page. Of
+  // `largest` entries is the largest page there can be.
+  void Empty();
+  void EmptyOfLocal();
+  void EmptyOfPage(u64 index, u64 largest);
+
   u32 chunk_count() const { return chunk_count_; }
   void SetPdpte(unsigned slot, u64 entry) { context_.pdpte[slot] = entry; }
   void SetRoot(PhysAddr root) { context_.root = root; }
@@ -270,7 +286,10 @@ class View {
     }
   }
   void ClearSlotsOf(u64 index);
+  void SetLarge(u64 first, u64 count, bool large);
   void DropExecutedSlow(u64 index);
+  template <class Condition>
+  void DropExecutedIf(Condition condition);
   void EraseExecuted(u32 at);
 
   // Hot first.
@@ -278,8 +297,14 @@ class View {
   u64* chunk_map_ = nullptr;  // 2^24 bits
   u64 root_used_[kMostRootEntries / 64] = {};
   u64* root_entries_ = nullptr;  // kMostRootEntries
-  // A byte per chunk, a bit per leaf table in it: clear if all its entries are poison.
-  u8* filled_ = nullptr;
+  // Of a chunk, a bit per leaf table in it.
+  struct LeafStates {
+    u8 filled;  // clear: all its entries are poison
+    u8 local;   // see NoteDerived
+    u8 large;   // there may be entries of a page that is larger than 4 KB, and reaches here
+    u8 unused;
+  };
+  LeafStates* leaf_states_ = nullptr;
   u64 guard_ = 0;
   PrivilegePeer* peer_ = nullptr;
   SmapPeer* smap_peer_ = nullptr;
@@ -293,7 +318,8 @@ class View {
   ViewKey key_;
   PagingContext context_;
   bool smap_closed_ = false;
-  u64 jump_dirty_ = 0;  // see JumpDirtyBit
+  bool holds_ = false, holds_local_ = false;  // see NoteDerived
+  u64 jump_dirty_ = 0;                        // see JumpDirtyBit
   unsigned id_ = 0;
   WriteTarget targets_[kWriteTargets];
   LeafCache leaves_[kLeafCaches];

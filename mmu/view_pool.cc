@@ -4,7 +4,7 @@ namespace alibi::mmu {
 
 View* ViewPool::FindSlow(ViewKey key) {
   for (unsigned i = 0; i < count_; ++i) {
-    if (views_[i].key() == key) {
+    if (keys_[i] == key) {
       hints_[Hash(key)] = &views_[i];
       return &views_[i];
     }
@@ -37,6 +37,7 @@ Result<View*> ViewPool::Obtain() {
 
 void ViewPool::Adopt(View* view, ViewKey key, const PagingContext& context) {
   view->Retarget(key, context);
+  keys_[view->id()] = key;
   hints_[Hash(key)] = view;
   follower_count_ = 0;
   for (unsigned i = 0; i < count_; ++i) {

@@ -46,6 +46,14 @@ class ViewPool {
   void Adopt(View* view, ViewKey key, const PagingContext& context);
   void Touch(View* view) { view->last_used = ++clock_; }
 
+  // f(view) for those of the root's address space: the ones that follow the root are.
+  template <class F>
+  void ForEachOfRoot(PhysAddr root, F f) {
+    for (unsigned i = 0; i < count_; ++i) {
+      if (keys_[i].follows_root() || keys_[i].root() == root.value) f(views_[i]);
+    }
+  }
+
   View& operator[](unsigned id) { return views_[id]; }
   // The views that follow the root.
   unsigned follower_count() const { return follower_count_; }
@@ -74,6 +82,7 @@ class ViewPool {
   View* FindSlow(ViewKey key);
 
   View views_[kMaxViews];
+  ViewKey keys_[kMaxViews];  // theirs, close together
   View* hints_[kHints] = {};
   View* followers_[kMaxViews] = {};
   unsigned follower_count_ = 0;

@@ -708,6 +708,7 @@ void EngineImpl::IgnoreNumericError() {
 void EngineImpl::StateChanged() {
   vcpu::PrepareFastSyscall(state_);
   mmu_.PagingModeChanged();
+  mmu_.InvalidateAll();
   mmu_.PrivilegeChanged();
 }
 

@@ -42,10 +42,9 @@ bool WatchedMemory::ProbeWrite(LinearAddr address, unsigned size, Privilege who,
 
 bool WatchedMemory::LoadPdptes(u64 cr3) { return memory_.LoadPdptes(cr3); }
 void WatchedMemory::PagingModeChanged() { memory_.PagingModeChanged(); }
-void WatchedMemory::AddressSpaceLoaded(bool keep_global) {
-  memory_.AddressSpaceLoaded(keep_global);
-}
+void WatchedMemory::AddressSpaceLoaded() { memory_.AddressSpaceLoaded(); }
 void WatchedMemory::InvalidatePage(LinearAddr address) { memory_.InvalidatePage(address); }
+void WatchedMemory::InvalidateAll() { memory_.InvalidateAll(); }
 void WatchedMemory::PrivilegeChanged() { memory_.PrivilegeChanged(); }
 
 u32 WatchedPorts::In(u16 port, unsigned size) {

@@ -24,8 +24,9 @@ class WatchedMemory final : public vcpu::LinearMemory {
                   vcpu::GuestFault* fault) override;
   bool LoadPdptes(u64 cr3) override;
   void PagingModeChanged() override;
-  void AddressSpaceLoaded(bool keep_global) override;
+  void AddressSpaceLoaded() override;
   void InvalidatePage(LinearAddr address) override;
+  void InvalidateAll() override;
   void PrivilegeChanged() override;
 
  private:

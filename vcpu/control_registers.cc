@@ -15,6 +15,8 @@ constexpr u64 kCr4Paging = kCr4Pse | kCr4Pae | kCr4Smep | kCr4Smap;
 // Bits whose change loads PAE's page-directory pointers (SDM vol. 3, 4.4.1).
 constexpr u64 kCr0LoadsPdptes = kCr0Pg | kCr0Cd | kCr0Nw;
 constexpr u64 kCr4LoadsPdptes = kCr4Pae | kCr4Pge | kCr4Pse | kCr4Smep;
+// Bits whose change invalidates translations (SDM vol. 3, 4.10.4.1).
+constexpr u64 kCr4Invalidates = kCr4Pge | kCr4Pse | kCr4Pae | kCr4Pcide | kCr4Smep;
 constexpr u64 kNoFlush = u64{1} << 63;  // of MOV to CR3 with PCIDs
 
 // Truncated by the operand size: 64 bits in 64-bit mode, 32 elsewhere.
@@ -99,17 +101,18 @@ Outcome WriteCr0(VcpuState& state, LinearMemory& memory, u64 value) {
     state.efer = long_mode ? state.efer | kEferLma : state.efer & ~kEferLma;
   }
   if (changed & kCr0Paging) memory.PagingModeChanged();
+  if (changed & kCr0Pg) memory.InvalidateAll();
   return {};
 }
 
 Outcome WriteCr3(VcpuState& state, LinearMemory& memory, u64 value) {
-  // No translation outlives its page-table entries here, so that nothing depends on bit 63.
+  // Bit 63 allows to keep a PCID's translations; nobody needs to.
   if (state.cr4 & kCr4Pcide) value &= ~kNoFlush;
   // Bits 51:40 lie beyond MAXPHYADDR, the rest is reserved without LAM.
   if (state.LongModeActive() && (value >> kPhysicalAddressBits)) return GeneralProtection();
   if (UsesPdptes(state) && !memory.LoadPdptes(value)) return GeneralProtection();
   state.cr3 = value;
-  memory.AddressSpaceLoaded(/*keep_global=*/true);
+  memory.AddressSpaceLoaded();
   return {};
 }
 
@@ -127,6 +130,7 @@ Outcome WriteCr4(VcpuState& state, LinearMemory& memory, const CpuidPolicy& poli
   }
   state.cr4 = value;
   if (changed & kCr4Paging) memory.PagingModeChanged();
+  if (changed & kCr4Invalidates) memory.InvalidateAll();
   if (changed & kCr4Smap) PrepareFastSyscall(state);
   return {};
 }
@@ -167,7 +171,10 @@ Outcome InvalidateContext(VcpuState& state, LinearMemory& memory, u64 type, u64 
   constexpr u64 kPcidMask = 0xfff;
   if (type > kAllButGlobal || (pcid & ~kPcidMask)) return GeneralProtection();
   if (type <= kSingleContext && pcid != 0 && !(state.cr4 & kCr4Pcide)) return GeneralProtection();
-  if (type != kAddress) return {};
+  if (type != kAddress) {
+    memory.InvalidateAll();
+    return {};
+  }
   if (!IsCanonical(address.value)) return GeneralProtection();
   memory.InvalidatePage(address);
   return {};

@@ -42,7 +42,8 @@ class FakeMemory : public LinearMemory {
     return good_pdptes;
   }
   void PagingModeChanged() override { ++paging_mode_changes; }
-  void AddressSpaceLoaded(bool) override { ++address_space_loads; }
+  void AddressSpaceLoaded() override { ++address_space_loads; }
+  void InvalidateAll() override { ++invalidations; }
   void InvalidatePage(LinearAddr address) override { invalidated.push_back(address.value); }
   void PrivilegeChanged() override { ++privilege_changes; }
 
@@ -73,7 +74,8 @@ class FakeMemory : public LinearMemory {
 
   std::vector<u8> Snapshot() const { return bytes_; }
 
-  int paging_mode_changes = 0, address_space_loads = 0, privilege_changes = 0, writes = 0;
+  int paging_mode_changes = 0, address_space_loads = 0, invalidations = 0, privilege_changes = 0;
+  int writes = 0;
   std::vector<u64> invalidated, pdpte_loads;
   bool good_pdptes = true;
 

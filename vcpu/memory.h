@@ -34,9 +34,11 @@ class LinearMemory {
 
   // Told after the state changed. Each re-reads VcpuState.
   virtual void PagingModeChanged() = 0;  // CR0.PG/WP, CR4 paging bits, EFER.NXE/LMA
-  virtual void AddressSpaceLoaded(bool keep_global) = 0;  // MOV to CR3
-  virtual void InvalidatePage(LinearAddr address) = 0;    // INVLPG
-  virtual void PrivilegeChanged() = 0;                    // CPL (or SMAP's AC) changed
+  // MOV to CR3, a task switch: all but global translations are invalid (SDM vol. 3, 4.10.4.1).
+  virtual void AddressSpaceLoaded() = 0;
+  virtual void InvalidatePage(LinearAddr address) = 0;  // INVLPG
+  virtual void InvalidateAll() = 0;     // global ones, too: CR0.PG, CR4.PGE and the like, INVPCID
+  virtual void PrivilegeChanged() = 0;  // CPL (or SMAP's AC) changed
 
   template <class T>
   bool ReadValue(LinearAddr address, T* out, Privilege who, GuestFault* fault) {

@@ -87,7 +87,9 @@ TEST_CASE("Into long mode and out of it", "[registers]") {
   CHECK(s.efer == (kEferLme | kEferLma | kEferNxe));
   CHECK(m.Wrmsr(m.policy(), kMsrEfer, kEferLme | (1u << 12)) == GeneralProtection());  // SVME
   CHECK(m.WriteCr(4, 0) == GeneralProtection());  // PAE in long mode
-  CHECK(m.WriteCr(0, paging & ~kCr0Pg).done());   // from compatibility mode
+  m.memory.invalidations = 0;
+  CHECK(m.WriteCr(0, paging & ~kCr0Pg).done());  // from compatibility mode
+  CHECK(m.memory.invalidations == 1);
   CHECK((s.efer & kEferLma) == 0);
 }
 
@@ -101,9 +103,10 @@ TEST_CASE("CR3, CR4, CR8", "[registers]") {
   CHECK(m.memory.address_space_loads == 1);
   CHECK(m.WriteCr(4, s.cr4 | kCr4Pcide) == GeneralProtection());
   CHECK(m.WriteCr(4, s.cr4 | (1u << 13)) == GeneralProtection());  // VMXE
-  // Global pages need no flush where nothing outlives its page-table entry.
   CHECK(m.WriteCr(4, s.cr4 | kCr4Pge).done());
+  CHECK(m.memory.invalidations == 1);
   CHECK(m.WriteCr(4, s.cr4 | kCr4Tsd).done());
+  CHECK(m.memory.invalidations == 1);
   CHECK(m.memory.paging_mode_changes == 0);
   CHECK(m.WriteCr(4, s.cr4 | kCr4Smap).done());
   CHECK(m.memory.paging_mode_changes == 1);
@@ -137,6 +140,7 @@ TEST_CASE("PCIDs", "[registers]") {
     CHECK(invpcid(type, 0xfff, u64{1} << 47).done());  // the address does not matter
     CHECK(invpcid(type, 0x1000) == GeneralProtection());
   }
+  CHECK(m.memory.invalidations == 4);  // CR4.PCIDE was the first
   CHECK(invpcid(4, 0) == GeneralProtection());
   CHECK(invpcid(u64{1} << 32, 0) == GeneralProtection());
   CHECK(m.WriteCr(4, s.cr4 & ~kCr4Pcide).done());  // with any PCID

@@ -156,7 +156,7 @@ Outcome EnterTask(VcpuState& state, LinearMemory& memory, const Tss32& tss, bool
   if (wide && state.Paging() && state.cr3 != tss.cr3) {
     if (UsesPdptes(state) && !memory.LoadPdptes(tss.cr3)) return GeneralProtection();
     state.cr3 = tss.cr3;
-    memory.AddressSpaceLoaded(true);
+    memory.AddressSpaceLoaded();
   }
   state.cr0 |= kCr0Ts;
   state.dr[7] &= ~u64{0x155};  // the local breakpoint enables and LE

@@ -444,7 +444,10 @@ class MachineImpl final : public Machine {
       return Error{"translation_cache_bytes: give 1 MB to 1 GB"};
     }
     vmm::MachineConfig config;
+    auto coherence = mmu::ParseCoherence(options.coherence);
+    if (!coherence.ok()) return coherence.error();
     config.policy = options.policy;
+    config.coherence = *coherence;
     config.cpuid = &CpuidOfEmbedders();
     config.tc_bytes = options.translation_cache_bytes & ~kPageMask;
     config.arena_bytes = options.most_memory_bytes;

@@ -507,6 +507,9 @@ TEST_CASE("Bad options and memory are explained") {
   options.policy = "sometimes";
   CHECK_FALSE(Machine::Create(options).ok());
   options = {};
+  options.coherence = "sometimes";
+  CHECK_FALSE(Machine::Create(options).ok());
+  options = {};
   options.translation_cache_bytes = 0;
   CHECK_FALSE(Machine::Create(options).ok());
   Guest guest({0xf4});

@@ -33,6 +33,7 @@ struct BenchOptions {
   std::vector<std::string> policies = {"never", "always", "threshold", "hysteresis"};
   unsigned repeats = 0;
   std::vector<std::string> only;
+  std::string coherence = mmu::NameOf(MachineConfig().coherence);
 };
 
 }  // namespace
@@ -54,6 +55,7 @@ int CmdBench(int argc, char** argv) {
   app.add_option("--repeats", options.repeats,
                  fmt::format("rounds over all systems ({})", kRepeats))
       ->check(CLI::Range(1, 1000));
+  app.add_option("--coherence", options.coherence, "as for alibi run")->capture_default_str();
   app.add_flag("--no-qemu", options.no_qemu, "leave QEMU out");
   app.add_option("--policy", options.policies,
                  "adaptation policies to measure, one option each\n"
@@ -68,6 +70,9 @@ int CmdBench(int argc, char** argv) {
     }
   }
 
+  if (const auto coherence = mmu::ParseCoherence(options.coherence); !coherence.ok()) {
+    return Fail(kUsage, "--coherence: " + coherence.error().message);
+  }
   const std::string own_path = OwnPath();
   auto programs = bench::FindPrograms(DataFolder(own_path), own_path);
   if (!programs.ok()) return Fail(kNoInput, programs.error().message);
@@ -94,6 +99,7 @@ int CmdBench(int argc, char** argv) {
                    : options.quick      ? kQuickRepeats
                                         : kRepeats;
   runner.only = options.only;
+  runner.alibi_options = {"--coherence", options.coherence};
   if (options.quick) {
     runner.total_limit = kQuickLimit;
     runner.run_limit = kQuickRunLimit;
@@ -125,7 +131,8 @@ int CmdBench(int argc, char** argv) {
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 40) {
     style.width = std::min<unsigned>(window.ws_col, 120);
   }
-  const auto host = bench::DescribeHost(programs->qemu);
+  auto host = bench::DescribeHost(programs->qemu);
+  host["coherence"] = options.coherence;
   fmt::print("{}\n{}, {} round{}\n\n", host["cpu"].get<std::string>(),
              host["kernel"].get<std::string>(), report.rounds, report.rounds == 1 ? "" : "s");
   fmt::print("{}\n", bench::FullReport(report.results, style));

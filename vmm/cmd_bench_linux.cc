@@ -31,6 +31,7 @@ struct LinuxBenchOptions {
   std::string svg;
   std::string prepare;
   std::vector<std::string> only;
+  std::string coherence = mmu::NameOf(MachineConfig().coherence);
   unsigned runs = 0;
   bool quick = false;
   bool no_qemu = false;
@@ -47,7 +48,7 @@ std::string WorkloadNames() {
 
 std::vector<bench::LinuxMachine> Machines(const bench::LinuxFiles& files,
                                           const std::string& own_path, const std::string& qemu,
-                                          bool native) {
+                                          const std::string& coherence, bool native) {
   std::vector<bench::LinuxMachine> machines;
   if (native) {
     machines.push_back(
@@ -55,10 +56,13 @@ std::vector<bench::LinuxMachine> Machines(const bench::LinuxFiles& files,
          [files](const std::string& words) { return bench::NativeLinuxCommand(files, words); },
          false});
   }
-  machines.push_back(
-      {{bench::kAlibi, MachineConfig().policy}, [files, own_path](const std::string& words) {
-         return bench::AlibiLinuxCommand(files, own_path, words);
-       }});
+  machines.push_back({{bench::kAlibi, MachineConfig().policy},
+                      [files, own_path, coherence](const std::string& words) {
+                        std::vector<std::string> command =
+                            bench::AlibiLinuxCommand(files, own_path, words);
+                        command.insert(command.end(), {"--coherence", coherence});
+                        return command;
+                      }});
   if (!qemu.empty()) {
     machines.push_back({{bench::kQemuTcg, ""}, [files, qemu](const std::string& words) {
                           return bench::QemuLinuxCommand(files, qemu, words);
@@ -124,6 +128,7 @@ int CmdBenchLinux(int argc, char** argv) {
       ->type_name("FILE")
       ->capture_default_str();
   app.add_option("--svg", options.svg, "where the SVG goes (beside the JSON)")->type_name("FILE");
+  app.add_option("--coherence", options.coherence, "as for alibi run")->capture_default_str();
   app.add_flag("--cpu-time", options.cpu_time,
                "count the time that a machine had a core, instead of all that passed: for a busy "
                "host");
@@ -140,6 +145,9 @@ int CmdBenchLinux(int argc, char** argv) {
       return Fail(kUsage,
                   fmt::format("--only: no workload '{}'; there are {}", name, WorkloadNames()));
     }
+  }
+  if (const auto coherence = mmu::ParseCoherence(options.coherence); !coherence.ok()) {
+    return Fail(kUsage, "--coherence: " + coherence.error().message);
   }
   if (options.svg.empty()) options.svg = SvgPath(options.json);
 
@@ -165,7 +173,8 @@ int CmdBenchLinux(int argc, char** argv) {
   if (const Status written = bench::WriteInitramfs(files.folder, bits64, &files); !written.ok()) {
     return Fail(kNoInput, written.error().message);
   }
-  const std::vector<bench::LinuxMachine> machines = Machines(files, own_path, qemu, bits64);
+  const std::vector<bench::LinuxMachine> machines =
+      Machines(files, own_path, qemu, options.coherence, bits64);
   if (!options.prepare.empty()) return Prepare(options, machines);
   for (const std::string& path : {options.json, options.svg}) {
     // Found out now rather than after minutes of measuring; nothing is overwritten yet.
@@ -204,6 +213,7 @@ int CmdBenchLinux(int argc, char** argv) {
                                            {"ram_megabytes", std::atoi(bench::kLinuxRamMegabytes)},
                                            {"runs", run.runs},
                                            {"quick", options.quick},
+                                           {"coherence", options.coherence},
                                            {"cpu_time", options.cpu_time}};
   if (!WriteFile(options.json, bench::LinuxJson(measurements, host, settings).dump(1) + "\n")) {
     return Fail(kCannotCreate, options.json + ": not written; is the disk full?");

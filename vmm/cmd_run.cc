@@ -43,6 +43,7 @@ struct RunOptions {
   std::string tc_size = "64M";
   std::string shadow_size = "512M";
   std::string policy = "hysteresis";
+  std::string coherence = mmu::NameOf(MachineConfig().coherence);
   std::string append;
   std::string console = "serial";
   std::string net = "none";
@@ -184,6 +185,10 @@ int CmdRun(int argc, char** argv) {
                  "guest memory: bytes, or with K, M, G behind (128M)");
   app.add_option("--policy", options.policy,
                  "adaptation policy: " + PolicyList() + " (hysteresis)");
+  app.add_option(
+      "--coherence", options.coherence,
+      "how the shadow follows the guest's page tables: " +
+          fmt::format("{} ({})", fmt::join(mmu::kCoherenceNames, ", "), options.coherence));
   app.add_option("--append", options.append, "the kernel's command line, behind the image's name");
   app.add_option("--initrd", options.initrd,
                  "Linux's initial RAM disk; or modules for a multiboot kernel, separated by\n"
@@ -281,6 +286,8 @@ int CmdRun(int argc, char** argv) {
   if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);
   }
+  auto coherence = mmu::ParseCoherence(options.coherence);
+  if (!coherence.ok()) return Fail(kUsage, "--coherence: " + coherence.error().message);
   if (const auto status = observation.Check()) return *status;
   if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
     return Fail(kUnsupportedHost, host.error().message);
@@ -334,6 +341,7 @@ int CmdRun(int argc, char** argv) {
   EscapeFilter escape;
   config.machine.cpuid = &cpu;
   config.machine.policy = options.policy;
+  config.machine.coherence = *coherence;
   config.machine.tc_bytes = *tc;
   config.machine.shadow_bytes = *shadow;
   observation.Configure(&config.machine);

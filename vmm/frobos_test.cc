@@ -65,6 +65,12 @@ TEST_CASE("policy threshold(1)") { RunKernel("threshold(1)"); }
 // Few enough clean callouts for an acquittal to happen within a kernel's run.
 TEST_CASE("policy hysteresis(2,64)") { RunKernel("hysteresis(2,64)"); }
 
+TEST_CASE("other coherence strategies") {
+  const char* names = std::getenv("COHERENCE");
+  std::istringstream words(names == nullptr ? "" : names);
+  for (std::string name; words >> name;) RunKernel("threshold(1)", "--coherence " + name);
+}
+
 // The smallest TC: kernels that translate much fill it many times over, and nothing is lost.
 TEST_CASE("a TC that is flushed again and again") { RunKernel("threshold(1)", "--tc-size 1M"); }
 

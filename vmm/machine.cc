@@ -69,6 +69,7 @@ Status Machine::Init(const MachineConfig& config) {
   mmu_options.state = state_;
   mmu_options.memory = memory_.get();
   mmu_options.vcpu_fd = vcpu_fd_;
+  mmu_options.coherence = config.coherence;
   mmu_options.max_chunks = static_cast<u32>(config.shadow_bytes / kShadowChunkBytes);
   auto mmu = mmu::Mmu::Create(mmu_options);
   if (!mmu.ok()) return mmu.error();

@@ -39,6 +39,7 @@ inline constexpr u64 kMostShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunk
 
 struct MachineConfig {
   std::string policy = "hysteresis";  // see adapt::MakePolicy
+  mmu::Coherence coherence = mmu::Coherence::kEager;
   u64 tc_bytes = u64{64} << 20;
   u64 shadow_bytes = kMostShadowBytes;
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be

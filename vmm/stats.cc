@@ -85,6 +85,7 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   using nlohmann::ordered_json;
   ordered_json json;
   json["policy"] = machine.policy().name();
+  json["coherence"] = mmu::NameOf(machine.mmu().coherence());
   json["wall_ns"] = wall_ns;
   json["tc_bytes_used"] = machine.engine().tc_bytes_used();
   auto into = [&json](const char* group) {

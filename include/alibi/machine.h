@@ -23,6 +23,10 @@ namespace alibi {
 struct MachineOptions {
   // Adaptation policy, as for `alibi run --policy` (docs/policies.md).
   std::string policy = "hysteresis";
+  // How shadow page tables follow the guest's: eager, deferred, dropped (docs/design.md). With the
+  // latter two, page tables changed by WriteMemory() count from the guest's next TLB flush, or when
+  // the VCPU's registers are next set.
+  std::string coherence = "eager";
   std::uint64_t translation_cache_bytes = std::uint64_t{64} << 20;  // 1 MB to 1 GB
   // The most memory all slots together can have. Costs address space only.
   std::uint64_t most_memory_bytes = std::uint64_t{256} << 30;

@@ -1,0 +1,116 @@
+// From the guest's TLB flushes to shadow entries, where those are not kept coherent by traces
+// alone.
+#include "base/raw_copy.h"
+#include "mmu/mmu.h"
+
+namespace alibi::mmu {
+namespace {
+
+// Entries that one large page of the format can map.
+u64 LargestPage(const PagingFormat& format) {
+  if (format.levels == 0) return 1;
+  unsigned level = format.levels;
+  while (level > 1 && !format.level[level].may_be_leaf) --level;
+  return u64{1} << (format.level[level].shift - 12);
+}
+
+}  // namespace
+
+// --- Deferred ---
+
+// The guest is about to store to the page. If it is a leaf table, that store and those that follow
+// go unseen; the copy says later which entries they changed. Tables above the leaves stay traced:
+// so few stores reach them, and so much hangs on them.
+void Mmu::LetGo(PhysAddr page) {
+  const u64 offset = memory_->ArenaOffset(page);
+  if (offset == GuestMemory::kNotRam) return;
+  PageInfo& info = memory_->InfoAt(offset);
+  // With a full list the store is followed as ever.
+  if (info.flags != kPageTableTrace || out_of_sync_.full()) return;
+  for (u32 node = info.table_chain; node != 0; node = uses_[node].next) {
+    if (uses_[node].use.level() != 1) return;
+  }
+  const unsigned place = out_of_sync_.Add(offset);
+  RawCopy(out_of_sync_.CopyOf(place), reinterpret_cast<const void*>(memory_->rw_base() + offset),
+          kPageSize);
+  info.flood = static_cast<u8>(place);
+  info.flags &= static_cast<u8>(~kPageTableTrace);
+  ++counters_.table_releases;
+}
+
+void Mmu::SyncTable(u64 arena_offset) {
+  SyncPart(arena_offset, kPageSize);
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  out_of_sync_.Remove(info.flood);
+  info.flood = 0;
+  SetTrace(arena_offset, kPageTableTrace);
+  ++counters_.table_resyncs;
+}
+
+bool Mmu::IsUsedBy(const PageInfo& table, PhysAddr root) {
+  for (u32 node = table.table_chain; node != 0; node = uses_[node].next) {
+    if (pool_[uses_[node].use.view()].context().root == root) return true;
+  }
+  return false;
+}
+
+// --- The guest's flushes ---
+
+// Of the running address space; others' turn comes when they are loaded. `all`: global pages, too,
+// and tables of every address space.
+void Mmu::FlushTranslations(bool all) {
+  const u64 begin = __builtin_ia32_rdtsc();
+  if (coherence_ == Coherence::kDropped) {
+    EmptyViews(all);
+  } else {
+    if (out_of_sync_.empty()) return;
+    SyncTables(all);
+  }
+  ++counters_.tlb_flushes;
+  counters_.tlb_flush_cycles += __builtin_ia32_rdtsc() - begin;
+}
+
+void Mmu::EmptyViews(bool all) {
+  pool_.ForEachOfRoot(context_.root, [&](View& view) {
+    // A global page is the same in all address spaces (SDM vol. 3, 4.10.2.4).
+    if (all || !view.key().follows_root()) {
+      view.Empty();
+    } else {
+      view.EmptyOfLocal();
+    }
+  });
+}
+
+void Mmu::SyncTables(bool all) {
+  // What only other address spaces use can wait for them, unless it crowds the list.
+  const bool crowded = out_of_sync_.count() > OutOfSyncTables::kMost / 2;
+  out_of_sync_.ForEach([&](u64 arena_offset) {
+    if (all || IsUsedBy(memory_->InfoAt(arena_offset), context_.root)) {
+      SyncTable(arena_offset);
+    } else if (crowded) {
+      DropTable(arena_offset);
+    }
+  });
+}
+
+void Mmu::FlushPage(LinearAddr address) {
+  const u64 index = EntryIndex(Wrap(address));
+  if (coherence_ == Coherence::kDropped) {
+    pool_.ForEachOfRoot(context_.root, [&](View& view) {
+      view.EmptyOfPage(index, LargestPage(*view.context().format));
+    });
+    return;
+  }
+  out_of_sync_.ForEach([&](u64 arena_offset) {
+    const PageInfo& info = memory_->InfoAt(arena_offset);
+    for (u32 node = info.table_chain; node != 0; node = uses_[node].next) {
+      const Use use = uses_[node].use;
+      const PagingFormat& format = *pool_[use.view()].context().format;
+      const u64 slot = index - use.index();
+      if (slot >> format.level[1].index_bits != 0) continue;
+      SyncPart(arena_offset + (slot * format.entry_bytes & ~u64{7}), 8);
+    }
+  });
+}
+
+}  // namespace alibi::mmu
