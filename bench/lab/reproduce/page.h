@@ -1,0 +1,16 @@
+// docs/reproduction.md: the claims, the paper's figures and ours, as a page.
+#ifndef ALIBI_BENCH_LAB_REPRODUCE_PAGE_H_
+#define ALIBI_BENCH_LAB_REPRODUCE_PAGE_H_
+
+#include <string>
+
+#include "bench/lab/reproduce/figures.h"
+
+namespace alibi::bench::lab {
+
+// Depends on `figures` alone: the same text for the same figures.
+std::string ReproductionPage(const Figures& figures);
+
+}  // namespace alibi::bench::lab
+
+#endif  // ALIBI_BENCH_LAB_REPRODUCE_PAGE_H_
