@@ -70,9 +70,7 @@ std::string Overheads(const Figures& figures) {
                         bound ? "≤ " : "", seconds * 1e3, 100 * seconds / f("boot.seconds"));
   }
   if (!f.missing().empty()) return "";
-  return text +
-         fmt::format("\nThe boot itself: {:.2f} s, of it {:.2f} s until the guest's shell.\n",
-                     f("boot.seconds"), f("boot.shell_seconds"));
+  return text + fmt::format("\nThe boot and halt took {:.2f} s.\n", f("boot.seconds"));
 }
 
 }  // namespace
