@@ -60,6 +60,7 @@ struct SiteRecord {
   u32 events[kEventCount] = {};  // by Event, ever
   u32 adaptations = 0;           // convictions
   u32 reversions = 0;            // acquittals
+  u32 log_number = 0;            // in the event log, from 1 on; 0: not in it
 
   // --- The policy's own: zero in a new record, and again when the site's page is forgotten ---
   u32 recent_guilty = 0;

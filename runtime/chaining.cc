@@ -101,15 +101,14 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
         continue;
       }
       Invalidate(ccf);
-      if (EngineEvent* event = NewEvent(EventKind::kInvalidate, ccf->pc)) {
-        event->physical = PhysOf(*ccf, ccf->pc);
-        event->value = address.value;
-        event->count[0] = static_cast<u32>(size);
-      }
+      if (recorder_.Wants(RecordKind::kOverwritten)) RecordOverwritten(*ccf, address, size);
     }
     // Memory that held code becomes data: programs end, and their pages go to others.
     if (!code_left) {
       mmu_.UntraceCode(PhysAddr(page * kPageSize));
+      if (recorder_.Wants(RecordKind::kForgottenPage) && sites_.MayHaveInPage(page * kPageSize)) {
+        RecordForgottenPage(page * kPageSize);
+      }
       sites_.ForgetPage(page * kPageSize);
       policy_.OnPageForgotten(page * kPageSize);
     }

@@ -118,6 +118,7 @@ EngineImpl::EngineImpl(const EngineOptions& options)
       memory_(*options.memory),
       policy_(*options.policy),
       needs_(options.policy->needs()),
+      clock_(needs_.clock),
       shown_features_(ShownFeatures(*options.cpuid, *options.state)),
       tu_(std::make_unique<translator::TranslationUnit>()),
       watched_memory_(*options.state, *options.mmu, &watch_hits_, &points_),
@@ -236,7 +237,7 @@ Exit EngineImpl::Run() {
   } leave{this};
   for (;;) {
     UndoKicks();
-    events_.Drain();
+    recorder_.Drain();
     if (points_.stopped()) return Exit::kDebug;
     if (memory_map_changed_) {
       memory_map_changed_ = false;
@@ -535,7 +536,12 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   if (status != DecodeStatus::kOk) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
 
   if (in_ram && second_page == kNoPage && limit != 1) {
-    if (Ccf* old = Revive(pc, phys, mode, bytes - phys.PageOffset())) return old;
+    if (Ccf* old = Revive(pc, phys, mode, bytes - phys.PageOffset())) {
+      if (recorder_.Wants(RecordKind::kTranslation)) {
+        RecordTranslation(*old, adapt::log::Why::kRevived, begin);
+      }
+      return old;
+    }
   }
 
   auto ccf = std::make_unique<Ccf>();
@@ -599,13 +605,16 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
     if (second_page != kNoPage) mmu_.TraceCode(PhysAddr(second_page * kPageSize));
   }
-  ForwardReplaced(result);
+  adapt::log::Why why = ForwardReplaced(result);
+  if (mode.simulate) why = adapt::log::Why::kSimulate;
+  if (mode.single) why = adapt::log::Why::kSingle;
   ++counters_.translations;
   counters_.translated_instructions += tu_->count;
   counters_.translated_guest_bytes += tu_->byte_length;
   counters_.emitted_bytes += emitted.hot_size + emitted.cold_size;
   counters_.translation_cycles += __rdtsc() - begin;
   prices_.retranslate = static_cast<u32>(counters_.translation_cycles / counters_.translations);
+  if (recorder_.Wants(RecordKind::kTranslation)) RecordTranslation(*result, why, begin);
   if (observer_ != nullptr) observer_->OnTranslation(*result);
   return result;
 }
@@ -617,19 +626,22 @@ u64 EngineImpl::ContentHash(const Ccf& ccf, const u8* page) const {
 
 // Replaced translations of this code, and those whose code was overwritten, forward to the new one:
 // predecessors fall into some of them.
-void EngineImpl::ForwardReplaced(Ccf* to) {
+adapt::log::Why EngineImpl::ForwardReplaced(Ccf* to) {
+  auto why = adapt::log::Why::kFirst;
   const std::vector<Ccf*>* list = tc_->InPageWithRemoved(to->phys_page);
-  if (list == nullptr) return;
+  if (list == nullptr) return why;
   for (Ccf* old : *list) {
     if (old->forwards || old == to || old->pc != to->pc || !(old->mode == to->mode)) continue;
     if (!old->retired && old->valid) continue;
     RedirectEntry(old, to->entry);
     old->forwards = true;
+    why = old->retired ? adapt::log::Why::kVerdict : adapt::log::Why::kOverwritten;
     if (old->valid && observer_ != nullptr) observer_->OnAdaptation(*old, *to);
     // Nobody is in it while this runs, and nobody gets in: it has no say in its page any more,
     // whose list would otherwise grow with every change of mind.
     if (old->retired) old->valid = false;
   }
+  return why;
 }
 
 // Kernels patch code and patch it back (text_poke's INT3 among others): the old translation still
@@ -670,6 +682,7 @@ void EngineImpl::FlushTc() {
   for (MissedSite& missed : missed_sites_) missed = {};
   mmu_.ResetAllJumpTables();
   ++counters_.tc_flushes;
+  if (recorder_.Wants(RecordKind::kFlush)) RecordFlush(sites_.overflowed());
   if (sites_.overflowed()) {
     sites_.Clear();
     ++counters_.site_amnesties;
@@ -715,6 +728,13 @@ void EngineImpl::StateChanged() {
 void EngineImpl::InjectInterrupt(u8 vector) {
   ++counters_.interrupts_delivered;
   vcpu::DeliverEvent(state_, mmu_, vcpu::Event::External(vector), state_.rip);
+}
+
+void EngineImpl::set_event_log(adapt::log::Ring* log) {
+  ALIBI_CHECK(log == nullptr || logged_sites_ == 0,
+              "an engine has one log: sites are numbered for it");
+  recorder_.set_log(log);
+  clock_ = needs_.clock || log != nullptr;
 }
 
 MemoryUse EngineImpl::memory_use() const {

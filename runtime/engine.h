@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "mmu/mmu.h"
 #include "runtime/debug_points.h"
-#include "runtime/event_ring.h"
+#include "runtime/recorder.h"
 #include "vcpu/cpuid.h"
 #include "vcpu/memory.h"
 #include "vcpu/platform.h"
@@ -129,8 +129,10 @@ class Engine {
   // The debugger has seen why Run() returned kDebug.
   virtual void ForgetDebugStop() = 0;
 
-  // --- Events for logs and traces (see runtime/event_ring.h) ---
+  // --- Events for logs and traces (see runtime/recorder.h), between runs ---
   virtual void set_event_observer(EventObserver* observer, u32 kinds) = 0;
+  // All events go there too, until it is null again. Once in an engine's life.
+  virtual void set_event_log(adapt::log::Ring* log) = 0;
   // On the VCPU's thread with the vector registers free: tells the observer what waits.
   virtual void DrainEvents() = 0;
 

@@ -1,6 +1,6 @@
 // The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts),
-// fast_path_debug.cc, execution_counts.cc and chaining.cc (these four for general registers only)
-// and host_fault.cc (signals).
+// fast_path_debug.cc, execution_counts.cc, recording.cc and chaining.cc (these five for general
+// registers only) and host_fault.cc (signals).
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
@@ -41,9 +41,10 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool steps_next() const override { return step_next_; }
   void ForgetDebugStop() override { points_.Forget(); }
   void set_event_observer(EventObserver* observer, u32 kinds) override {
-    events_.Observe(observer, kinds);
+    recorder_.Observe(observer, kinds);
   }
-  void DrainEvents() override { events_.Drain(); }
+  void set_event_log(adapt::log::Ring* log) override;
+  void DrainEvents() override { recorder_.Drain(); }
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_; }
   const adapt::Prices& prices() const override { return prices_; }
@@ -94,9 +95,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
     }
   }
 
-  // The policy wants to know what its events cost.
+  // The policy or a log wants to know what events cost.
   void NoticeEntry() {
-    if (__builtin_expect(needs_.clock, 0)) entered_ = __rdtsc();
+    if (__builtin_expect(clock_, 0)) entered_ = __rdtsc();
   }
 
   // --- host_fault.cc ---
@@ -123,8 +124,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   void Enter(u64 entry);
   u32 CalloutPrice();
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
+  // Says what the newest of those was replaced for.
+  adapt::log::Why ForwardReplaced(Ccf* to);
   // An invalidated translation whose guest code is what it was again, or null.
-  void ForwardReplaced(Ccf* to);
   Ccf* Revive(u64 pc, PhysAddr phys, const translator::CodeMode& mode, const u8* page);
   u64 ContentHash(const Ccf& ccf, const u8* page) const;
   bool HoldsBreakpoint(const Ccf& ccf) const;
@@ -206,18 +208,26 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   }
   u64 LeaveToStep();
   void NoteSimulatedWatch(bool faulted);
-  void LogVerdict(const SiteDesc& site, adapt::Event cause, bool trapped, adapt::Kind before);
-  void LogSite(EventKind kind, const SiteDesc& site);
-  void LogFault(const vcpu::GuestFault& fault);
-  void LogSystem(const translator::Instr& instr);
-  // Null: nobody wants it, or there is no room.
-  EngineEvent* NewEvent(EventKind kind, u64 pc);
   // Notes data breakpoints; false: #AC.
   bool CarefulAccess(const translator::Instr& instr, u64 linear, unsigned size);
   static u64 RequiredAlignment(const translator::Instr& instr);
   bool UndoBranch(u64 target);
   // The site is the push of a call to what is no address, which faults before the push can.
   bool CallsNowhere(const SiteDesc& site) const;
+
+  // --- recording.cc: for logs and traces. The first three look themselves whether it is wanted ---
+  void RecordOccurrence(const SiteDesc& desc, adapt::SiteRecord& site, adapt::Event event,
+                        bool trapped, adapt::Kind verdict);
+  void RecordSite(RecordKind kind, const SiteDesc& desc, adapt::SiteRecord& site);
+  void RecordSystem(const translator::Instr& instr);
+  void RecordFault(const vcpu::GuestFault& fault);
+  void RecordOverwritten(const Ccf& ccf, PhysAddr where, u64 bytes);
+  void RecordForgottenPage(u64 page);
+  void RecordTranslation(const Ccf& ccf, adapt::log::Why why, u64 begin_tsc);
+  void RecordFlush(bool amnesty);
+  Record NewRecord(RecordKind kind, u64 pc) const;
+  bool NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record* record);
+  void Push(const Record& record);
 
   // --- chaining.cc ---
   void Chain(ExitDesc* exit, Ccf* target);
@@ -237,7 +247,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   adapt::Policy& policy_;
   const adapt::Needs needs_;
   adapt::Prices prices_;
-  u64 entered_ = 0;  // TSC when the callout or the fault handler was entered; Needs::clock
+  bool clock_;       // the policy or a log wants entered_
+  u64 entered_ = 0;  // TSC when the callout or the fault handler was entered
   std::unique_ptr<TranslationCache> tc_;
   std::unique_ptr<translator::Emitter> emitter_;
   const translator::FeatureSet shown_features_;
@@ -248,7 +259,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   DebugPoints points_;
   bool step_next_ = false;        // a debugger's single step
   bool step_over_watch_ = false;  // the next instruction touches what a debugger watches
-  EventRing events_;
+  Recorder recorder_;
+  u32 logged_sites_ = 0;
   u64 peak_tc_bytes_ = 0, peak_ccfs_ = 0;  // when the TC was last flushed
   u64 watch_hits_ = 0;  // DR6 bits of the data breakpoints that the running instruction hit
   WatchedMemory watched_memory_;

@@ -52,6 +52,9 @@ u64 LiveMask(unsigned k) {
 // load sits in every access's dependency chain.
 constexpr u64 kThrashCycles = 100;
 
+constexpr u32 kSystemKinds = KindBit(RecordKind::kMsr) | KindBit(RecordKind::kControl);
+constexpr u32 kOccurrenceKinds = KindBit(RecordKind::kOccurrence) | KindBit(RecordKind::kVerdict);
+
 // The linear address of the memory operand, as the emitted code computes it.
 u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
   const translator::MemOperand& mem = instr.mem;
@@ -165,7 +168,7 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
 
 void EngineImpl::Deliver(const GuestFault& fault) {
   ++counters_.exceptions_delivered;
-  if (events_.Wants(EventKind::kFault)) LogFault(fault);
+  if (recorder_.Wants(RecordKind::kFault)) RecordFault(fault);
   vcpu::DeliverFault(state_, mmu_, fault);
 }
 
@@ -337,7 +340,7 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
     pending_indirect_ = false;
     return DeliverAndDispatch(outcome.fault());
   }
-  if (events_.Wants(EventKind::kMsr) || events_.Wants(EventKind::kControl)) LogSystem(instr);
+  if (recorder_.Wants(kSystemKinds)) RecordSystem(instr);
   if (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode)
                             : MayChangeMode(instr) && NoticeMode(CurrentMode())) {
     pending_exit_ = nullptr;
@@ -414,7 +417,7 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
     if (record != nullptr && site->ccf->valid && !site->ccf->retired) {
       record->table_lookup = true;
       ++counters_.lookup_changes;
-      LogSite(EventKind::kRelookup, *site);
+      RecordSite(RecordKind::kRelookup, *site, *record);
       Retire(site->ccf);
       return Retry(instr.pc);
     }
@@ -433,7 +436,7 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
       // (Simulated this time: what a retry would find may be another translation that groups it.)
       if (adapt::SiteRecord* record = OwnRecordOf(*site)) {
         record->alone = true;
-        LogSite(EventKind::kUngroup, *site);
+        RecordSite(RecordKind::kUngroup, *site, *record);
         Retire(site->ccf);
       }
       return SimulateNext(instr.pc);
@@ -782,17 +785,18 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
   ++record.events[static_cast<unsigned>(event)];
   ++(trapped ? record.traps : record.callouts);
   const adapt::Kind before = record.kind;
+  adapt::Kind verdict = before;
   // Nothing is more general than SIMULATE: a guilty event there only ends a row of clean ones.
-  if (before == adapt::Kind::kSimulate && event != adapt::Event::kCleanCallout &&
-      record.recent_clean == 0 && !needs_.every_event) {
-    return;
+  if (before != adapt::Kind::kSimulate || event == adapt::Event::kCleanCallout ||
+      record.recent_clean != 0 || needs_.every_event) {
+    adapt::Occurrence what{event, trapped};
+    if (__builtin_expect(needs_.clock, 0)) {
+      what.now = __rdtsc();
+      what.cycles = static_cast<u32>(what.now - entered_);
+    }
+    verdict = policy_.OnEvent(record, what);
   }
-  adapt::Occurrence what{event, trapped};
-  if (__builtin_expect(needs_.clock, 0)) {
-    what.now = __rdtsc();
-    what.cycles = static_cast<u32>(what.now - entered_);
-  }
-  const adapt::Kind verdict = policy_.OnEvent(record, what);
+  if (recorder_.Wants(kOccurrenceKinds)) RecordOccurrence(*site, record, event, trapped, verdict);
   if (verdict == before) return;
   record.kind = verdict;
   if (verdict > before) {
@@ -802,7 +806,6 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
     ++record.reversions;
     ++counters_.reversions;
   }
-  if (events_.Wants(EventKind::kVerdict)) LogVerdict(*site, event, trapped, before);
   Ccf* ccf = site->ccf;
   if (ccf->valid && !ccf->retired && !ccf->mode.simulate) Retire(ccf);
 }

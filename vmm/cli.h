@@ -39,6 +39,7 @@ int CmdRun(int argc, char** argv);
 int CmdCpu(int argc, char** argv);
 int CmdBench(int argc, char** argv);
 int CmdDump(int argc, char** argv);
+int CmdLog(int argc, char** argv);
 
 }  // namespace alibi::vmm
 

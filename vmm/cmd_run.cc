@@ -393,7 +393,9 @@ int CmdRun(int argc, char** argv) {
     if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
   }
   const Observation::Leaver leave(&observation);  // before the machine goes
-  if (const auto status = observation.Attach(pc, *image)) return *status;
+  const RunDescription description = {
+      options.policy, options.image.empty() ? options.bios : options.image, options.append};
+  if (const auto status = observation.Attach(pc, *image, description)) return *status;
 
   // --- The run ---
   const u64 begin = devices::MonotonicClock::HostNs();

@@ -7,16 +7,16 @@
 #include <string_view>
 
 #include "vmm/cli.h"
+#include "vmm/version.h"
 
 namespace alibi::vmm {
 namespace {
-
-constexpr const char* kVersion = "0.1";
 
 constexpr Subcommand kSubcommands[] = {
     {"run", "run a kernel or a BIOS ROM on a PC, the terminal being its serial port", CmdRun},
     {"bench", "measure against native and QEMU TCG: tables, a chart, JSON and SVG", CmdBench},
     {"dump", "show translations: guest code, IR, CCFs, exits, adaptation", CmdDump},
+    {"log", "show what happened in a run that was recorded with --log", CmdLog},
     {"cpu", "show the CPU that guests see", CmdCpu},
 };
 

@@ -15,7 +15,6 @@ namespace alibi::vmm {
 namespace {
 
 constexpr char kDefaultGdb[] = ":1234";  // QEMU's -s
-constexpr u64 kLeastEventBytes = 4096;
 constexpr std::size_t kTraceBuffer = std::size_t{1} << 18;
 
 // For the signal handler.
@@ -62,12 +61,12 @@ void Observation::AddOptions(CLI::App& app) {
       ->type_name("TOPICS");
   app.add_option("--trace-file", trace_file_name_, "write the trace to FILE instead")
       ->type_name("FILE");
-  app.add_option("--events", events_,
-                 "write every adaptation to FILE, a JSON object per line; see\n"
-                 "docs/observability.md")
+  app.add_option("--log", log_name_,
+                 "record to FILE what happens at the guest's sites, every translation and fault;\n"
+                 "alibi log shows it")
       ->type_name("FILE");
-  app.add_option("--events-size", events_size_,
-                 "at most so much of it: bytes, or with K, M, G; the rest is counted (64M)");
+  app.add_option("--log-size", log_size_,
+                 "at most so much of it: bytes, or with K, M, G; the rest is counted (256M)");
   app.add_option("--gdb", gdb_,
                  "wait for gdb before the first instruction, at [HOST]:PORT (without a host on\n"
                  "this machine only) or unix:PATH; see docs/observability.md")
@@ -90,10 +89,13 @@ std::optional<int> Observation::Check() {
   if (!trace_file_name_.empty() && trace_.empty()) {
     return Fail(kUsage, "--trace-file: nothing is traced; give --trace=TOPICS as well");
   }
-  auto size = ParseSize(events_size_);
-  if (!size.ok()) return Fail(kUsage, "--events-size: " + size.error().message);
-  if (*size < kLeastEventBytes) return Fail(kUsage, "--events-size: give at least 4K");
-  most_event_bytes_ = *size;
+  auto size = ParseSize(log_size_);
+  if (!size.ok()) return Fail(kUsage, "--log-size: " + size.error().message);
+  if (*size < adapt::log::kLeastLogBytes) {
+    return Fail(kUsage, fmt::format("--log-size: give at least {}",
+                                    FormatSize(adapt::log::kLeastLogBytes)));
+  }
+  most_log_bytes_ = *size;
   if (!gdb_.empty() && gdb_default_) return Fail(kUsage, "-s is --gdb :1234; give one of them");
   if (gdb_wait_ && gdb_.empty() && !gdb_default_) {
     return Fail(kUsage, "-S waits for gdb: give -s or --gdb as well");
@@ -107,17 +109,19 @@ void Observation::Configure(MachineConfig* config) {
   config->executions = profile_.get();
 }
 
-std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> image) {
+std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> image,
+                                       const RunDescription& description) {
   machine_ = &machine;
   begin_ns_ = machine.NowNs();
-  if (const auto status = OpenFiles()) return *status;
+  if (const auto status = OpenFiles(description)) return *status;
   machine.set_on_attention([this] { ShowStats(); });
   CatchStatsSignal(&machine);
-  const u32 wanted = tracer_.wanted_events() | (event_log_ != nullptr ? EventLog::kWanted : 0);
-  if (wanted != 0) machine.machine().engine().set_event_observer(this, wanted);
   if (!trace_.empty()) {
     tracer_.set_time(&machine.time_base());
     machine.machine().set_tracer(&tracer_);
+    if (tracer_.wanted_events() != 0) {
+      machine.machine().engine().set_event_observer(&tracer_, tracer_.wanted_events());
+    }
     if (tracer_.observes_translations()) {
       machine.machine().engine().set_translation_observer(&tracer_);
     }
@@ -140,7 +144,7 @@ std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> i
   return std::nullopt;
 }
 
-std::optional<int> Observation::OpenFiles() {
+std::optional<int> Observation::OpenFiles(const RunDescription& description) {
   const auto cannot = [](const std::string& name) {
     return Fail(kCannotCreate,
                 fmt::format("{}: cannot be written: {}", name, std::strerror(errno)));
@@ -159,10 +163,10 @@ std::optional<int> Observation::OpenFiles() {
     std::setvbuf(trace_file_, nullptr, _IOFBF, kTraceBuffer);
     tracer_.set_output(trace_file_);
   }
-  if (!events_.empty()) {
-    auto log = EventLog::Create(events_, most_event_bytes_, &machine_->time_base());
-    if (!log.ok()) return Fail(kCannotCreate, "--events: " + log.error().message);
-    event_log_ = std::move(*log);
+  if (!log_name_.empty()) {
+    auto log = RunLog::Create(log_name_, most_log_bytes_, *machine_, description);
+    if (!log.ok()) return Fail(kCannotCreate, "--log: " + log.error().message);
+    log_ = std::move(*log);
   }
   return std::nullopt;
 }
@@ -171,6 +175,7 @@ void Observation::Leave() {
   if (machine_ == nullptr) return;
   CatchStatsSignal(nullptr);
   stub_.reset();
+  log_.reset();
   machine_->machine().engine().set_event_observer(nullptr, 0);
   machine_ = nullptr;
 }
@@ -181,11 +186,6 @@ Observation::~Observation() {
   }
 }
 
-void Observation::OnEvents(const runtime::EngineEvent* events, u32 count, u64 dropped) {
-  if (!trace_.empty()) tracer_.OnEvents(events, count, dropped);
-  if (event_log_ != nullptr) event_log_->OnEvents(events, count, dropped);
-}
-
 void Observation::ShowStats() {
   fmt::print(stderr, "\n{}", StatsText(machine_->machine(), machine_->NowNs() - begin_ns_));
 }
@@ -193,14 +193,12 @@ void Observation::ShowStats() {
 std::optional<int> Observation::Finish(int status, u64 wall_ns) {
   if (stub_ != nullptr) stub_->Ended(status);
   stub_.reset();
-  if (event_log_ != nullptr) {
-    if (event_log_->dropped() != 0) {
-      fmt::print(stderr, "alibi: {}: {} events, {} more did not fit; see --events-size\n", events_,
-                 event_log_->written(), event_log_->dropped());
-    }
-    const Status done = event_log_->Finish();
-    event_log_.reset();
-    if (!done.ok()) return Fail(kCannotCreate, done.error().message);
+  if (log_ != nullptr) {
+    const Status done = log_->Finish();
+    const std::string missing = log_->Missing();
+    log_.reset();
+    if (!done.ok()) return Fail(kCannotCreate, "--log: " + done.error().message);
+    if (!missing.empty()) fmt::print(stderr, "alibi: {}\n", missing);
   }
   if (trace_file_ != nullptr && std::fclose(std::exchange(trace_file_, nullptr)) != 0) {
     return Fail(kCannotCreate, trace_file_name_ + ": not written whole; is the disk full?");

@@ -11,18 +11,18 @@
 #include <string>
 
 #include "base/types.h"
-#include "vmm/event_log.h"
 #include "vmm/gdb/stub.h"
 #include "vmm/pc_machine.h"
 #include "vmm/profile/profile.h"
+#include "vmm/run_log.h"
 #include "vmm/trace.h"
 
 namespace alibi::vmm {
 
-class Observation final : private runtime::EventObserver {
+class Observation {
  public:
   Observation() = default;
-  ~Observation() override;
+  ~Observation();
   Observation(const Observation&) = delete;
   Observation& operator=(const Observation&) = delete;
   void AddOptions(CLI::App& app);
@@ -32,7 +32,8 @@ class Observation final : private runtime::EventObserver {
   // What the machine must be made with.
   void Configure(MachineConfig* config);
   // `image` is the kernel's, or empty. The machine is loaded.
-  std::optional<int> Attach(PcMachine& machine, std::span<const u8> image);
+  std::optional<int> Attach(PcMachine& machine, std::span<const u8> image,
+                            const RunDescription& description);
   // The run has ended with `status`; it took `wall_ns`.
   std::optional<int> Finish(int status, u64 wall_ns);
 
@@ -50,14 +51,13 @@ class Observation final : private runtime::EventObserver {
   bool killed() const { return stub_ != nullptr && stub_->killed(); }  // before Finish()
 
  private:
-  void OnEvents(const runtime::EngineEvent* events, u32 count, u64 dropped) override;
-  std::optional<int> OpenFiles();
+  std::optional<int> OpenFiles(const RunDescription& description);
 
   std::string trace_;
   std::string trace_file_name_;
-  std::string events_;
-  std::string events_size_ = "64M";
-  u64 most_event_bytes_ = 0;
+  std::string log_name_;
+  std::string log_size_ = "256M";
+  u64 most_log_bytes_ = 0;
   std::string stats_json_;
   std::string gdb_;
   std::string gdb_arch_ = "auto";
@@ -69,7 +69,7 @@ class Observation final : private runtime::EventObserver {
   u64 begin_ns_ = 0;
   Tracer tracer_;
   std::FILE* trace_file_ = nullptr;
-  std::unique_ptr<EventLog> event_log_;
+  std::unique_ptr<RunLog> log_;
   std::unique_ptr<gdb::Stub> stub_;
   std::FILE* stats_file_ = nullptr;
   std::string profile_name_;

@@ -119,4 +119,17 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   return json.dump(1) + "\n";
 }
 
+adapt::log::FinalCounters AllCounters(Machine& machine) {
+  adapt::log::FinalCounters counters;
+  const auto into = [&counters](const std::string& group) {
+    return [&counters, group](const char* name, const char*, u64 value) {
+      counters.emplace_back(group + "." + name, value);
+    };
+  };
+  ForEachCounter(machine.engine().counters(), into("runtime"));
+  mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
+  ForEachCounter(machine.counters(), into("vmm"));
+  return counters;
+}
+
 }  // namespace alibi::vmm

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "adapt/log/format.h"
 #include "base/types.h"
 #include "vmm/machine.h"
 
@@ -18,6 +19,9 @@ std::string StatsText(Machine& machine, u64 wall_ns);
 //    "vmm": {...}, "memory": {name: {"now", "peak", "bound"}}, "sites": [{"pc", "phys", "kind",
 //    "traps", "callouts", "adaptations", "reversions", "events": {...}}]}
 std::string StatsJson(Machine& machine, u64 wall_ns);
+
+// All counters, with their group: "runtime.host_faults", "mmu. ...", "vmm. ...".
+adapt::log::FinalCounters AllCounters(Machine& machine);
 
 }  // namespace alibi::vmm
 

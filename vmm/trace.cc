@@ -51,19 +51,19 @@ std::string Tracer::Help() {
 }
 
 u32 Tracer::wanted_events() const {
-  using runtime::EventKind;
+  using runtime::RecordKind;
   struct Row {
     TraceTopic topic;
-    EventKind kind;
+    RecordKind kind;
   };
   static constexpr Row kRows[] = {
-      {TraceTopic::kAdapt, EventKind::kVerdict}, {TraceTopic::kAdapt, EventKind::kRelookup},
-      {TraceTopic::kAdapt, EventKind::kUngroup}, {TraceTopic::kSmc, EventKind::kInvalidate},
-      {TraceTopic::kFault, EventKind::kFault},   {TraceTopic::kCr, EventKind::kControl},
-      {TraceTopic::kMsr, EventKind::kMsr}};
+      {TraceTopic::kAdapt, RecordKind::kVerdict}, {TraceTopic::kAdapt, RecordKind::kRelookup},
+      {TraceTopic::kAdapt, RecordKind::kUngroup}, {TraceTopic::kSmc, RecordKind::kOverwritten},
+      {TraceTopic::kFault, RecordKind::kFault},   {TraceTopic::kCr, RecordKind::kControl},
+      {TraceTopic::kMsr, RecordKind::kMsr}};
   u32 kinds = 0;
   for (const Row& row : kRows) {
-    if (on(row.topic)) kinds |= EventBit(row.kind);
+    if (on(row.topic)) kinds |= KindBit(row.kind);
   }
   return kinds;
 }
@@ -116,57 +116,50 @@ void Tracer::OnAdaptation(const translator::Ccf& from, const translator::Ccf& to
   }
 }
 
-void Tracer::OnEvents(const runtime::EngineEvent* events, u32 count, u64 dropped) {
-  using runtime::EventKind;
-  for (u32 i = 0; i < count; ++i) {
-    const runtime::EngineEvent& event = events[i];
+void Tracer::OnEvents(std::span<const runtime::Record> events) {
+  using runtime::RecordKind;
+  for (const runtime::Record& event : events) {
     switch (event.kind) {
-      case EventKind::kVerdict:
-        if (!on(TraceTopic::kAdapt)) break;
+      case RecordKind::kVerdict:
         Line(TraceTopic::kAdapt, event.tsc,
              fmt::format("verdict on {:#x}: {} -> {} for {} ({} traps, {} callouts)", event.pc,
-                         adapt::KindName(static_cast<adapt::Kind>(event.detail[0])),
-                         adapt::KindName(static_cast<adapt::Kind>(event.detail[1])),
-                         adapt::EventName(static_cast<adapt::Event>(event.detail[2])),
-                         event.count[0], event.count[1]));
+                         adapt::KindName(event.before), adapt::KindName(event.after),
+                         adapt::EventName(event.event), event.value, event.more));
         break;
-      case EventKind::kRelookup:
-      case EventKind::kUngroup:
-        if (!on(TraceTopic::kAdapt)) break;
+      case RecordKind::kRelookup:
+      case RecordKind::kUngroup:
         Line(TraceTopic::kAdapt, event.tsc,
              fmt::format("verdict on {:#x}: {}", event.pc,
-                         event.kind == EventKind::kRelookup ? "its slot thrashes, by table"
-                                                            : "its group crosses pages, alone"));
+                         event.kind == RecordKind::kRelookup ? "its slot thrashes, by table"
+                                                             : "its group crosses pages, alone"));
         break;
-      case EventKind::kFault:
-        if (!on(TraceTopic::kFault)) break;
+      case RecordKind::kFault:
         Line(TraceTopic::kFault, event.tsc,
-             fmt::format("vector {:#x}{} at pc {:#x}{}", event.detail[0],
-                         event.detail[1] != 0 ? fmt::format(" error {:#x}", event.count[0]) : "",
-                         event.pc,
-                         event.detail[0] == 14 ? fmt::format(" cr2 {:#x}", event.value) : ""));
+             fmt::format("vector {:#x}{} at pc {:#x}{}", event.number,
+                         event.flag ? fmt::format(" error {:#x}", event.more) : "", event.pc,
+                         event.number == 14 ? fmt::format(" cr2 {:#x}", event.value) : ""));
         break;
-      case EventKind::kInvalidate:
-        if (!on(TraceTopic::kSmc)) break;
+      case RecordKind::kOverwritten:
         Line(TraceTopic::kSmc, event.tsc,
              fmt::format("{} bytes stored at physical {:#x}: translation of pc {:#x} is void",
-                         event.count[0], event.value, event.pc));
+                         event.more, event.value, event.pc));
         break;
-      case EventKind::kControl:
-        if (!on(TraceTopic::kCr)) break;
+      case RecordKind::kControl:
         Line(TraceTopic::kCr, event.tsc,
-             fmt::format("cr{} = {:#x} at pc {:#x}", event.detail[0], event.value, event.pc));
+             fmt::format("cr{} = {:#x} at pc {:#x}", event.number, event.value, event.pc));
         break;
-      case EventKind::kMsr:
-        if (!on(TraceTopic::kMsr)) break;
-        Line(
-            TraceTopic::kMsr, event.tsc,
-            fmt::format("{} {:#x} value {:#x} at pc {:#x}", event.detail[0] != 0 ? "write" : "read",
-                        event.count[0], event.value, event.pc));
+      case RecordKind::kMsr:
+        Line(TraceTopic::kMsr, event.tsc,
+             fmt::format("{} {:#x} value {:#x} at pc {:#x}", event.flag ? "write" : "read",
+                         event.more, event.value, event.pc));
+        break;
+      case RecordKind::kLost:
+        fmt::print(file_, "[trace] {} events lost: too many at once\n", event.value);
+        break;
+      default:  // not among wanted_events()
         break;
     }
   }
-  if (dropped != 0) fmt::print(file_, "[trace] {} events lost: too many at once\n", dropped);
 }
 
 }  // namespace alibi::vmm

@@ -3,6 +3,7 @@
 #define ALIBI_VMM_TRACE_H_
 
 #include <cstdio>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -33,14 +34,14 @@ class Tracer : public runtime::TranslationObserver, public runtime::EventObserve
   bool observes_translations() const {
     return on(TraceTopic::kTranslate) || on(TraceTopic::kAdapt);
   }
-  // EventBits of what OnEvents() shows.
+  // KindBits of what OnEvents() shows.
   u32 wanted_events() const;
 
   void Access(TraceTopic topic, const char* what, u64 address, unsigned size, u64 value);
   void Interrupt(const char* what, u8 vector, u64 rip);
   void OnTranslation(const translator::Ccf& ccf) override;
   void OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) override;
-  void OnEvents(const runtime::EngineEvent* events, u32 count, u64 dropped) override;
+  void OnEvents(std::span<const runtime::Record> events) override;
 
  private:
   void Line(TraceTopic topic, u64 tsc, const std::string& text);

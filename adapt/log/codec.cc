@@ -124,7 +124,6 @@ class Input {
   DeltaBase& base_;
 
  private:
-  static constexpr unsigned kKindCount = 3;
   std::span<const u8> rest_;
   bool sound_ = true;
 };
@@ -199,7 +198,8 @@ void Body(Stream& stream, Record& record) {
       stream.Small(kind);
       stream.Require(kind <= static_cast<u8>(Kind::kSimulate));
       record.before = static_cast<Kind>(kind);
-      stream.Small(record.access);
+      stream.Small(record.extra);
+      stream.Require(record.extra < kAccessCount);
       stream.Small(record.number);
       stream.Require(IsCodeBits((record.number >> 4) * 16));
       stream.Bytes(record.value, record.more, record.number & 15);
@@ -209,6 +209,7 @@ void Body(Stream& stream, Record& record) {
       stream.Delta(record.pc, base.pc);
       stream.Delta(record.physical, base.physical);
       stream.Small(record.number);
+      stream.Small(record.extra);
       stream.Plain(record.value);
       stream.Plain(record.more);
       stream.Plain(record.cycles);

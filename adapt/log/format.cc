@@ -29,9 +29,7 @@ struct PriceMember {
   const char* name;
   u64 HostPrices::*value;
 };
-constexpr PriceMember kPrices[] = {{"trap", &HostPrices::trap},
-                                   {"callout", &HostPrices::callout},
-                                   {"retranslate", &HostPrices::retranslate}};
+constexpr PriceMember kPrices[] = {{"trap", &HostPrices::trap}, {"callout", &HostPrices::callout}};
 
 }  // namespace
 

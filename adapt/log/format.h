@@ -38,9 +38,8 @@ u32 Checksum(const void* data, std::size_t bytes);
 
 // What something costs on this host, in TSC cycles, measured at the start; 0: not measured.
 struct HostPrices {
-  u64 trap = 0;         // a host fault in translated code, until its handler returns
-  u64 callout = 0;      // into the runtime and back
-  u64 retranslate = 0;  // one site's unit
+  u64 trap = 0;     // a host signal and the return from its handler
+  u64 callout = 0;  // into the runtime and back, where nothing is done
   bool operator==(const HostPrices&) const = default;
 };
 

@@ -102,6 +102,10 @@ Result<bool> Reader::Next(Record* record) {
       record->site = static_cast<u32>(sites_.size());
       sites_.push_back(SiteOf(*record));
     }
+    if (record->kind != RecordKind::kSite && record->site != kNoSite) {
+      record->pc = sites_[record->site].pc;
+      record->physical = sites_[record->site].physical;
+    }
     ended_ = record->kind == RecordKind::kEnd;
     return true;
   }

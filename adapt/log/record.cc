@@ -8,7 +8,7 @@ Record RecordOf(const Site& site) {
   record.pc = site.pc;
   record.physical = site.physical;
   record.before = site.kind;
-  record.access = site.access;
+  record.extra = static_cast<u8>(site.access);
   record.number = static_cast<u8>(site.length | site.code_bits / 16 << 4);
   for (unsigned i = 0; i < kMostInstructionBytes; ++i) {
     (i < 8 ? record.value : record.more) |= u64{site.bytes[i]} << i % 8 * 8;
@@ -21,7 +21,7 @@ Site SiteOf(const Record& record) {
   site.pc = record.pc;
   site.physical = record.physical;
   site.kind = record.before;
-  site.access = record.access;
+  site.access = static_cast<Access>(record.extra);
   site.length = record.number & 15;
   site.code_bits = static_cast<u8>((record.number >> 4) * 16);
   for (unsigned i = 0; i < kMostInstructionBytes; ++i) {

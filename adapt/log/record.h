@@ -53,10 +53,10 @@ struct Record {
   bool flag = false;
   u8 number = 0;
   Why why = Why::kFirst;  // translation
-  u8 access = 0;          // site: adapt's access class; 0: unknown
+  u8 extra = 0;           // site: its Access; translation: 16, 32 or 64 bits
 
   // kind            pc  physical  value         more             flag            number
-  // occurrence,     -   -         traps and callouts of the site trapped         -
+  // occurrence,     pc  physical  traps and callouts of the site trapped         -
   // verdict                       so far; not in files           (else callout)
   // site            pc  physical  instruction bytes              -               length | bits << 4
   // translation     pc  physical  guest bytes   emitted bytes    user mode       instructions
@@ -64,7 +64,7 @@ struct Record {
   // overwritten     pc  physical  where (phys.) bytes stored     -               -
   // forgotten-page  -   page      -             -                -               -
   // flush           -   -         -             -                amnesty         -
-  // relookup,       -   -         -             -                -               -
+  // relookup,       pc  physical  -             -                -               -
   // ungroup
   // control         pc  -         value         -                -               register
   // msr             pc  -         value         number           written         -
@@ -82,8 +82,8 @@ struct Site {
   u64 physical = 0;  // guest-physical; kSharedSite: of all sites that had no room in the table
   Kind kind = Kind::kDirect;  // when it was defined
   u8 code_bits = 64;          // 16, 32, 64
-  u8 access = 0;              // see Record
-  u8 length = 0;              // of the instruction; 0: unknown
+  Access access = Access::kOther;
+  u8 length = 0;  // of the instruction; 0: unknown
   u8 bytes[kMostInstructionBytes] = {};
   bool operator==(const Site&) const = default;
 };

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <span>
 
@@ -17,11 +18,13 @@ namespace alibi::adapt::log {
 
 class Ring {
  public:
-  // 64 bytes for each record.
+  // 64 bytes for each record, which the host gives as they are first used.
   explicit Ring(u32 capacity_log2)
       : mask_((u64{1} << capacity_log2) - 1),
-        records_(std::make_unique<Record[]>(u64{1} << capacity_log2)) {
+        records_(static_cast<Record*>(
+            std::aligned_alloc(sizeof(Record), sizeof(Record) << capacity_log2))) {
     ALIBI_CHECK(capacity_log2 >= 1, "a lost record's count needs a place beside the next one's");
+    ALIBI_CHECK(records_ != nullptr, "the host has memory for a ring");
   }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
@@ -48,7 +51,7 @@ class Ring {
     const u64 tail = tail_.load(std::memory_order_relaxed);
     const u64 count = published_.load(std::memory_order_acquire) - tail;
     const u64 first = tail & mask_;
-    return {&records_[first], std::min(count, mask_ + 1 - first)};
+    return {records_.get() + first, std::min(count, mask_ + 1 - first)};
   }
   void Pop(u64 count) {
     tail_.store(tail_.load(std::memory_order_relaxed) + count, std::memory_order_release);
@@ -62,7 +65,7 @@ class Ring {
     return head_ + count - seen_tail_ <= mask_ + 1;
   }
   void Put(const Record& record) {
-    records_[head_ & mask_] = record;
+    records_.get()[head_ & mask_] = record;
     published_.store(++head_, std::memory_order_release);
   }
   void PushLost(const Record& before) {
@@ -76,7 +79,10 @@ class Ring {
   }
 
   const u64 mask_;
-  const std::unique_ptr<Record[]> records_;
+  struct Free {
+    void operator()(Record* records) const { std::free(records); }
+  };
+  const std::unique_ptr<Record, Free> records_;
   // Counts of records ever, not places. Each thread's on lines of its own.
   alignas(64) u64 head_ = 0;
   u64 seen_tail_ = 0;

@@ -1,7 +1,6 @@
 #include "adapt/log/writer.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,14 +8,16 @@
 #include <cstring>
 #include <utility>
 
+#include "base/worker_thread.h"
+
 namespace alibi::adapt::log {
 namespace {
 
 using std::chrono::milliseconds;
 
-// 4 MB: a twentieth of a second at the most that a guest has been seen to cause (a million records
-// per second), while the drain thread waits for a core.
-constexpr u32 kRingLog2 = 16;
+// 16 MB: a quarter of a second at a million records per second, while the drain thread waits for a
+// core.
+constexpr u32 kRingLog2 = 18;
 constexpr milliseconds kShortestPause{4}, kLongestPause{32};
 constexpr u64 kBlockBytes = 16 << 10;
 constexpr u64 kEndBytes = 16 << 10;  // kept free for the end; all counters take a tenth of it
@@ -41,12 +42,9 @@ Result<std::unique_ptr<Writer>> Writer::Create(const std::string& path, const He
       !writer->WriteAll(json.data(), json.size())) {
     return Error{path + ": cannot be written: " + std::strerror(writer->write_error_)};
   }
-  // Signals are for the other threads, which know what to do about them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  writer->thread_ = std::thread([writer = writer.get()] { writer->Loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  auto thread = StartWorker([writer = writer.get()] { writer->Loop(); });
+  if (!thread.ok()) return Error{path + ": no thread to write it: " + thread.error().message};
+  writer->thread_ = std::move(*thread);
   return writer;
 }
 

@@ -1,0 +1,140 @@
+// What callouts and the host-fault handler tell logs and traces. Compiled for general registers
+// only, as fast_path.cc.
+#include <x86intrin.h>
+
+#include "runtime/engine_impl.h"
+
+namespace alibi::runtime {
+
+using translator::Instr;
+using translator::Op;
+
+Record EngineImpl::NewRecord(RecordKind kind, u64 pc) const {
+  Record record;
+  record.kind = kind;
+  record.tsc = __rdtsc();
+  record.pc = pc;
+  record.cr3 = state_.cr3;
+  return record;
+}
+
+void EngineImpl::Push(const Record& record) {
+  recorder_.Push(record);
+  if (recorder_.Filling()) RequestAttention();
+}
+
+// The log knows sites by number, once they were defined. False: there was no room for that.
+bool EngineImpl::NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record* record) {
+  record->physical = site.phys;
+  if (!recorder_.has_log()) return true;
+  if (site.log_number == 0) {
+    const Instr& instr = *desc.instr;
+    adapt::log::Site definition;
+    definition.pc = site.pc;
+    definition.physical = site.phys;
+    definition.kind = record->before;
+    definition.access = site.access;
+    definition.code_bits = instr.code_bits;
+    if (site.phys != adapt::kSharedSite) {
+      definition.length = instr.length;
+      for (unsigned i = 0; i < instr.length; ++i) definition.bytes[i] = instr.bytes[i];
+    }
+    Record defined = adapt::log::RecordOf(definition);
+    defined.tsc = record->tsc;
+    defined.cr3 = record->cr3;
+    if (!recorder_.PushToLog(defined)) return false;
+    site.log_number = ++logged_sites_;
+  }
+  record->site = site.log_number - 1;
+  return true;
+}
+
+void EngineImpl::RecordSite(RecordKind kind, const SiteDesc& desc, adapt::SiteRecord& site) {
+  if (!recorder_.Wants(kind)) return;
+  Record record = NewRecord(kind, desc.instr->pc);
+  record.before = site.kind;
+  if (!NameSite(desc, site, &record)) return;
+  record.before = adapt::Kind::kDirect;
+  Push(record);
+}
+
+void EngineImpl::RecordOccurrence(const SiteDesc& desc, adapt::SiteRecord& site, adapt::Event event,
+                                  bool trapped, adapt::Kind verdict) {
+  const RecordKind kind = verdict == site.kind ? RecordKind::kOccurrence : RecordKind::kVerdict;
+  if (!recorder_.Wants(kind)) return;
+  Record record = NewRecord(kind, desc.instr->pc);
+  record.before = site.kind;
+  record.after = verdict;
+  record.event = event;
+  record.flag = trapped;
+  record.cycles = static_cast<u32>(record.tsc - entered_);
+  record.value = site.traps;
+  record.more = site.callouts;
+  if (NameSite(desc, site, &record)) Push(record);
+}
+
+void EngineImpl::RecordFault(const vcpu::GuestFault& fault) {
+  Record record = NewRecord(RecordKind::kFault, LinearPc());
+  record.number = fault.vector;
+  record.flag = fault.has_error_code;
+  record.more = fault.error_code;
+  record.value = fault.cr2;
+  Push(record);
+}
+
+// A system instruction has been executed; of MSRs and control registers the values are current.
+void EngineImpl::RecordSystem(const Instr& instr) {
+  const bool msr = instr.op == Op::kRdmsr || instr.op == Op::kWrmsr;
+  const bool control = instr.op == Op::kMovCr || instr.op == Op::kClts || instr.op == Op::kLmsw;
+  const RecordKind kind = msr ? RecordKind::kMsr : RecordKind::kControl;
+  if (!(msr || control) || !recorder_.Wants(kind)) return;
+  Record record = NewRecord(kind, instr.pc);
+  if (msr) {
+    record.more = static_cast<u32>(state_.gpr[vcpu::kRcx]);
+    record.value = static_cast<u32>(state_.gpr[vcpu::kRax]) | state_.gpr[vcpu::kRdx] << 32;
+    record.flag = instr.op == Op::kWrmsr;
+  } else {
+    record.number = instr.op == Op::kMovCr ? instr.system_reg : 0;
+    record.value = record.number == 0   ? state_.cr0
+                   : record.number == 2 ? state_.cr2
+                   : record.number == 3 ? state_.cr3
+                   : record.number == 4 ? state_.cr4
+                                        : state_.cr8;
+  }
+  Push(record);
+}
+
+void EngineImpl::RecordOverwritten(const Ccf& ccf, PhysAddr where, u64 bytes) {
+  Record record = NewRecord(RecordKind::kOverwritten, ccf.pc);
+  record.physical = PhysOf(ccf, ccf.pc);
+  record.value = where.value;
+  record.more = bytes;
+  Push(record);
+}
+
+void EngineImpl::RecordForgottenPage(u64 page) {
+  Record record = NewRecord(RecordKind::kForgottenPage, 0);
+  record.physical = page;
+  Push(record);
+}
+
+void EngineImpl::RecordTranslation(const Ccf& ccf, adapt::log::Why why, u64 begin_tsc) {
+  Record record = NewRecord(RecordKind::kTranslation, ccf.pc);
+  record.physical = PhysOf(ccf, ccf.pc);
+  record.number = static_cast<u8>(ccf.instrs.size());
+  record.value = ccf.guest_bytes;
+  record.more = ccf.hot_end - ccf.hot_start + (ccf.cold_end - ccf.cold_start);
+  record.cycles = static_cast<u32>(record.tsc - begin_tsc);
+  record.why = why;
+  record.flag = ccf.mode.user;
+  record.extra = ccf.mode.code_bits;
+  Push(record);
+}
+
+void EngineImpl::RecordFlush(bool amnesty) {
+  Record record = NewRecord(RecordKind::kFlush, 0);
+  record.flag = amnesty;
+  Push(record);
+}
+
+}  // namespace alibi::runtime
