@@ -162,8 +162,11 @@ void AddJobs(const Programs& programs, const RunnerOptions& options, const std::
   }
 }
 
-void RunJob(Job& job, milliseconds limit, Results* results) {
-  const ChildResult child = RunChild(job.argv, limit);
+void RunJob(Job& job, milliseconds limit, const std::vector<std::string>& log_options,
+            Results* results) {
+  std::vector<std::string> argv = job.argv;
+  argv.insert(argv.end(), log_options.begin(), log_options.end());
+  const ChildResult child = RunChild(argv, limit);
   const ProgramOutput output = ParseProgramOutput(child.output);
   for (const Measurement& measurement : output.measurements) {
     results->Add(job.system, job.prefix, measurement);
@@ -239,7 +242,12 @@ RunReport RunAll(const Programs& programs, const RunnerOptions& options) {
         options.progress(fmt::format("round {} of {}: {}, {}", round + 1, options.repeats,
                                      job.system.Name(), job.program));
       }
-      RunJob(job, limit, &report.results);
+      std::vector<std::string> log_options;
+      if (job.system.system == kAlibi) {
+        log_options = options.logs.Options(
+            fmt::format("{}-{}-{}", job.program, job.system.policy, round + 1));
+      }
+      RunJob(job, limit, log_options, &report.results);
     }
     longest_round = std::max(longest_round,
                              std::chrono::duration_cast<milliseconds>(Clock::now() - round_begin));

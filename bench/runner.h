@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "bench/log_folder.h"
 #include "bench/results.h"
 
 namespace alibi::bench {
@@ -32,6 +33,7 @@ struct RunnerOptions {
   std::vector<std::string> alibi_options;  // further ones of every `alibi run`
   bool quick = false;
   unsigned repeats = 5;
+  LogFolder logs;                 // PROGRAM-POLICY-ROUND.log
   std::vector<std::string> only;  // benchmark names, as results call them; empty: all
   // No run may end later than this. Rounds that would not fit are left out; the first is always
   // begun.

@@ -112,6 +112,21 @@ TEST_CASE("Rounds pool their samples, per system and policy") {
   CHECK(report.results.Translation({kAlibi, "never"}).guest_bytes == 60);
 }
 
+TEST_CASE("Event logs: a file for each run of Alibi, named after it") {
+  const std::string said = Folder() + "/arguments";
+  RunnerOptions options = TwoRounds();
+  options.policies = {"never", "./my.so(2)"};
+  options.logs = {Folder(), "1M"};
+  (void)RunAll(Scripts("echo \"$*\" >> " + said + "; echo '{\"done\":true}'; exit 1"), options);
+  std::ifstream file(said);
+  for (const char* name : {"nanobench-never-1", "nanobench-._my.so(2)-1", "nanobench-never-2",
+                           "nanobench-._my.so(2)-2"}) {
+    std::string line;
+    REQUIRE(std::getline(file, line));
+    CHECK_THAT(line, Catch::EndsWith("--log " + Folder() + "/" + name + ".log --log-size 1M"));
+  }
+}
+
 TEST_CASE("A crash keeps what was measured, is reported once, and the others go on") {
   const Programs programs =
       Scripts("echo '{\"name\":\"syscall\",\"samples\":[50]}'; echo broken >&2; kill -SEGV $$");

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "vmm/cli.h"
+
 namespace alibi::vmm {
 
 std::string OwnPath() {
@@ -34,6 +36,20 @@ bool WriteFile(const std::string& path, const std::string& text) {
   file << text;
   file.close();
   return file.good();
+}
+
+void AddLogFolderOptions(CLI::App& app, bench::LogFolder* logs, const char* names) {
+  app.add_option("--log", logs->path,
+                 std::string("record an event log of each of Alibi's runs in FOLDER, as\n") +
+                     names + "; alibi log shows them")
+      ->type_name("FOLDER")
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--log-size", logs->size, "at most so much of each: bytes, or with K, M, G (256M)")
+      ->type_name("SIZE")
+      ->check([](const std::string& text) {
+        const auto size = ParseSize(text);
+        return size.ok() ? "" : size.error().message;
+      });
 }
 
 }  // namespace alibi::vmm

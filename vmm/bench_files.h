@@ -2,7 +2,10 @@
 #ifndef ALIBI_VMM_BENCH_FILES_H_
 #define ALIBI_VMM_BENCH_FILES_H_
 
+#include <CLI/CLI.hpp>
 #include <string>
+
+#include "bench/log_folder.h"
 
 namespace alibi::vmm {
 
@@ -14,6 +17,9 @@ std::string DataFolder(const std::string& own_path);
 std::string SvgPath(const std::string& json);
 // False: not written, at least not whole.
 bool WriteFile(const std::string& path, const std::string& text);
+
+// --log and --log-size; `names` is how the files in the folder are called.
+void AddLogFolderOptions(CLI::App& app, bench::LogFolder* logs, const char* names);
 
 // `alibi bench linux`; argv[0] is "linux". Returns the exit status.
 int CmdBenchLinux(int argc, char** argv);

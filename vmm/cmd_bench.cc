@@ -32,6 +32,7 @@ struct BenchOptions {
   bool no_qemu = false;
   std::vector<std::string> policies = {"never", "always", "threshold", "hysteresis"};
   unsigned repeats = 0;
+  bench::LogFolder logs;
   std::vector<std::string> only;
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
 };
@@ -62,6 +63,7 @@ int CmdBench(int argc, char** argv) {
                  "(never, always, threshold, hysteresis)")
       ->type_name("POLICY")
       ->allow_extra_args(false);
+  AddLogFolderOptions(app, &options.logs, "PROGRAM-POLICY-ROUND.log");
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "bench", argc, argv)) return *status;
   for (const std::string& spec : options.policies) {
@@ -100,6 +102,7 @@ int CmdBench(int argc, char** argv) {
                                         : kRepeats;
   runner.only = options.only;
   runner.alibi_options = {"--coherence", options.coherence};
+  runner.logs = options.logs;
   if (options.quick) {
     runner.total_limit = kQuickLimit;
     runner.run_limit = kQuickRunLimit;

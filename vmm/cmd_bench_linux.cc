@@ -33,6 +33,7 @@ struct LinuxBenchOptions {
   std::vector<std::string> only;
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
   unsigned runs = 0;
+  bench::LogFolder logs;
   bool quick = false;
   bool no_qemu = false;
   bool cpu_time = false;
@@ -48,7 +49,8 @@ std::string WorkloadNames() {
 
 std::vector<bench::LinuxMachine> Machines(const bench::LinuxFiles& files,
                                           const std::string& own_path, const std::string& qemu,
-                                          const std::string& coherence, bool native) {
+                                          const std::string& coherence, bool native,
+                                          const bench::LogFolder& logs) {
   std::vector<bench::LinuxMachine> machines;
   if (native) {
     machines.push_back(
@@ -57,10 +59,14 @@ std::vector<bench::LinuxMachine> Machines(const bench::LinuxFiles& files,
          false});
   }
   machines.push_back({{bench::kAlibi, MachineConfig().policy},
-                      [files, own_path, coherence](const std::string& words) {
+                      [files, own_path, coherence, logs,
+                       boots = 0u](const std::string& words) mutable {
                         std::vector<std::string> command =
                             bench::AlibiLinuxCommand(files, own_path, words);
                         command.insert(command.end(), {"--coherence", coherence});
+                        const std::vector<std::string> options =
+                            logs.Options(fmt::format("linux-{}", ++boots));
+                        command.insert(command.end(), options.begin(), options.end());
                         return command;
                       }});
   if (!qemu.empty()) {
@@ -138,6 +144,7 @@ int CmdBenchLinux(int argc, char** argv) {
                  "this folder: for profiling one workload by hand")
       ->type_name("FOLDER")
       ->check(CLI::ExistingDirectory);
+  AddLogFolderOptions(app, &options.logs, "linux-BOOT.log");
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "bench linux", argc, argv)) return *status;
   for (const std::string& name : options.only) {
@@ -148,6 +155,9 @@ int CmdBenchLinux(int argc, char** argv) {
   }
   if (const auto coherence = mmu::ParseCoherence(options.coherence); !coherence.ok()) {
     return Fail(kUsage, "--coherence: " + coherence.error().message);
+  }
+  if (!options.prepare.empty() && !options.logs.path.empty()) {
+    return Fail(kUsage, "--prepare runs nothing: give --log to its alibi.sh instead");
   }
   if (options.svg.empty()) options.svg = SvgPath(options.json);
 
@@ -174,7 +184,7 @@ int CmdBenchLinux(int argc, char** argv) {
     return Fail(kNoInput, written.error().message);
   }
   const std::vector<bench::LinuxMachine> machines =
-      Machines(files, own_path, qemu, options.coherence, bits64);
+      Machines(files, own_path, qemu, options.coherence, bits64, options.logs);
   if (!options.prepare.empty()) return Prepare(options, machines);
   for (const std::string& path : {options.json, options.svg}) {
     // Found out now rather than after minutes of measuring; nothing is overwritten yet.
