@@ -186,6 +186,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
                       vcpu::GuestFault* fault);
   // Charges an event to the site; retires its CCF if the verdict changes its kind.
   void Charge(SiteDesc* site, adapt::Event event, bool trapped);
+  void RetireIfStale(const SiteDesc& site, adapt::Kind kind);
   // A SIMULATE access has been made: was there a reason for not making it directly?
   void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
   static adapt::Access AccessOf(const SiteDesc& site);

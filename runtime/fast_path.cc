@@ -787,7 +787,7 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
   const adapt::Kind before = record.kind;
   adapt::Kind verdict = before;
   // Nothing is more general than SIMULATE: a guilty event there only ends a row of clean ones.
-  if (before != adapt::Kind::kSimulate || event == adapt::Event::kCleanCallout ||
+  if (before != adapt::Kind::kSimulate || event == adapt::Event::kCleanCallout || trapped ||
       record.recent_clean != 0 || needs_.every_event) {
     adapt::Occurrence what{event, trapped};
     if (__builtin_expect(needs_.clock, 0)) {
@@ -797,7 +797,10 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
     verdict = policy_.OnEvent(record, what);
   }
   if (recorder_.Wants(kOccurrenceKinds)) RecordOccurrence(*site, record, event, trapped, verdict);
-  if (verdict == before) return;
+  if (verdict == before) {
+    if (trapped || event == adapt::Event::kCleanCallout) RetireIfStale(*site, verdict);
+    return;
+  }
   record.kind = verdict;
   if (verdict > before) {
     ++record.adaptations;
@@ -808,6 +811,15 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
   }
   Ccf* ccf = site->ccf;
   if (ccf->valid && !ccf->retired && !ccf->mode.simulate) Retire(ccf);
+}
+
+// Code that others jump into the middle of has several translations, and a verdict retires the one
+// it was reached in. The others follow when they pay for the difference.
+void EngineImpl::RetireIfStale(const SiteDesc& site, adapt::Kind kind) {
+  Ccf* ccf = site.ccf;
+  if (ccf->plans[site.instr_index].kind == static_cast<translator::SiteKind>(kind)) return;
+  if (!ccf->valid || ccf->retired || ccf->mode.simulate || ccf->mode.careful) return;
+  if (options_.plan_override == nullptr) Retire(ccf);
 }
 
 void EngineImpl::ChargeSimulated(SiteDesc* site, u64 linear, bool write) {

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -127,6 +128,34 @@ TEST_CASE("Loads and stores outside memory are MMIO exits") {
     }
     CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
   }
+}
+
+struct QuietDevice : MmioHandler {
+  std::uint64_t Read(std::uint64_t, unsigned) override { return 0; }
+  void Write(std::uint64_t, unsigned, std::uint64_t) override {}
+};
+
+TEST_CASE("A verdict reaches all translations of its site") {
+  // The store lies in two of them: one begins at the NOP, the other behind it. Both have run when
+  // it first reaches the device, which it does 24 times.
+  // mov ecx, 1024; mov edi, 0x3000; 1: cmp ecx, 1000; jne 2f; mov edi, 0x200000
+  // 2: cmp ecx, 976; jne 3f; mov edi, 0x3000; 3: test cl, 1; jz 4f; nop
+  // 4: mov [edi], eax; dec ecx; jnz 1b; hlt
+  Guest guest(
+      {0xb9, 0,    4,    0, 0,    0xbf, 0, 0x30, 0,    0,    0x81, 0xf9, 0xe8, 3,    0,    0,
+       0x75, 5,    0xbf, 0, 0,    0x20, 0, 0x81, 0xf9, 0xd0, 3,    0,    0,    0x75, 5,    0xbf,
+       0,    0x30, 0,    0, 0xf6, 0xc1, 1, 0x74, 1,    0x90, 0x89, 7,    0x49, 0x75, 0xdb, 0xf4},
+      "hysteresis(1,8)");
+  QuietDevice device;
+  REQUIRE(guest.machine->HandleMmio(0x200000, 4096, device).ok());
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
+  std::map<std::string, std::uint64_t> counters;
+  for (const CounterValue& counter : guest.machine->Counters())
+    counters[counter.name] = counter.value;
+  CHECK(counters["host_faults_trace"] == 2);  // one each
+  // All stores to the device (those that trapped are then simulated), 8 clean ones until the
+  // acquittal, and one for the other translation to notice.
+  CHECK(counters["store_callouts"] == 24 + 8 + 1);
 }
 
 TEST_CASE("Stores to read-only memory are MMIO") {
