@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "adapt/builtin.h"
+#include "adapt/plugin.h"
 #include "adapt/policy.h"
 
 namespace alibi::adapt {
@@ -62,6 +63,7 @@ const char* KindName(Kind kind) { return kKindNames[static_cast<unsigned>(kind)]
 const char* AccessName(Access access) { return kAccessNames[static_cast<unsigned>(access)]; }
 
 Result<std::unique_ptr<Policy>> MakePolicy(const std::string& spec) {
+  if (IsPluginSpec(spec)) return LoadPlugin(spec);
   const std::size_t open = spec.find('(');
   const std::string name = spec.substr(0, open);
   for (const Entry& entry : kPolicies) {

@@ -238,6 +238,7 @@ Exit EngineImpl::Run() {
   for (;;) {
     UndoKicks();
     recorder_.Drain();
+    counters_.policy_faults = policy_.fault() != nullptr;
     if (points_.stopped()) return Exit::kDebug;
     if (memory_map_changed_) {
       memory_map_changed_ = false;

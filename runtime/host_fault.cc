@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 
+#include "adapt/plugin.h"
 #include "base/check.h"
 #include "runtime/engine_impl.h"
 #include "vcpu/contract.h"
@@ -45,14 +46,21 @@ const FaultPoint* FindFaultPoint(const Ccf& ccf, u64 host) {
   return nullptr;
 }
 
-[[noreturn]] void ReportOurBug(int signal, const siginfo_t* info, const ucontext_t* context) {
-  char text[256];
-  const u64 rip = static_cast<u64>(context->uc_mcontext.gregs[REG_RIP]);
-  std::string where = "no engine";
-  if (CurrentEngine() != nullptr) where = CurrentEngine()->DescribeHostPc(rip);
-  const int n = std::snprintf(
-      text, sizeof(text), "alibi: internal error: signal %d at host PC 0x%llx (%s), address %p\n",
-      signal, static_cast<unsigned long long>(rip), where.c_str(), info->si_addr);
+[[noreturn]] void ReportCrash(int signal, const siginfo_t* info, const ucontext_t* context) {
+  char text[512];
+  int n;
+  if (const char* plugin = adapt::RunningPlugin(); plugin != nullptr) {
+    n = std::snprintf(text, sizeof(text),
+                      "alibi: the policy plug-in '%.300s' has crashed: signal %d, address %p\n",
+                      plugin, signal, info->si_addr);
+  } else {
+    const u64 rip = static_cast<u64>(context->uc_mcontext.gregs[REG_RIP]);
+    std::string where = "no engine";
+    if (CurrentEngine() != nullptr) where = CurrentEngine()->DescribeHostPc(rip);
+    n = std::snprintf(text, sizeof(text),
+                      "alibi: internal error: signal %d at host PC 0x%llx (%s), address %p\n",
+                      signal, static_cast<unsigned long long>(rip), where.c_str(), info->si_addr);
+  }
   if (write(STDERR_FILENO, text, static_cast<size_t>(n)) < 0) std::_Exit(70);
   std::signal(signal, SIG_DFL);
   std::raise(SIGABRT);
@@ -63,7 +71,7 @@ void OnFaultSignal(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   EngineImpl* engine = CurrentEngine();
   if (engine == nullptr || !engine->HandleHostFault(signal, info, context)) {
-    ReportOurBug(signal, info, static_cast<ucontext_t*>(context));
+    ReportCrash(signal, info, static_cast<ucontext_t*>(context));
   }
   errno = saved_errno;
 }

@@ -10,7 +10,8 @@ names such a register, and every call that leaves the program. Exit status 0: no
 usage or no callouts found.
 
 What the graph cannot show: virtual calls and function pointers. Their targets are roots, too: see
-ROOTS. Port and MMIO handlers are not; they save the state (vmm/simd_guard.h).
+ROOTS. Port and MMIO handlers are not; they save the state (base/simd_guard.h); so do plug-ins
+(adapt/plugin.cc).
 """
 
 import re
@@ -23,12 +24,13 @@ ROOTS = re.compile(
     r'|runtime::\(anonymous namespace\)::\w+\(alibi::runtime::Execution&\)'
     r'|mmu::Mmu::(Read|Write|ProbeWrite|PagingModeChanged|AddressSpaceLoaded|InvalidatePage'
     r'|PrivilegeChanged|WriteTraced)\('
-    r'|adapt::.*::OnEvent\()')
+    r'|adapt::.*::(OnEvent|OnPageForgotten)\()')
 LEAST_ROOTS = 100  # a sign that the names above still fit
 
 # Where a walk ends: the program stops, or the vector state has been put away (KeepVectorState).
 ENDS = re.compile(r'^(alibi::CheckFailed\(|abort$|__stack_chk_fail$|_Unwind_Resume$'
-                  r'|alibi::mmu::Mmu::ObtainView\()')
+                  r'|alibi::mmu::Mmu::ObtainView\('
+                  r'|.*\bPlugin::CallGuarded<)')
 
 # Bare system calls, which the kernel makes with the caller's vector state intact.
 SYSTEM_CALLS = {'mmap', 'munmap', 'mprotect', 'madvise'}

@@ -40,6 +40,7 @@ int CmdCpu(int argc, char** argv);
 int CmdBench(int argc, char** argv);
 int CmdDump(int argc, char** argv);
 int CmdLog(int argc, char** argv);
+int CmdLab(int argc, char** argv);
 
 }  // namespace alibi::vmm
 

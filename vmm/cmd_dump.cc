@@ -127,7 +127,8 @@ int CmdDump(int argc, char** argv) {
       ->type_name("ADDRESS");
   app.add_option("--bits", options.bits, "with --hex: 32 or 64 (64)")
       ->check(CLI::IsMember({32, 64}));
-  app.add_option("--policy", options.policy, "adaptation policy (" + options.policy + ")");
+  app.add_option("--policy", options.policy,
+                 "adaptation policy, as for alibi run (" + options.policy + ")");
   app.add_option("--append", options.append, "with IMAGE: the kernel's command line");
   app.add_option("--most", options.most, "most translations shown (20)")
       ->check(CLI::Range(1, 1000000));

@@ -42,8 +42,8 @@ struct RunOptions {
   std::string ram = "128M";
   std::string tc_size = "64M";
   std::string shadow_size = "512M";
-  std::string policy = "hysteresis";
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
+  std::string policy = MachineConfig().policy;
   std::string append;
   std::string console = "serial";
   std::string net = "none";
@@ -184,7 +184,8 @@ int CmdRun(int argc, char** argv) {
   app.add_option("--ram,--memory", options.ram,
                  "guest memory: bytes, or with K, M, G behind (128M)");
   app.add_option("--policy", options.policy,
-                 "adaptation policy: " + PolicyList() + " (hysteresis)");
+                 "adaptation policy: " + PolicyList() + ",\nor a plug-in's file: " +
+                     "./NAME.so or \"./NAME.so(PARAMETERS)\" (" + options.policy + ")");
   app.add_option(
       "--coherence", options.coherence,
       "how the shadow follows the guest's page tables: " +
@@ -342,6 +343,9 @@ int CmdRun(int argc, char** argv) {
   config.machine.cpuid = &cpu;
   config.machine.policy = options.policy;
   config.machine.coherence = *coherence;
+  config.machine.policy_report = [](const std::string& line) {
+    fmt::print(stderr, "alibi: {}\n", line);
+  };
   config.machine.tc_bytes = *tc;
   config.machine.shadow_bytes = *shadow;
   observation.Configure(&config.machine);

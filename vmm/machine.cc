@@ -15,18 +15,6 @@
 #include "vmm/trace.h"
 
 namespace alibi::vmm {
-namespace {
-
-u64 HostXcr0() {
-  u32 low, high;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return u64{high} << 32 | low;
-}
-
-}  // namespace
-
-SimdState::SimdState() : mask_(static_cast<u32>(HostXcr0() & kComponents)) {}
-
 const vcpu::CpuidPolicy& Machine::HostCpuid() {
   static const vcpu::CpuidPolicy policy = vcpu::CpuidPolicy::ForHost();
   return policy;
@@ -44,6 +32,7 @@ Status Machine::Init(const MachineConfig& config) {
   auto policy = adapt::MakePolicy(config.policy);
   if (!policy.ok()) return policy.error();
   policy_ = std::move(*policy);
+  policy_report_ = config.policy_report;
 
   auto memory = mmu::GuestMemory::Create(config.arena_bytes);
   if (!memory.ok()) return memory.error();
@@ -103,6 +92,7 @@ Stop Machine::Run() {
   stop_timer_.Enter(engine_.get());
   const Stop stop = Loop();
   engine_->DrainEvents();
+  ReportPolicy();
   stop_timer_.Leave();
   return stop;
 }
@@ -145,6 +135,7 @@ Stop Machine::Loop() {
     const runtime::Exit exit = engine_->Run();
     in_engine_ = false;
     stop_timer_.Disarm();
+    ReportPolicy();
     switch (exit) {
       case runtime::Exit::kStopped:
       case runtime::Exit::kHalted:
@@ -158,6 +149,13 @@ Stop Machine::Loop() {
         break;
     }
   }
+}
+
+void Machine::ReportPolicy() {
+  const char* fault = policy_->fault();
+  if (__builtin_expect(fault == nullptr, 1) || policy_reported_) return;
+  policy_reported_ = true;
+  if (policy_report_) policy_report_(fault);
 }
 
 void Machine::TakeInterrupts() {

@@ -4,11 +4,13 @@
 #define ALIBI_VMM_MACHINE_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "adapt/policy.h"
 #include "base/result.h"
+#include "base/simd_guard.h"
 #include "base/types.h"
 #include "mmu/guest_memory.h"
 #include "mmu/mmu.h"
@@ -18,7 +20,6 @@
 #include "vcpu/platform.h"
 #include "vcpu/state.h"
 #include "vmm/board.h"
-#include "vmm/simd_guard.h"
 #include "vmm/stop_timer.h"
 
 namespace alibi::vmm {
@@ -38,8 +39,10 @@ inline constexpr u64 kShadowChunkBytes = mmu::View::kChunkEntries * sizeof(u64);
 inline constexpr u64 kMostShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
 
 struct MachineConfig {
-  std::string policy = "hysteresis";  // see adapt::MakePolicy
   mmu::Coherence coherence = mmu::Coherence::kEager;
+  std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
+  // Told once, on the VCPU's thread between instructions, when a plug-in has misbehaved: one line.
+  std::function<void(const std::string&)> policy_report;
   u64 tc_bytes = u64{64} << 20;
   u64 shadow_bytes = kMostShadowBytes;
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
@@ -107,6 +110,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   Status Init(const MachineConfig& config);
   Stop Loop();
   void TakeInterrupts();
+  void ReportPolicy();
 
   // --- access.cc: called with the guest's vector state live ---
   void Trace(TraceTopic topic, const char* what, u64 address, unsigned size, u64 value);
@@ -132,6 +136,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   const vcpu::CpuidPolicy* cpuid_ = nullptr;
   std::unique_ptr<mmu::GuestMemory> memory_;
   std::unique_ptr<adapt::Policy> policy_;
+  std::function<void(const std::string&)> policy_report_;
+  bool policy_reported_ = false;
   std::unique_ptr<mmu::Mmu> mmu_;
   std::unique_ptr<runtime::Engine> engine_;
   struct PortLatch {

@@ -17,6 +17,7 @@ constexpr Subcommand kSubcommands[] = {
     {"bench", "measure against native and QEMU TCG: tables, a chart, JSON and SVG", CmdBench},
     {"dump", "show translations: guest code, IR, CCFs, exits, adaptation", CmdDump},
     {"log", "show what happened in a run that was recorded with --log", CmdLog},
+    {"lab", "experiments: what other policies would have done", CmdLab},
     {"cpu", "show the CPU that guests see", CmdCpu},
 };
 

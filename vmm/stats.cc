@@ -48,6 +48,7 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
   std::string text =
       fmt::format("policy {}, {:.3f} s, {} bytes of translations\n", machine.policy().name(),
                   static_cast<double>(wall_ns) / 1e9, machine.engine().tc_bytes_used());
+  if (const char* fault = machine.policy().fault()) text += fmt::format("{}\n", fault);
   // Zeros say nothing to a person; the JSON has them.
   auto row = [&text](const char*, const char* what, u64 value) {
     if (value != 0) text += fmt::format("{:>16}  {}\n", value, what);
@@ -86,6 +87,7 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   ordered_json json;
   json["policy"] = machine.policy().name();
   json["coherence"] = mmu::NameOf(machine.mmu().coherence());
+  if (const char* fault = machine.policy().fault()) json["policy_fault"] = fault;
   json["wall_ns"] = wall_ns;
   json["tc_bytes_used"] = machine.engine().tc_bytes_used();
   auto into = [&json](const char* group) {

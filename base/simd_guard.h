@@ -1,24 +1,31 @@
-// Callouts reach ports, devices and the platform while the guest's vector state is live in the
-// host's registers. Code behind this guard may use them as any C++ code does.
-#ifndef ALIBI_VMM_SIMD_GUARD_H_
-#define ALIBI_VMM_SIMD_GUARD_H_
+// Callouts run while the guest's vector state is live in the host's registers. Code behind this
+// guard may use them as any C++ code does.
+#ifndef ALIBI_BASE_SIMD_GUARD_H_
+#define ALIBI_BASE_SIMD_GUARD_H_
 
 #include "base/types.h"
 
-namespace alibi::vmm {
+namespace alibi {
 
-// One area per machine. Guards nest (a device access may end in a platform callback); only the
+// One area per owner. Guards nest (a device access may end in a platform callback); only the
 // outermost saves.
 class SimdState {
  public:
-  SimdState();
+  SimdState() : mask_(HostXcr0() & kComponents) {}
 
  private:
   friend class SimdGuard;
   // x87, SSE, AVX, AVX-512: what the guest is shown. Not PKRU and not AMX.
-  static constexpr u64 kComponents = 0xe7;
+  static constexpr u32 kComponents = 0xe7;
   static constexpr u32 kBytes = 4096;
   alignas(64) u8 area_[kBytes] = {};
+
+  static u32 HostXcr0() {
+    u32 low, high;
+    asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+  }
+
   u32 mask_ = 0;
   u32 depth_ = 0;
 };
@@ -48,6 +55,6 @@ class SimdGuard {
   SimdState& state_;
 };
 
-}  // namespace alibi::vmm
+}  // namespace alibi
 
-#endif  // ALIBI_VMM_SIMD_GUARD_H_
+#endif  // ALIBI_BASE_SIMD_GUARD_H_

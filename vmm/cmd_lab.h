@@ -1,0 +1,13 @@
+// The subcommands of `alibi lab`; argv[0] is the subcommand's name. Each returns the exit status.
+#ifndef ALIBI_VMM_CMD_LAB_H_
+#define ALIBI_VMM_CMD_LAB_H_
+
+#include "vmm/cli.h"
+
+namespace alibi::vmm {
+
+int CmdLabReplay(int argc, char** argv);
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_VMM_CMD_LAB_H_
