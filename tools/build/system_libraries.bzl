@@ -76,6 +76,13 @@ _LIBRARIES = {
         defines = [],
         linkopts = ["-lslirp"],
     ),
+    "tomlplusplus": struct(
+        packages = ["libtomlplusplus-dev"],
+        headers = ["toml++/toml.h"],
+        # Wrong files are results here, not exceptions.
+        defines = ["TOML_EXCEPTIONS=0"],
+        linkopts = [],
+    ),
     "xxhash": struct(
         packages = ["libxxhash-dev"],
         headers = ["xxhash.h"],

@@ -1,0 +1,65 @@
+// Experiment files: what `alibi lab run` measures. TOML; docs/lab.md describes the keys.
+#ifndef ALIBI_BENCH_LAB_EXPERIMENT_H_
+#define ALIBI_BENCH_LAB_EXPERIMENT_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+
+namespace alibi::bench::lab {
+
+// What a run executes.
+enum class Program : u8 {
+  kNanobench,  // FrobOS's nanobenchmarks
+  kCompute,    // the compute programs, as 64-bit code
+  kCompute32,  // the same as 32-bit code
+  kLinux,      // rows of bench/linux in a Debian guest
+  kBoot,       // one of Debian's kernels, booted and powered off
+};
+inline constexpr unsigned kProgramCount = 5;
+const char* ProgramName(Program program);
+
+struct Workload {
+  std::string name;  // unique in its experiment
+  Program program = Program::kNanobench;
+  std::vector<std::string> only;  // benchmarks of the program; empty: all
+  std::string kernel;             // of kLinux and kBoot: one of those of ./alibi linux
+};
+
+// An option of `alibi run`, and the values it takes in turn.
+struct Parameter {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+enum class Order : u8 {
+  kInterleaved,  // every configuration once, then again: drift of the host hits all alike
+  kShuffled,     // likewise, each round in another order, which the seed decides
+};
+
+struct Experiment {
+  std::string title;
+  std::string question;  // for the report
+  std::vector<Workload> workloads;
+  std::vector<std::string> policies;
+  std::vector<std::string> peers;  // "native", "qemu-tcg"
+  std::vector<Parameter> parameters;
+  unsigned repeats = 3;
+  Order order = Order::kInterleaved;
+  u64 seed = 1;
+  std::chrono::seconds time_limit{300};  // of one run
+  bool quick = false;                    // short runs
+  // One run more of every configuration of Alibi, with its event log and its execution profile. Its
+  // times are not among the figures.
+  bool observe = true;
+};
+
+// `file`: for messages. An error begins with "FILE:LINE: " and names what would be right.
+Result<Experiment> ParseExperiment(const std::string& text, const std::string& file);
+
+}  // namespace alibi::bench::lab
+
+#endif  // ALIBI_BENCH_LAB_EXPERIMENT_H_

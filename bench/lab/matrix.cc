@@ -1,0 +1,90 @@
+#include "bench/lab/matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace alibi::bench::lab {
+namespace {
+
+// Steele, Lea, Flood 2014 (SplittableRandom): the same sequence everywhere, unlike std::shuffle.
+class SplitMix {
+ public:
+  explicit SplitMix(u64 seed) : state_(seed) {}
+  u64 Next() {
+    u64 x = state_ += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  }
+
+ private:
+  u64 state_;
+};
+
+// Every combination of the parameters' values, the last parameter changing fastest.
+std::vector<std::vector<Setting>> Combinations(const std::vector<Parameter>& parameters) {
+  std::vector<std::vector<Setting>> all = {{}};
+  for (const Parameter& parameter : parameters) {
+    std::vector<std::vector<Setting>> longer;
+    for (const std::vector<Setting>& settings : all) {
+      for (const std::string& value : parameter.values) {
+        longer.push_back(settings);
+        longer.back().emplace_back(parameter.name, value);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+std::string IdOf(const RunSpec& run, std::size_t number) {
+  std::string text = fmt::format("{:03}-{}-{}", number, run.workload.name, run.system.system);
+  if (!run.system.policy.empty()) text += "-" + run.system.policy;
+  for (const auto& [name, value] : run.parameters) text += "-" + value;
+  text += run.repeat == kObserved ? "-observed" : fmt::format("-{}", run.repeat);
+  for (char& c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '.') c = '_';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<RunSpec> Matrix(const Experiment& experiment) {
+  std::vector<RunSpec> round;
+  for (const Workload& workload : experiment.workloads) {
+    for (const std::string& peer : experiment.peers) {
+      if (peer == kNative && workload.program == Program::kBoot) continue;
+      round.push_back({"", workload, {peer, ""}, {}, 1});
+    }
+    for (const std::string& policy : experiment.policies) {
+      for (const std::vector<Setting>& settings : Combinations(experiment.parameters)) {
+        round.push_back({"", workload, {kAlibi, policy}, settings, 1});
+      }
+    }
+  }
+  std::vector<RunSpec> runs;
+  SplitMix random(experiment.seed);
+  const auto add_round = [&](std::vector<RunSpec> specs, unsigned repeat) {
+    const std::size_t first = runs.size();
+    for (RunSpec& run : specs) {
+      run.repeat = repeat;
+      run.id = IdOf(run, runs.size() + 1);
+      runs.push_back(std::move(run));
+    }
+    if (experiment.order != Order::kShuffled) return;
+    for (std::size_t i = runs.size(); i > first + 1; --i) {
+      std::swap(runs[i - 1], runs[first + random.Next() % (i - first)]);
+    }
+  };
+  for (unsigned repeat = 1; repeat <= experiment.repeats; ++repeat) add_round(round, repeat);
+  if (experiment.observe) {
+    std::erase_if(round, [](const RunSpec& run) { return run.system.system != kAlibi; });
+    add_round(round, kObserved);
+  }
+  return runs;
+}
+
+}  // namespace alibi::bench::lab
