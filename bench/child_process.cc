@@ -116,7 +116,10 @@ ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::millisec
       result.timed_out = true;
       break;
     }
-    if (poll(streams, 2, static_cast<int>(left)) < 0 && errno != EINTR) break;
+    if (poll(streams, 2, static_cast<int>(left)) < 0) {
+      if (errno != EINTR) break;
+      continue;  // nothing was said of the streams
+    }
     const std::size_t seen = result.output.size();
     for (int i = 0; i < 2; ++i) {
       if (streams[i].revents != 0 && !Drain(streams[i].fd, sinks[i])) streams[i].fd = -1;

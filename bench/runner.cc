@@ -17,9 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Guests end with status 2v+1: 1 is success, 3 says that a benchmark of theirs failed (and its line
-// says why). Native programs: 0 and 1.
-constexpr int kGuestSuccess = 1, kGuestFailure = 3, kNativeSuccess = 0, kNativeFailure = 1;
 constexpr const char* kRam = "128";  // MB
 
 struct Job {
@@ -85,40 +82,19 @@ std::vector<std::string> Selected(const std::vector<std::string>& only, const st
   return names;
 }
 
-std::vector<std::string> ProgramArguments(const RunnerOptions& options, const Pair& pair) {
-  std::vector<std::string> words;
-  if (options.quick) {
-    words.push_back("quick");
-    // A program's runs are long enough to be cut up by the host: three would be too few.
-    if (pair.IsCompute()) words.push_back("samples=5");
-  } else {
-    // Few samples per run and more runs: noise comes in bursts.
-    words.push_back(pair.IsCompute() ? "samples=4" : "samples=5");
-  }
-  const std::vector<std::string> only = Selected(options.only, pair.prefix);
-  if (!only.empty()) words.push_back("only=" + Join(only));
-  return words;
-}
-
-std::string CommandLine(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 void AddJobs(const Programs& programs, const RunnerOptions& options, const std::string& stats_file,
              const Pair& pair, std::vector<Job>* jobs) {
   if (!options.only.empty() && Selected(options.only, pair.prefix).empty()) return;
   Job job;
   job.program = pair.name;
   job.prefix = pair.prefix;
-  const std::vector<std::string> words = ProgramArguments(options, pair);
+  const std::string words =
+      MeasuringWords(pair.IsCompute(), options.quick, Selected(options.only, pair.prefix));
   const std::string& image = programs.*pair.image;
 
   Job native = job;
   native.system = {kNative, ""};
-  native.argv = {programs.*pair.native};
-  native.argv.insert(native.argv.end(), words.begin(), words.end());
+  native.argv = NativeCommand(programs.*pair.native, words);
   native.success = kNativeSuccess;
   native.failure = kNativeFailure;
   jobs->push_back(native);
@@ -126,8 +102,7 @@ void AddJobs(const Programs& programs, const RunnerOptions& options, const std::
   for (const std::string& policy : options.policies) {
     Job alibi = job;
     alibi.system = {kAlibi, policy};
-    alibi.argv = {programs.alibi,          "run",      image,  "--no-reboot", "--ram",
-                  std::string(kRam) + "M", "--policy", policy, "--append",    CommandLine(words)};
+    alibi.argv = AlibiImageCommand(programs.alibi, image, policy, words);
     alibi.argv.insert(alibi.argv.end(), options.alibi_options.begin(), options.alibi_options.end());
     if (!stats_file.empty()) {
       alibi.argv.insert(alibi.argv.end(), {"--stats-json", stats_file});
@@ -138,26 +113,7 @@ void AddJobs(const Programs& programs, const RunnerOptions& options, const std::
   if (!programs.qemu.empty()) {
     Job qemu = job;
     qemu.system = {kQemuTcg, ""};
-    qemu.argv = {programs.qemu,
-                 "-M",
-                 "pc",
-                 "-cpu",
-                 "max",
-                 "-m",
-                 kRam,
-                 "-kernel",
-                 image,
-                 "-append",
-                 CommandLine(words),
-                 "-display",
-                 "none",
-                 "-serial",
-                 "stdio",
-                 "-no-reboot",
-                 "-device",
-                 "isa-debug-exit,iobase=0xf4,iosize=0x04",
-                 "-accel",
-                 "tcg"};
+    qemu.argv = QemuImageCommand(programs.qemu, image, words);
     jobs->push_back(qemu);
   }
 }
@@ -194,6 +150,40 @@ void RunJob(Job& job, milliseconds limit, const std::vector<std::string>& log_op
 }
 
 }  // namespace
+
+std::string MeasuringWords(bool compute, bool quick, const std::vector<std::string>& only) {
+  // Few samples per run and more runs: noise comes in bursts. A compute program's runs are long
+  // enough to be cut up by the host: three, which "quick" means, would be too few.
+  std::string words = quick     ? (compute ? "quick samples=5" : "quick")
+                      : compute ? "samples=4"
+                                : "samples=5";
+  if (!only.empty()) words += " only=" + Join(only);
+  return words;
+}
+
+std::vector<std::string> AlibiImageCommand(const std::string& alibi, const std::string& image,
+                                           const std::string& policy, const std::string& words) {
+  return {alibi,      "run",  image,      "--no-reboot", "--ram", std::string(kRam) + "M",
+          "--policy", policy, "--append", words};
+}
+
+std::vector<std::string> QemuImageCommand(const std::string& qemu, const std::string& image,
+                                          const std::string& words) {
+  return {qemu,         "-M",      "pc",
+          "-cpu",       "max",     "-m",
+          kRam,         "-kernel", image,
+          "-append",    words,     "-display",
+          "none",       "-serial", "stdio",
+          "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=0x04",
+          "-accel",     "tcg"};
+}
+
+std::vector<std::string> NativeCommand(const std::string& program, const std::string& words) {
+  std::vector<std::string> argv = {program};
+  std::stringstream rest(words);
+  for (std::string word; rest >> word;) argv.push_back(word);
+  return argv;
+}
 
 Result<Programs> FindPrograms(const std::string& data_folder, const std::string& alibi) {
   Programs programs;

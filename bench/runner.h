@@ -28,6 +28,21 @@ struct Programs {
 // In a folder laid out like bazel-bin. Fails with what to do when one of them is missing.
 Result<Programs> FindPrograms(const std::string& data_folder, const std::string& alibi);
 
+// Guests end with status 2v+1: 1 is success, 3 says that a benchmark of theirs failed (and its line
+// says why). Native programs: 0 and 1.
+inline constexpr int kGuestSuccess = 1, kGuestFailure = 3, kNativeSuccess = 0, kNativeFailure = 1;
+
+// The command line of a measuring program, guest or host. `only`: as the program calls its
+// benchmarks; empty: all.
+std::string MeasuringWords(bool compute, bool quick, const std::vector<std::string>& only);
+// The machines' commands for a guest image, the serial port being stdout.
+std::vector<std::string> AlibiImageCommand(const std::string& alibi, const std::string& image,
+                                           const std::string& policy, const std::string& words);
+std::vector<std::string> QemuImageCommand(const std::string& qemu, const std::string& image,
+                                          const std::string& words);
+// On the host.
+std::vector<std::string> NativeCommand(const std::string& program, const std::string& words);
+
 struct RunnerOptions {
   std::vector<std::string> policies;
   std::vector<std::string> alibi_options;  // further ones of every `alibi run`

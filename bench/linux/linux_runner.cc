@@ -8,7 +8,6 @@
 #include <set>
 #include <string_view>
 
-#include "bench/child_process.h"
 #include "bench/linux/process_time.h"
 #include "bench/linux/workloads.h"
 
@@ -108,6 +107,7 @@ class Runner {
           }
           begun = console.unfinished();
         });
+    if (options_.ended) options_.ended(child);
     const bool ended = child.started && !child.timed_out && child.exit_status == 0;
     if (!ended || (!words.empty() && !console.done())) {
       Judge(machine, child, console, ended, tally);

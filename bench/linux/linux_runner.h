@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/child_process.h"
 #include "bench/linux/console.h"
 #include "bench/results.h"
 
@@ -28,6 +29,8 @@ struct LinuxRunOptions {
   bool cpu_time = false;
   std::vector<std::string> names;  // of workloads
   std::chrono::milliseconds run_limit = std::chrono::minutes(20);
+  // What a machine said, and how it ended; may be empty.
+  std::function<void(const ChildResult&)> ended;
   // "run 2 of 5: alibi hysteresis"; may be empty.
   std::function<void(const std::string&)> progress;
 };

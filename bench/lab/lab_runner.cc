@@ -1,0 +1,449 @@
+#include "bench/lab/lab_runner.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "bench/child_process.h"
+#include "bench/host_info.h"
+#include "bench/lab/files.h"
+#include "bench/linux/guest_files.h"
+#include "bench/linux/linux_runner.h"
+#include "bench/linux/workloads.h"
+#include "bench/runner.h"
+#include "bench/statistics.h"
+
+namespace alibi::bench::lab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::ordered_json;
+
+constexpr int kFormat = 1;  // of experiment.json and of the runs' records
+
+// What came of one run.
+struct Record {
+  std::vector<std::string> command;
+  std::string failure;  // "": none
+  std::vector<Value> values;
+};
+
+bool IsFrobos(Program program) { return program != Program::kLinux && program != Program::kBoot; }
+
+// Sets an option that the command may have already.
+void SetOption(std::vector<std::string>* command, const std::string& name,
+               const std::string& value) {
+  const auto at = std::find(command->begin(), command->end(), name);
+  if (at != command->end() && at + 1 != command->end()) {
+    *(at + 1) = value;
+  } else {
+    command->insert(command->end(), {name, value});
+  }
+}
+
+// What every counter of `alibi run --stats-json` counts; its name ends with the unit if it has one.
+std::string UnitOf(const std::string& counter) {
+  for (const char* unit : {"cycles", "bytes"}) {
+    if (counter.find(std::string("_") + unit) != std::string::npos) return unit;
+  }
+  return "count";
+}
+
+void AddCounters(const std::string& text, Record* record) {
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+  for (const char* group : {"runtime", "mmu"}) {
+    const auto counters = json.is_object() ? json.find(group) : json.end();
+    if (counters == json.end() || !counters->is_object()) {
+      record->failure = fmt::format("its counters have no \"{}\"", group);
+      return;
+    }
+    for (const auto& [name, value] : counters->items()) {
+      if (!value.is_number()) continue;
+      record->values.push_back({fmt::format("{}.{}", group, name), value, UnitOf(name)});
+    }
+  }
+}
+
+ordered_json ToJson(const RunSpec& run, const Record& record) {
+  ordered_json json = {{"format", kFormat},
+                       {"run", run.id},
+                       {"workload", run.workload.name},
+                       {"system", run.system.system},
+                       {"policy", run.system.policy},
+                       {"repeat", run.repeat},
+                       {"command", record.command},
+                       {"failure", record.failure}};
+  ordered_json& parameters = json["parameters"] = ordered_json::object();
+  for (const auto& [name, value] : run.parameters) parameters[name] = value;
+  ordered_json& values = json["values"] = ordered_json::array();
+  for (const Value& value : record.values) {
+    values.push_back({value.metric, value.value, value.unit});
+  }
+  return json;
+}
+
+// A record that another time left behind; one that is damaged is none.
+bool FromJson(const ordered_json& json, Record* record) {
+  if (!json.is_object() || json.value("format", 0) != kFormat) return false;
+  const auto values = json.find("values");
+  if (values == json.end() || !values->is_array()) return false;
+  for (const auto& value : *values) {
+    if (!value.is_array() || value.size() != 3 || !value[0].is_string() || !value[1].is_number() ||
+        !value[2].is_string()) {
+      return false;
+    }
+    record->values.push_back({value[0], value[1], value[2]});
+  }
+  record->failure = json.value("failure", std::string());
+  record->command = json.value("command", std::vector<std::string>());
+  return true;
+}
+
+class LabRunner {
+ public:
+  LabRunner(const Experiment& experiment, const std::string& text, const LabOptions& options)
+      : experiment_(experiment), text_(text), options_(options), runs_(Matrix(experiment)) {}
+
+  Result<LabSummary> Run() {
+    if (Status prepared = Prepare(); !prepared.ok()) return prepared.error();
+    summary_.runs = static_cast<unsigned>(runs_.size());
+    for (const RunSpec& run : runs_) {
+      Record record;
+      const auto file = ReadWholeFile(RecordFile(options_.folder, run.id));
+      if (file.ok() && FromJson(ordered_json::parse(*file, nullptr, false), &record) &&
+          record.failure.empty()) {
+        records_[run.id] = std::move(record);
+        ++summary_.earlier;
+      }
+    }
+    begin_ = Clock::now();
+    for (const RunSpec& run : runs_) {
+      if (records_.count(run.id) != 0) continue;
+      if (options_.stopped && options_.stopped()) break;
+      Progress(run);
+      Record record = RunOne(run);
+      if (!record.failure.empty()) ++failed_;
+      ++made_;
+      if (Status written = WriteWholeFile(RecordFile(options_.folder, run.id),
+                                          ToJson(run, record).dump(1) + "\n");
+          !written.ok()) {
+        return written.error();
+      }
+      records_[run.id] = std::move(record);
+    }
+    if (Status written = WriteResults(); !written.ok()) return written.error();
+    return summary_;
+  }
+
+ private:
+  Status Prepare() {
+    for (const std::string& peer : experiment_.peers) {
+      if (peer != kQemuTcg) continue;
+      qemu_ = FindProgram("qemu-system-x86_64");
+      if (qemu_.empty()) {
+        return Error{"no qemu-system-x86_64 here; run: sudo apt-get install qemu-system-x86, or "
+                     "take qemu-tcg out of the experiment's peers"};
+      }
+    }
+    for (const Workload& workload : experiment_.workloads) {
+      if (IsFrobos(workload.program)) {
+        auto found = FindPrograms(options_.data_folder, options_.alibi);
+        if (!found.ok()) return found.error();
+        programs_ = *found;
+      } else if (Status linux = PrepareLinux(workload); !linux.ok()) {
+        return linux;
+      }
+    }
+    std::error_code error;
+    std::filesystem::create_directories(options_.folder + "/logs", error);
+    if (error) {
+      return Error{fmt::format("{}/logs: cannot be made: {}", options_.folder, error.message())};
+    }
+    return CheckFolder();
+  }
+
+  Status PrepareLinux(const Workload& workload) {
+    if (linux_.count(workload.kernel) != 0) return Ok();
+    auto fetched = FetchLinux(workload.kernel, options_.alibi, options_.data_folder);
+    if (!fetched.ok()) return fetched.error();
+    if (scratch_.path().empty()) return Error{"/tmp: no folder can be made there"};
+    fetched->folder = scratch_.path();
+    if (initramfs_.empty()) {
+      // One for all kernels: those of 32 bits only boot, and never look at linuxbench.
+      if (Status written = WriteInitramfs(scratch_.path(), true, &*fetched); !written.ok()) {
+        return written;
+      }
+      initramfs_ = fetched->initramfs;
+    }
+    fetched->initramfs = initramfs_;
+    linux_[workload.kernel] = *fetched;
+    return Ok();
+  }
+
+  // The folder is new, or this experiment's, measured with this program.
+  Status CheckFolder() {
+    struct stat about {};
+    if (stat(options_.alibi.c_str(), &about) != 0) {
+      return Error{options_.alibi + ": the program is not there"};
+    }
+    program_ = {{"path", options_.alibi},
+                {"bytes", static_cast<u64>(about.st_size)},
+                {"changed", static_cast<u64>(about.st_mtime)}};
+    const std::string path = options_.folder + "/experiment.json";
+    if (const auto before = ReadWholeFile(path); before.ok()) {
+      const auto json = ordered_json::parse(*before, nullptr, false);
+      if (!json.is_object() || json.value("experiment", std::string()) != text_) {
+        return Error{fmt::format("{}: holds another experiment, or this one before it was changed; "
+                                 "remove it, or give another --out",
+                                 options_.folder)};
+      }
+      if (json.value("program", ordered_json()) != program_) {
+        return Error{fmt::format("{}: was measured with another build of alibi; remove it, or give "
+                                 "another --out",
+                                 options_.folder)};
+      }
+      began_ = json.value("began", std::string());
+    }
+    host_ = DescribeHost(qemu_);
+    if (began_.empty()) began_ = host_.value("time", std::string());
+    return WriteExperiment();
+  }
+
+  Status WriteExperiment() {
+    const ChildResult version = RunChild({options_.alibi, "--version"}, std::chrono::seconds(10));
+    ordered_json json = {{"format", kFormat},
+                         {"title", experiment_.title},
+                         {"question", experiment_.question},
+                         {"file", options_.file},
+                         {"version", version.output.substr(0, version.output.find('\n'))},
+                         {"began", began_},
+                         {"program", program_},
+                         {"host", host_},
+                         {"quick", experiment_.quick},
+                         {"repeats", experiment_.repeats},
+                         {"runs_planned", runs_.size()},
+                         {"experiment", text_}};
+    ordered_json& names = json["parameters"] = ordered_json::array();
+    for (const Parameter& parameter : experiment_.parameters) names.push_back(parameter.name);
+    ordered_json& workloads = json["workloads"] = ordered_json::array();
+    for (const Workload& workload : experiment_.workloads) {
+      workloads.push_back({{"name", workload.name},
+                           {"program", ProgramName(workload.program)},
+                           {"kernel", workload.kernel}});
+    }
+    ordered_json& runs = json["runs"] = ordered_json::array();
+    for (const RunSpec& run : runs_) {
+      const auto record = records_.find(run.id);
+      if (record == records_.end()) continue;
+      ordered_json entry = ToJson(run, record->second);
+      entry.erase("values");
+      entry.erase("format");
+      runs.push_back(std::move(entry));
+    }
+    return WriteWholeFile(options_.folder + "/experiment.json", json.dump(1) + "\n");
+  }
+
+  Status WriteResults() {
+    std::vector<TidyRow> rows;
+    for (const RunSpec& run : runs_) {
+      const auto record = records_.find(run.id);
+      if (record == records_.end()) continue;
+      ++summary_.done;
+      if (!record->second.failure.empty()) {
+        summary_.failures.push_back(run.id + ": " + record->second.failure);
+      }
+      for (const Value& value : record->second.values) {
+        rows.push_back({run.id, run.workload.name, run.system, run.parameters, run.repeat, value});
+      }
+    }
+    std::vector<std::string> parameters;
+    for (const Parameter& parameter : experiment_.parameters) parameters.push_back(parameter.name);
+    if (Status written = WriteWholeFile(options_.folder + "/results.csv",
+                                        WriteCsv(rows, parameters));
+        !written.ok()) {
+      return written;
+    }
+    return WriteExperiment();
+  }
+
+  void Progress(const RunSpec& run) const {
+    if (!options_.progress) return;
+    const unsigned done = summary_.earlier + made_;
+    std::string text = fmt::format("{} of {}: {}, {}", done + 1, runs_.size(), run.workload.name,
+                                   run.system.Name());
+    for (const auto& [name, value] : run.parameters) text += fmt::format(", {} {}", name, value);
+    if (run.repeat == kObserved) text += ", observed";
+    if (failed_ != 0) text += fmt::format(" ({} failed)", failed_);
+    if (made_ != 0) {
+      const double each = std::chrono::duration<double>(Clock::now() - begin_).count() / made_;
+      const double left = each * static_cast<double>(runs_.size() - done);
+      text += left < 90 ? fmt::format(", {:.0f} s left", left)
+                        : fmt::format(", {:.0f} min left", left / 60);
+    }
+    options_.progress(text);
+  }
+
+  // Policy, parameters, counters; what an observed run writes.
+  std::vector<std::string> Configured(std::vector<std::string> command, const RunSpec& run) const {
+    SetOption(&command, "--policy", run.system.policy);
+    for (const auto& [name, value] : run.parameters) SetOption(&command, "--" + name, value);
+    SetOption(&command, "--stats-json", StatsFile(run));
+    if (run.repeat == kObserved) {
+      SetOption(&command, "--log", EventLogFile(options_.folder, run.id));
+      SetOption(&command, "--profile", ProfileFile(options_.folder, run.id));
+    }
+    return command;
+  }
+
+  std::string StatsFile(const RunSpec& run) const {
+    return options_.folder + "/logs/" + run.id + ".stats.json";
+  }
+
+  void KeepOutput(const RunSpec& run, const ChildResult& child) const {
+    const std::string stem = options_.folder + "/logs/" + run.id;
+    // What a run said helps to understand a failure; no result depends on it.
+    if (!WriteWholeFile(stem + ".out", child.output).ok()) return;
+    if (!child.errors.empty()) (void)WriteWholeFile(stem + ".err", child.errors);
+  }
+
+  Record RunOne(const RunSpec& run) {
+    unlink(StatsFile(run).c_str());
+    const Clock::time_point start = Clock::now();
+    Record record = IsFrobos(run.workload.program) ? RunImage(run) : RunGuest(run);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    record.values.push_back({"wall", seconds, "s"});
+    if (run.system.system == kAlibi && record.failure.empty()) {
+      const auto stats = ReadWholeFile(StatsFile(run));
+      if (!stats.ok()) {
+        record.failure = stats.error().message;
+      } else {
+        AddCounters(*stats, &record);
+      }
+    }
+    record.values.push_back({"failed", record.failure.empty() ? 0.0 : 1.0, "runs"});
+    return record;
+  }
+
+  Record RunImage(const RunSpec& run) {
+    struct Image {
+      std::string Programs::*guest;
+      std::string Programs::*native;
+      const char* prefix;
+    };
+    static constexpr Image kImages[] = {
+        {&Programs::nanobench_image, &Programs::native_nanobench, ""},
+        {&Programs::compute_image, &Programs::native_compute, kComputePrefix},
+        {&Programs::compute32_image, &Programs::native_compute32, kCompute32Prefix},
+    };
+    const Image& image = kImages[static_cast<unsigned>(run.workload.program)];
+    const bool compute = *image.prefix != 0, native = run.system.system == kNative;
+    const std::string words = MeasuringWords(compute, experiment_.quick, run.workload.only);
+    Record record;
+    if (native) {
+      record.command = NativeCommand(programs_.*image.native, words);
+    } else if (run.system.system == kQemuTcg) {
+      record.command = QemuImageCommand(qemu_, programs_.*image.guest, words);
+    } else {
+      record.command = Configured(
+          AlibiImageCommand(options_.alibi, programs_.*image.guest, run.system.policy, words), run);
+    }
+    const ChildResult child = RunChild(record.command, experiment_.time_limit);
+    KeepOutput(run, child);
+    const ProgramOutput output = ParseProgramOutput(child.output);
+    for (const Measurement& measurement : output.measurements) {
+      if (!measurement.error.empty()) {
+        record.failure = measurement.name + ": " + measurement.error;
+        continue;
+      }
+      record.values.push_back(
+          {image.prefix + measurement.name, Summarize(measurement.samples).median, "cycles"});
+    }
+    const int success = native ? kNativeSuccess : kGuestSuccess;
+    const int failure = native ? kNativeFailure : kGuestFailure;
+    const bool ended = child.started && !child.timed_out && child.signal == 0 &&
+                       (child.exit_status == success || child.exit_status == failure);
+    if (!ended || !output.done) {
+      record.failure = ended ? "its output is incomplete" : child.Describe();
+    }
+    return record;
+  }
+
+  Record RunGuest(const RunSpec& run) {
+    const LinuxFiles& files = linux_.at(run.workload.kernel);
+    Record record;
+    LinuxMachine machine;
+    machine.system = run.system;
+    machine.boots = run.system.system != kNative;
+    machine.command = [&](const std::string& words) {
+      record.command = run.system.system == kNative ? NativeLinuxCommand(files, words)
+                       : run.system.system == kQemuTcg
+                           ? QemuLinuxCommand(files, qemu_, words)
+                           : Configured(AlibiLinuxCommand(files, options_.alibi, words), run);
+      return record.command;
+    };
+    LinuxRunOptions options;
+    options.runs = 1;
+    options.quick = experiment_.quick;
+    options.run_limit = experiment_.time_limit;
+    options.ended = [&](const ChildResult& child) { KeepOutput(run, child); };
+    for (const LinuxWorkload& workload : LinuxWorkloads()) {
+      const std::vector<std::string>& only = run.workload.only;
+      if (workload.is_boot || (run.workload.program == Program::kLinux &&
+                               (only.empty() || std::count(only.begin(), only.end(),
+                                                           workload.name) != 0))) {
+        options.names.push_back(workload.name);
+      }
+    }
+    const LinuxMeasurements measured = RunLinux({machine}, options);
+    for (const std::string& name : options.names) {
+      const std::vector<double>& samples = measured.results.Samples(name, run.system);
+      if (samples.empty()) continue;
+      record.values.push_back({name, Summarize(samples).median,
+                               fmt::format("s/{}", FindLinuxWorkload(name)->per)});
+    }
+    for (const LinuxClock& clock : measured.clocks) {
+      if (clock.host > 0) record.values.push_back({"core_share", clock.cpu / clock.host, "cores"});
+    }
+    for (const auto& [system, what] : measured.results.Misses()) record.failure = what;
+    return record;
+  }
+
+  const Experiment& experiment_;
+  const std::string& text_;
+  const LabOptions& options_;
+  const std::vector<RunSpec> runs_;
+  std::map<std::string, Record> records_;
+  LabSummary summary_;
+  Programs programs_;
+  std::string qemu_, initramfs_, began_;
+  ordered_json program_, host_;
+  std::map<std::string, LinuxFiles> linux_;  // by kernel
+  ScratchFolder scratch_;
+  Clock::time_point begin_;
+  unsigned made_ = 0, failed_ = 0;  // this time
+};
+
+}  // namespace
+
+std::string RecordFile(const std::string& folder, const std::string& run) {
+  return folder + "/logs/" + run + ".json";
+}
+std::string EventLogFile(const std::string& folder, const std::string& run) {
+  return folder + "/logs/" + run + ".log";
+}
+std::string ProfileFile(const std::string& folder, const std::string& run) {
+  return folder + "/logs/" + run + ".profile.json";
+}
+
+Result<LabSummary> RunLab(const Experiment& experiment, const std::string& text,
+                          const LabOptions& options) {
+  return LabRunner(experiment, text, options).Run();
+}
+
+}  // namespace alibi::bench::lab
