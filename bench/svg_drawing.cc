@@ -40,29 +40,6 @@ text { fill: #e6edf3; }
 </style>
 )";
 
-std::string Escaped(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string TickLabel(double value) {
   if (value >= 1000) return fmt::format("{:.0f}k", value / 1000);
   return fmt::format("{:g}", value);
@@ -76,44 +53,23 @@ double X(const SvgPanel& panel, double value) {
 
 }  // namespace
 
-void SvgDrawing::Text(double x, double at, const char* css, const char* anchor,
-                      const std::string& text) {
-  body_ +=
-      fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x,
-                  at, css, anchor, Escaped(text));
-}
-
-void SvgDrawing::Line(double x1, double y1, double x2, double y2, const char* css) {
-  body_ +=
-      fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n",
-                  x1, y1, x2, y2, css);
-}
-
-void SvgDrawing::Bar(double x, double at, double width, const char* css,
-                     const std::string& tooltip) {
-  body_ += fmt::format(
-      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"1.5\" "
-      "class=\"{}\"><title>{}</title></rect>\n",
-      x, at, std::max(width, 1.0), kBar, css, Escaped(tooltip));
-}
-
 void SvgDrawing::Head(const std::string& title, const std::string& subtitle,
                       const std::vector<SvgSeries>& series, const std::string& mark) {
-  Text(16, 30, "title", "start", title);
-  Text(16, 50, "soft", "start", subtitle);
+  canvas_.Text(16, 30, "title", "start", title);
+  canvas_.Text(16, 50, "soft", "start", subtitle);
   double x = 16;
   for (const SvgSeries& s : series) {
-    Bar(x, 63, 14, s.css, s.label);
-    Text(x + 20, 71, "ink", "start", s.label);
+    canvas_.Bar(x, 63, 14, kBar, s.css, s.label);
+    canvas_.Text(x + 20, 71, "ink", "start", s.label);
     x += 40 + 7.5 * static_cast<double>(std::string(s.label).size());
   }
-  Line(x + 6, 61, x + 6, 74, "budget");
-  Text(x + 14, 71, "ink", "start", mark);
+  canvas_.Line(x + 6, 61, x + 6, 74, "budget");
+  canvas_.Text(x + 14, 71, "ink", "start", mark);
   y_ = 100;
 }
 
 void SvgDrawing::Draw(const SvgPanel& panel) {
-  Text(16, y_ + 12, "head", "start", panel.title);
+  canvas_.Text(16, y_ + 12, "head", "start", panel.title);
   y_ += 34;
   const double top = y_;
   double height = 0;
@@ -122,8 +78,8 @@ void SvgDrawing::Draw(const SvgPanel& panel) {
     height += kGroupGap;
   }
   for (double tick : panel.ticks) {
-    Line(X(panel, tick), top - 4, X(panel, tick), top + height, "grid");
-    Text(X(panel, tick), top - 9, "tick", "middle", TickLabel(tick));
+    canvas_.Line(X(panel, tick), top - 4, X(panel, tick), top + height, "grid");
+    canvas_.Text(X(panel, tick), top - 9, "tick", "middle", TickLabel(tick));
   }
   double at = top + kGroupGap / 2;
   for (const SvgRow& row : panel.rows) {
@@ -133,15 +89,15 @@ void SvgDrawing::Draw(const SvgPanel& panel) {
       if (value < 0) continue;
       const double end = X(panel, value);
       const std::string label = panel.label(value);
-      Bar(kSvgLeft, at, end - kSvgLeft, panel.series[i].css,
-          fmt::format("{}, {}: {}", row.name, panel.series[i].label, label));
+      canvas_.Bar(kSvgLeft, at, end - kSvgLeft, kBar, panel.series[i].css,
+                  fmt::format("{}, {}: {}", row.name, panel.series[i].label, label));
       if (row.mark > 0 && panel.series[i].marked) {
-        Line(X(panel, row.mark), at - 2, X(panel, row.mark), at + kBar + 2, "budget");
+        canvas_.Line(X(panel, row.mark), at - 2, X(panel, row.mark), at + kBar + 2, "budget");
       }
-      Text(end + 4, at + kBar, "value", "start", label);
+      canvas_.Text(end + 4, at + kBar, "value", "start", label);
       at += kBar + kBarGap;
     }
-    Text(kSvgLeft - 10, (group + at - kBarGap) / 2 + 4, "ink", "end", row.shown);
+    canvas_.Text(kSvgLeft - 10, (group + at - kBarGap) / 2 + 4, "ink", "end", row.shown);
     at += kGroupGap;
   }
   y_ = top + height + 26;
@@ -153,7 +109,7 @@ std::string SvgDrawing::Finish(const std::string& title) const {
       "width=\"{0:.0f}\" "
       "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">\n{3}"
       "<rect class=\"ground\" width=\"{0:.0f}\" height=\"{1:.0f}\"/>\n{4}</svg>\n",
-      kSvgWidth, y_, Escaped(title), kStyle, body_);
+      kSvgWidth, y_, EscapeMarkup(title), kStyle, canvas_.body());
 }
 
 }  // namespace alibi::bench

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/svg_canvas.h"
+
 namespace alibi::bench {
 
 inline constexpr double kSvgWidth = 860, kSvgLeft = 150;  // left: where bars begin
@@ -42,11 +44,7 @@ class SvgDrawing {
   std::string Finish(const std::string& title) const;
 
  private:
-  void Text(double x, double at, const char* css, const char* anchor, const std::string& text);
-  void Line(double x1, double y1, double x2, double y2, const char* css);
-  void Bar(double x, double at, double width, const char* css, const std::string& tooltip);
-
-  std::string body_;
+  SvgCanvas canvas_;
   double y_ = 0;
 };
 

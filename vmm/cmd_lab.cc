@@ -10,6 +10,8 @@ namespace alibi::vmm {
 namespace {
 
 constexpr Subcommand kSubcommands[] = {
+    {"run", "run an experiment file's matrix: CSV and an HTML report", CmdLabRun},
+    {"report", "make an experiment's report again", CmdLabReport},
     {"replay", "what other policies would have made of a recorded run", CmdLabReplay},
 };
 

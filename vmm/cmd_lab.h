@@ -6,6 +6,8 @@
 
 namespace alibi::vmm {
 
+int CmdLabRun(int argc, char** argv);
+int CmdLabReport(int argc, char** argv);
 int CmdLabReplay(int argc, char** argv);
 
 }  // namespace alibi::vmm

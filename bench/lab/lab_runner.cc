@@ -116,7 +116,7 @@ class LabRunner {
     for (const RunSpec& run : runs_) {
       Record record;
       const auto file = ReadWholeFile(RecordFile(options_.folder, run.id));
-      if (file.ok() && FromJson(ordered_json::parse(*file, nullptr, false), &record) &&
+      if (file.ok() && FromJson(ordered_json::parse(file.value(), nullptr, false), &record) &&
           record.failure.empty()) {
         records_[run.id] = std::move(record);
         ++summary_.earlier;
@@ -147,8 +147,9 @@ class LabRunner {
       if (peer != kQemuTcg) continue;
       qemu_ = FindProgram("qemu-system-x86_64");
       if (qemu_.empty()) {
-        return Error{"no qemu-system-x86_64 here; run: sudo apt-get install qemu-system-x86, or "
-                     "take qemu-tcg out of the experiment's peers"};
+        return Error{
+            "no qemu-system-x86_64 here; run: sudo apt-get install qemu-system-x86, or "
+            "take qemu-tcg out of the experiment's peers"};
       }
     }
     for (const Workload& workload : experiment_.workloads) {
@@ -197,16 +198,18 @@ class LabRunner {
                 {"changed", static_cast<u64>(about.st_mtime)}};
     const std::string path = options_.folder + "/experiment.json";
     if (const auto before = ReadWholeFile(path); before.ok()) {
-      const auto json = ordered_json::parse(*before, nullptr, false);
+      const auto json = ordered_json::parse(before.value(), nullptr, false);
       if (!json.is_object() || json.value("experiment", std::string()) != text_) {
-        return Error{fmt::format("{}: holds another experiment, or this one before it was changed; "
-                                 "remove it, or give another --out",
-                                 options_.folder)};
+        return Error{
+            fmt::format("{}: holds another experiment, or this one before it was changed; "
+                        "remove it, or give another --out",
+                        options_.folder)};
       }
       if (json.value("program", ordered_json()) != program_) {
-        return Error{fmt::format("{}: was measured with another build of alibi; remove it, or give "
-                                 "another --out",
-                                 options_.folder)};
+        return Error{
+            fmt::format("{}: was measured with another build of alibi; remove it, or give "
+                        "another --out",
+                        options_.folder)};
       }
       began_ = json.value("began", std::string());
     }
@@ -264,8 +267,8 @@ class LabRunner {
     }
     std::vector<std::string> parameters;
     for (const Parameter& parameter : experiment_.parameters) parameters.push_back(parameter.name);
-    if (Status written = WriteWholeFile(options_.folder + "/results.csv",
-                                        WriteCsv(rows, parameters));
+    if (Status written =
+            WriteWholeFile(options_.folder + "/results.csv", WriteCsv(rows, parameters));
         !written.ok()) {
       return written;
     }
@@ -323,7 +326,7 @@ class LabRunner {
       if (!stats.ok()) {
         record.failure = stats.error().message;
       } else {
-        AddCounters(*stats, &record);
+        AddCounters(stats.value(), &record);
       }
     }
     record.values.push_back({"failed", record.failure.empty() ? 0.0 : 1.0, "runs"});
@@ -394,9 +397,9 @@ class LabRunner {
     options.ended = [&](const ChildResult& child) { KeepOutput(run, child); };
     for (const LinuxWorkload& workload : LinuxWorkloads()) {
       const std::vector<std::string>& only = run.workload.only;
-      if (workload.is_boot || (run.workload.program == Program::kLinux &&
-                               (only.empty() || std::count(only.begin(), only.end(),
-                                                           workload.name) != 0))) {
+      if (workload.is_boot ||
+          (run.workload.program == Program::kLinux &&
+           (only.empty() || std::count(only.begin(), only.end(), workload.name) != 0))) {
         options.names.push_back(workload.name);
       }
     }
@@ -404,8 +407,8 @@ class LabRunner {
     for (const std::string& name : options.names) {
       const std::vector<double>& samples = measured.results.Samples(name, run.system);
       if (samples.empty()) continue;
-      record.values.push_back({name, Summarize(samples).median,
-                               fmt::format("s/{}", FindLinuxWorkload(name)->per)});
+      record.values.push_back(
+          {name, Summarize(samples).median, fmt::format("s/{}", FindLinuxWorkload(name)->per)});
     }
     for (const LinuxClock& clock : measured.clocks) {
       if (clock.host > 0) record.values.push_back({"core_share", clock.cpu / clock.host, "cores"});
@@ -436,6 +439,9 @@ std::string RecordFile(const std::string& folder, const std::string& run) {
 }
 std::string EventLogFile(const std::string& folder, const std::string& run) {
   return folder + "/logs/" + run + ".log";
+}
+std::string DigestFile(const std::string& folder, const std::string& run) {
+  return folder + "/logs/" + run + ".digest.json";
 }
 std::string ProfileFile(const std::string& folder, const std::string& run) {
   return folder + "/logs/" + run + ".profile.json";

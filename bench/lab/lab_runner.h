@@ -25,9 +25,9 @@ struct LabOptions {
 };
 
 struct LabSummary {
-  unsigned runs = 0;      // of the matrix
-  unsigned done = 0;      // with those of an earlier time
-  unsigned earlier = 0;   // taken over
+  unsigned runs = 0;                  // of the matrix
+  unsigned done = 0;                  // with those of an earlier time
+  unsigned earlier = 0;               // taken over
   std::vector<std::string> failures;  // "RUN: what happened"
 };
 
@@ -37,8 +37,9 @@ Result<LabSummary> RunLab(const Experiment& experiment, const std::string& text,
                           const LabOptions& options);
 
 // Files of a run, in the experiment's folder.
-std::string RecordFile(const std::string& folder, const std::string& run);   // RunRecord as JSON
+std::string RecordFile(const std::string& folder, const std::string& run);    // RunRecord as JSON
 std::string EventLogFile(const std::string& folder, const std::string& run);  // of observed runs
+std::string DigestFile(const std::string& folder, const std::string& run);    // of that log
 std::string ProfileFile(const std::string& folder, const std::string& run);   // of observed runs
 
 }  // namespace alibi::bench::lab

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# `alibi lab run` from end to end: a small matrix, its CSV, its report in a browser; then again, with
+# nothing left to do; runs that fail; and files and folders that are wrong.
+#   usage: smoke_test.sh ALIBI EXPERIMENT
+set -euo pipefail
+
+here=$(readlink -f "$(dirname "$0")")
+alibi=$(readlink -f "$1")
+experiment=$(readlink -f "$2")
+export ALIBI_DATA=${alibi%/vmm/alibi}
+export PYTHONDONTWRITEBYTECODE=1
+work=${TEST_TMPDIR:-$(mktemp -d)}
+cd "$work"
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+run() { # run STATUS ARGUMENTS...: errors.txt has what it said
+  local wanted=$1 status=0
+  shift
+  timeout -k 2 200 "$alibi" lab "$@" >out.txt 2>errors.txt || status=$?
+  [[ $status == "$wanted" ]] || fail "alibi lab $*: status $status: $(cat errors.txt)"
+}
+
+# --- The experiment ---
+run 0 run "$experiment" --out smoke
+[[ $(cat out.txt) == smoke/report.html ]] || fail "it prints $(cat out.txt)"
+python3 - <<'PYTHON'
+import csv, json
+rows = list(csv.DictReader(open("smoke/results.csv")))
+assert not [r for r in rows if r["metric"] == "failed" and float(r["value"]) != 0], "a run failed"
+# 2 workloads, each natively and with 2 policies x 2 sizes, twice; and the observed ones.
+runs = {r["run"] for r in rows}
+assert len(runs) == 2 * (1 + 4) * 2 + 2 * 4, len(runs)
+for policy in ("never", "hysteresis"):
+    faults = [float(r["value"]) for r in rows if r["metric"] == "pgfault" and r["policy"] == policy
+              and r["repeat"] != "0"]
+    assert len(faults) == 4 and min(faults) > 0, faults
+assert {r["unit"] for r in rows if r["metric"] == "syscall"} == {"cycles"}
+assert {r["tc-size"] for r in rows if r["system"] == "alibi"} == {"8M", "64M"}
+report = json.load(open("smoke/experiment.json"))
+assert report["runs_planned"] == len(report["runs"]) == len(runs)
+for run in report["runs"]:
+    if run["repeat"] == 0:
+        digest = json.load(open(f"smoke/logs/{run['run']}.digest.json"))
+        assert digest["damage"] == "" and digest["seconds"] > 0, digest["damage"]
+        profile = json.load(open(f"smoke/logs/{run['run']}.profile.json"))
+        assert profile["profile"]["instructions"] > 0
+PYTHON
+
+# --- Once more: nothing is measured again, and the report is made from what is there ---
+before=$(stat -c %Y smoke/logs/001-*-1.out)
+cp smoke/report.html first.html
+run 0 run "$experiment" --out smoke
+grep -q "28 runs of an earlier time" errors.txt || fail "it did not take them over: $(cat errors.txt)"
+[[ $(stat -c %Y smoke/logs/001-*-1.out) == "$before" ]] || fail "a run was made again"
+rm smoke/report.html
+run 0 report smoke
+cmp smoke/report.html first.html || fail "the report depends on when it is made"
+rm smoke/logs/*.log # digests do as well
+run 0 report smoke
+cmp smoke/report.html first.html || fail "the report depends on the logs, not on their digests"
+
+# --- A run that fails is recorded, and the others are made ---
+cat >failing.toml <<'TOML'
+title = "Too little memory"
+policies = ["hysteresis"]
+repeats = 1
+quick = true
+observe = false
+[parameters]
+ram = ["4K", "128M"]
+[[workload]]
+program = "nanobench"
+only = ["callret"]
+TOML
+run 83 run failing.toml
+grep -q "001-nanobench-alibi-hysteresis-4K-1: exit status 64: alibi: --ram: " errors.txt ||
+  fail "$(cat errors.txt)"
+grep -q "128M,1,callret," failing-lab/results.csv || fail "the other run was not made"
+grep -q "exit status 64: alibi: --ram: " failing-lab/report.html || fail "the report does not say so"
+
+# --- What is wrong is said on one line ---
+sed 's/never/nevver/' "$experiment" >wrong.toml
+run 64 run wrong.toml
+[[ $(wc -l <errors.txt) == 1 ]] || fail "more than one line: $(cat errors.txt)"
+grep -q "wrong.toml:[0-9]*: policies: " errors.txt || fail "$(cat errors.txt)"
+run 66 run absent.toml
+sed 's/Smoke/Other/' "$experiment" >other.toml
+run 66 run other.toml --out smoke
+grep -q "smoke: holds another experiment" errors.txt || fail "$(cat errors.txt)"
+run 66 report absent
+run 0 run --check "$experiment"
+[[ $(wc -l <out.txt) == 28 ]] || fail "--check: $(cat out.txt)"
+
+if [[ ! -x /usr/bin/chromium ]]; then
+  echo "skipped the look at the report: no chromium here (./alibi setup installs it)"
+  exit 0
+fi
+timeout -k 2 120 python3 "$here/check_report.py" first.html failing-lab/report.html
