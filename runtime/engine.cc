@@ -21,6 +21,7 @@
 #include "vcpu/control_transfer.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
+#include "vcpu/msr.h"
 
 namespace alibi::runtime {
 
@@ -185,6 +186,7 @@ Status EngineImpl::Init() {
   state_.page_index_mask = (kShadowEntries - 1) << 12;
   state_.jump_index_mask = kJumpIndexMask;
   vcpu::PrepareFastSyscall(state_);
+  vcpu::UpdateRdtsc(state_);
   // An XSAVE area that was never written: the state after FNINIT, MXCSR at its reset value.
   u16 fcw = 0;
   std::memcpy(&fcw, state_.xsave_area, 2);
@@ -721,6 +723,7 @@ void EngineImpl::IgnoreNumericError() {
 
 void EngineImpl::StateChanged() {
   vcpu::PrepareFastSyscall(state_);
+  vcpu::UpdateRdtsc(state_);
   mmu_.PagingModeChanged();
   mmu_.InvalidateAll();
   mmu_.PrivilegeChanged();

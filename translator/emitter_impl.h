@@ -149,7 +149,7 @@ class Emitter::Impl {
   void EmitSti();
   void EmitPushf();
   void EmitPopf();
-  void EmitRdtsc();
+  void EmitRdtsc(const Instr& instr);
   void SimulateUnlessFlagsSimple(SiteDesc* site);
   void EmitReadSelector(const Instr& instr);
   void EmitSwapgs();

@@ -36,6 +36,11 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       if (!long_mode) return false;
       EmitReadSelector(instr);
       return true;
+    case Op::kRdtsc:
+    case Op::kRdtscp:
+      if (request_->mode.middle) return false;
+      EmitRdtsc(instr);
+      return true;
     case Op::kSyscall:
       if (!long_mode || !request_->mode.user || request_->mode.single) return false;
       EmitSyscall(instr);
@@ -75,9 +80,6 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
     case Op::kPopf:
       if (!long_mode || instr.operand_bits != 64) return false;
       EmitPopf();
-      return true;
-    case Op::kRdtsc:
-      EmitRdtsc();
       return true;
     case Op::kSwapgs:
       EmitSwapgs();
@@ -286,8 +288,16 @@ void Emitter::Impl::EmitSysret() {
   EmitIndirectExit();
 }
 
-void Emitter::Impl::EmitRdtsc() {
-  a().rdtsc();
+void Emitter::Impl::EmitRdtsc(const Instr& instr) {
+  SiteDesc* slow = NewSite();
+  a().mov(x86::r10, State(offsetof(VcpuState, slow_rdtsc) + (request_->mode.user ? 8 : 0)));
+  SimulateIfTaken(slow, JumpToColdIfR10NonZero());
+  const bool with_aux = instr.op == Op::kRdtscp;  // waits for earlier instructions as well
+  if (with_aux) {
+    a().rdtscp();
+  } else {
+    a().rdtsc();
+  }
   a().rorx(x86::rdx, x86::rdx, 32);
   a().lea(x86::rax, x86::ptr(x86::rax, x86::rdx));
   a().mov(x86::r10, State(offsetof(VcpuState, tsc_offset)));
@@ -295,6 +305,8 @@ void Emitter::Impl::EmitRdtsc() {
   a().rorx(x86::rdx, x86::rax, 32);
   a().mov(x86::edx, x86::edx);
   a().mov(x86::eax, x86::eax);
+  if (with_aux) a().mov(x86::ecx, State(offsetof(VcpuState, tsc_aux), 4));
+  slow->resume = hot_.Here();
 }
 
 void Emitter::Impl::EmitReadSelector(const Instr& instr) {

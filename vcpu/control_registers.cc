@@ -3,6 +3,7 @@
 #include "vcpu/breakpoints.h"
 #include "vcpu/control_transfer.h"
 #include "vcpu/descriptors.h"
+#include "vcpu/msr.h"
 
 namespace alibi::vcpu {
 namespace {
@@ -132,6 +133,7 @@ Outcome WriteCr4(VcpuState& state, LinearMemory& memory, const CpuidPolicy& poli
   if (changed & kCr4Paging) memory.PagingModeChanged();
   if (changed & kCr4Invalidates) memory.InvalidateAll();
   if (changed & kCr4Smap) PrepareFastSyscall(state);
+  if (changed & kCr4Tsd) UpdateRdtsc(state);
   return {};
 }
 

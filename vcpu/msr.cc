@@ -283,7 +283,7 @@ Outcome WriteSpecial(VcpuState& state, LinearMemory& memory, const CpuidPolicy& 
                      Platform& platform, const MsrRow& row, u64 value) {
   switch (row.first) {
     case kMsrTsc:
-      MoveTsc(state, platform, value - ReadTsc(state));
+      MoveTsc(state, platform, value - ReadTsc(state, platform));
       return {};
     case kMsrTscAdjust:
       MoveTsc(state, platform, value - state.stored_msr[kStoredTscAdjust]);
@@ -315,7 +315,7 @@ Outcome ReadMsr(const VcpuState& state, const CpuidPolicy& policy, Platform& pla
   if (row->offset != kNowhere) {
     *value = Field(state, row->offset)[index - row->first];
   } else if (row->first == kMsrTsc) {
-    *value = ReadTsc(state);
+    *value = ReadTsc(state, platform);
   } else {
     *value = row->rule == Rule::kMasked ? 0 : row->mask;
   }
@@ -383,17 +383,26 @@ Outcome ExecuteWrmsr(VcpuState& state, LinearMemory& memory, const CpuidPolicy& 
   return WriteMsr(state, memory, policy, platform, static_cast<u32>(state.gpr[kRcx]), value);
 }
 
-u64 ReadTsc(const VcpuState& state) { return HostTsc() + static_cast<u64>(state.tsc_offset); }
+u64 ReadTsc(const VcpuState& state, Platform& platform) {
+  const u64 host_tsc = HostTsc();
+  if (state.tsc_watched) platform.TscReading(host_tsc);
+  return host_tsc + static_cast<u64>(state.tsc_offset);
+}
 
-Outcome ExecuteRdtsc(VcpuState& state) {
+void UpdateRdtsc(VcpuState& state) {
+  state.slow_rdtsc[0] = state.tsc_watched;
+  state.slow_rdtsc[1] = state.tsc_watched || (state.cr4 & kCr4Tsd);
+}
+
+Outcome ExecuteRdtsc(VcpuState& state, Platform& platform) {
   ALIBI_RETURN_IF_FAULT(CheckTscAllowed(state));
-  SetEdxEax(state, ReadTsc(state));
+  SetEdxEax(state, ReadTsc(state, platform));
   return {};
 }
 
-Outcome ExecuteRdtscp(VcpuState& state) {
+Outcome ExecuteRdtscp(VcpuState& state, Platform& platform) {
   ALIBI_RETURN_IF_FAULT(CheckTscAllowed(state));
-  SetEdxEax(state, ReadTsc(state));
+  SetEdxEax(state, ReadTsc(state, platform));
   state.gpr[kRcx] = static_cast<u32>(state.tsc_aux);
   return {};
 }

@@ -36,10 +36,12 @@ void ResetStoredMsrs(VcpuState& state);
 // MTRRs as firmware leaves them: on, everything write-back but the display's memory and the ROMs.
 void SetMtrrsAsBiosLeavesThem(VcpuState& state);
 
-// The guest's time-stamp counter now.
-u64 ReadTsc(const VcpuState& state);
-Outcome ExecuteRdtsc(VcpuState& state);  // #GP(0) when CR4.TSD and CPL > 0
-Outcome ExecuteRdtscp(VcpuState& state);
+// The guest's time-stamp counter now, for the guest.
+u64 ReadTsc(const VcpuState& state, Platform& platform);
+Outcome ExecuteRdtsc(VcpuState& state, Platform& platform);  // #GP(0) when CR4.TSD and CPL > 0
+Outcome ExecuteRdtscp(VcpuState& state, Platform& platform);
+// After CR4 or tsc_watched changed: where emitted code may read the TSC by itself.
+void UpdateRdtsc(VcpuState& state);
 
 // The name a person knows it by, for traces; "?" when unknown.
 const char* MsrName(u32 index);

@@ -15,6 +15,9 @@ class Platform {
   virtual void ApicBaseWritten() = 0;      // apic_base (MSR 1Bh)
   virtual void TaskPriorityWritten() = 0;  // cr8: a pending interrupt may now be deliverable
   virtual void TscWritten() {}             // tsc_offset
+  // The guest reads the TSC, when the host's shows `host_tsc`. Only while VcpuState::tsc_watched;
+  // may change tsc_offset, which counts at once.
+  virtual void TscReading([[maybe_unused]] u64 host_tsc) {}
 
   // FERR# is asserted: an unmasked x87 exception is pending, CR0.NE is clear, and a waiting
   // instruction is reached, which then waits for an interrupt (SDM vol. 1, 8.7.2). False: the wire

@@ -277,13 +277,52 @@ TEST_CASE("MSRs: masks, canonical addresses, vendors, unknown ones", "[registers
   CHECK(s.apic_base == 0xfee00100);  // BSP stays
   CHECK(m.platform.apic_base_writes == 1);
   CHECK(m.Wrmsr(intel, kMsrTsc, 1000).done());
-  CHECK(ReadTsc(s) < u64{1} << 40);
+  CHECK(ReadTsc(s, m.platform) < u64{1} << 40);
   CHECK(std::strcmp(MsrName(kMsrStar), "STAR") == 0);
   s.cpl = 3;
   s.gpr[kRcx] = kMsrStar;
   CHECK(ExecuteRdmsr(s, intel, m.platform) == GeneralProtection());
   s.cr4 |= kCr4Tsd;
-  CHECK(ExecuteRdtsc(s) == GeneralProtection());
+  CHECK(ExecuteRdtsc(s, m.platform) == GeneralProtection());
+}
+
+TEST_CASE("RDTSC: where emitted code may read the TSC, and who is told", "[registers]") {
+  class Watcher : public FakePlatform {
+   public:
+    explicit Watcher(VcpuState& state) : state_(state) {}
+    void TscReading(u64) override {
+      ++readings;
+      state_.tsc_offset -= 1'000'000'000'000;
+    }
+    unsigned readings = 0;
+
+   private:
+    VcpuState& state_;
+  };
+  TestMachine m;
+  m.LongMode();
+  VcpuState& s = m.state();
+  const CpuidPolicy intel = Intel();
+  UpdateRdtsc(s);
+  CHECK((s.slow_rdtsc[0] == 0 && s.slow_rdtsc[1] == 0));
+  CHECK(m.WriteCr(4, s.cr4 | kCr4Tsd).done());
+  CHECK((s.slow_rdtsc[0] == 0 && s.slow_rdtsc[1] != 0));
+  CHECK(m.WriteCr(4, s.cr4 & ~kCr4Tsd).done());
+  CHECK((s.slow_rdtsc[0] == 0 && s.slow_rdtsc[1] == 0));
+
+  Watcher watcher(s);
+  const u64 before = ReadTsc(s, watcher);
+  CHECK(watcher.readings == 0);
+  s.tsc_watched = 1;
+  UpdateRdtsc(s);
+  CHECK((s.slow_rdtsc[0] != 0 && s.slow_rdtsc[1] != 0));
+  // What it does to the offset counts at once.
+  CHECK(ReadTsc(s, watcher) < before);
+  CHECK(ExecuteRdtsc(s, watcher).done());
+  CHECK(ExecuteRdtscp(s, watcher).done());
+  u64 value = 0;
+  CHECK(ReadMsr(s, intel, watcher, kMsrTsc, &value).done());
+  CHECK(watcher.readings == 4);
 }
 
 TEST_CASE("CPUID: what is shown and what is hidden", "[registers]") {

@@ -108,6 +108,7 @@ struct alignas(64) VcpuState {
   u32 irq_pending;       // an interrupt waits for IF, the shadow or the TPR to let it in
   u32 last_branch;       // the latest computed branch: 1 + offset of its exit in the TC's data
   u64 resume_host_pc;    // where translated code goes on after a callout
+  u64 slow_rdtsc[2];     // non-zero: RDTSC and RDTSCP call the simulator, [1] at CPL 3; UpdateRdtsc
 
   // --- Masks and constants that emitted code loads (PEXT masks must come from memory) ---
   u64 cr8_reserved_mask;  // bits of CR8 that must be zero
@@ -143,7 +144,8 @@ struct alignas(64) VcpuState {
   u8 shutdown;     // triple fault
   u8 nmi_pending;  // an NMI waits for nmi_blocked or the interrupt shadow to go
   u8 task_trap;    // a task with the T flag was entered: #DB before its first instruction
-  u8 pad[3];
+  u8 tsc_watched;  // the platform is told of each reading of the TSC
+  u8 pad[2];
 
   // --- Extended state (XSAVE standard format), valid after a full exit ---
   alignas(64) u8 xsave_area[kXsaveAreaSize];

@@ -265,8 +265,8 @@ Outcome Cpuid(Execution& e) {
   vcpu::ExecuteCpuid(e.state, e.context.cpuid);
   return {};
 }
-Outcome Rdtsc(Execution& e) { return vcpu::ExecuteRdtsc(e.state); }
-Outcome Rdtscp(Execution& e) { return vcpu::ExecuteRdtscp(e.state); }
+Outcome Rdtsc(Execution& e) { return vcpu::ExecuteRdtsc(e.state, e.context.platform); }
+Outcome Rdtscp(Execution& e) { return vcpu::ExecuteRdtscp(e.state, e.context.platform); }
 Outcome Rdpid(Execution& e) {
   e.SetReg(e.instr.gprs[0], e.state.tsc_aux);
   return {};
