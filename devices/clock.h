@@ -21,6 +21,14 @@ class MonotonicClock : public Clock {
  public:
   MonotonicClock() : start_ns_(HostNs()) {}
   u64 NowNs() override { return (stopped_ns_ != 0 ? stopped_ns_ : HostNs()) - start_ns_; }
+  // For an owner that says himself, from time to time, what the host's time is to be.
+  void Hold(u64 host_ns) { stopped_ns_ = host_ns; }
+  // Time goes on, from what was held last or now (`held_ns`), by the host's clock, which shows
+  // `host_ns` now.
+  void Release(u64 held_ns, u64 host_ns) {
+    stopped_ns_ = 0;
+    start_ns_ += host_ns - held_ns;
+  }
   // Time stands still until Resume(), which returns for how long it did.
   void Stop() { stopped_ns_ = HostNs(); }
   u64 Resume() {
@@ -29,7 +37,8 @@ class MonotonicClock : public Clock {
     start_ns_ += ns;
     return ns;
   }
-  bool stopped() const { return stopped_ns_ != 0; }
+  // What Release() made the time fall behind by is caught up.
+  void CatchUp(u64 ns) { start_ns_ -= ns; }
 
   static u64 HostNs() {
     timespec now;
@@ -95,6 +104,12 @@ class HostTsc : public TscSource {
   u64 TicksToNs(u64 ticks) const override { return FixedTsc::ScaleTicks(ticks, frequency_hz_); }
   void SetOffset(u64 offset) { offset_ = offset; }
   u64 frequency_hz() const { return frequency_hz_; }
+  u64 TicksOf(u64 ns) const {
+    return static_cast<u64>(static_cast<unsigned __int128>(ns) * frequency_hz_ / 1'000'000'000);
+  }
+  u64 NsOf(u64 ticks) const {
+    return static_cast<u64>(static_cast<unsigned __int128>(ticks) * 1'000'000'000 / frequency_hz_);
+  }
 
   // Takes about `duration_ns`; good to some ten parts per million at the default.
   static u64 MeasureFrequencyHz(u64 duration_ns = 5'000'000) {
@@ -106,7 +121,6 @@ class HostTsc : public TscSource {
                             (end.ns - start.ns));
   }
 
- private:
   struct Moment {
     u64 ns, tsc;
   };
@@ -126,6 +140,7 @@ class HostTsc : public TscSource {
     return best;
   }
 
+ private:
   u64 frequency_hz_;
   u64 offset_;
 };

@@ -82,6 +82,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
                         &ioapic_.Line(irq == kTimerIrq ? kTimerIoApicInput : irq));
   }
   gates_.reset = hooks_.reset;
+  pit_.OnCountdown(hooks_.countdown);
   pci_.Add(kVgaSlot, 0, vga_function_);
   fw_cfg_.AddInteger(FwCfg::kRamSize, config.low_ram_bytes + config.high_ram_bytes, 8);
   fw_cfg_.AddInteger(FwCfg::kNoGraphics, config.serial_is_screen ? 1 : 0, 2);

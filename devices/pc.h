@@ -78,6 +78,7 @@ struct PcHooks {
   std::function<void()> reset;                 // the keyboard controller, port 0x92 or 0xcf9
   std::function<void()> screen_changed;        // see Vga
   std::function<void()> power_off;             // ACPI soft off
+  std::function<void(u64 end_ns)> countdown;   // see Pit8254::OnCountdown
   std::function<void(const PciHost::Pam&)> pam;
 };
 

@@ -286,6 +286,13 @@ i64 PitCounter::LastRise(i64 now) {
   return std::max(earlier_rise_, RiseOfElement(now));
 }
 
+i64 PitCounter::EndOfCountdown(i64 now) {
+  Settle(now);
+  if (mode_ != 0 || !gate_) return kNever;
+  if (count_waiting_) return load_tick_ + waiting_count_;
+  return running_ && Elapsed(now) < count_ ? start_ + count_ : kNever;
+}
+
 Pit8254::Pit8254(Clock& clock, TimerQueue& timers, IrqLine& irq0)
     : clock_(clock),
       timers_(timers),
@@ -311,11 +318,25 @@ u64 Pit8254::NsOfTick(i64 tick) {
       (static_cast<unsigned __int128>(tick) * 1'000'000'000 + (kFrequencyHz - 1)) / kFrequencyHz);
 }
 
-void Pit8254::SetGate2(bool gate) { counters_[2].SetGate(gate, Now()); }
+void Pit8254::SetGate2(bool gate) {
+  if (gate == gate2()) return;
+  counters_[2].SetGate(gate, Now());
+  NoteCountdown();
+}
 
-bool Pit8254::out2() { return counters_[2].Out(Now()); }
+void Pit8254::NoteCountdown() {
+  if (!on_countdown_) return;
+  const i64 end = counters_[2].EndOfCountdown(Now());
+  if (end != PitCounter::kNever) on_countdown_(NsOfTick(end));
+}
+
+bool Pit8254::out2() {
+  NoteCountdown();
+  return counters_[2].Out(Now());
+}
 
 u64 Pit8254::Read(u64 offset, unsigned) {
+  if (offset == 2) NoteCountdown();
   // The control register cannot be read: the data lines float.
   return offset < 3 ? counters_[offset].ReadData(Now()) : 0xff;
 }
@@ -327,6 +348,7 @@ void Pit8254::Write(u64 offset, unsigned, u64 value) {
   if (offset < 3) {
     counters_[offset].WriteData(byte, now);
     if (offset == 0) UpdateIrq();
+    if (offset == 2) NoteCountdown();
     return;
   }
   const unsigned select = byte >> 6;

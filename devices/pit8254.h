@@ -6,6 +6,7 @@
 #define ALIBI_DEVICES_PIT8254_H_
 
 #include <array>
+#include <functional>
 
 #include "base/types.h"
 #include "devices/clock.h"
@@ -39,6 +40,8 @@ class PitCounter {
   // The tick of the latest rising edge that OUT made by counting (not by being programmed), at or
   // before `now`; negative if there was none.
   i64 LastRise(i64 now);
+  // Of a counter that counts down once, in mode 0: the tick at which OUT will rise. Else kNever.
+  i64 EndOfCountdown(i64 now);
 
  private:
   // Read/write format, as in the control word.
@@ -103,6 +106,10 @@ class Pit8254 : public Device {
 
   void Reset() override;
 
+  // Channel 2, whose only use besides sound is to measure other clocks by it, began to count down
+  // once, or was looked at while it does; OUT will rise at `end_ns` of the clock.
+  void OnCountdown(std::function<void(u64 end_ns)> call) { on_countdown_ = std::move(call); }
+
   void SetGate2(bool gate);
   bool gate2() const { return counters_[2].gate(); }
   bool out2();
@@ -116,6 +123,7 @@ class Pit8254 : public Device {
   void ServeRises(u64 now_ns);
   void UpdateIrq();
   void OnTimer(u64 now_ns);
+  void NoteCountdown();
 
   Clock& clock_;
   TimerQueue& timers_;
@@ -124,6 +132,7 @@ class Pit8254 : public Device {
   std::array<PitCounter, 3> counters_;
   i64 served_until_ = 0;  // rising edges up to this tick have been passed on
   u64 last_irq_ns_ = 0;
+  std::function<void(u64)> on_countdown_;
 };
 
 // Port 0x61, one byte: speaker gate and data, refresh toggle, OUT of channel 2.

@@ -1,6 +1,7 @@
 #include "devices/pit8254.h"
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "devices/test_util.h"
 
@@ -384,6 +385,40 @@ TEST_CASE("8254: random register traffic never breaks it") {
       static_cast<void>(board.port61.Read(0, 1));
     });
   }
+}
+
+TEST_CASE("8254: a countdown of channel 2 is announced, once it runs") {
+  Board board;
+  std::vector<u64> ends;
+  board.pit.OnCountdown([&](u64 end_ns) { ends.push_back(end_ns); });
+  board.AtTick(1000);
+  board.port61.Write(0, 1, 1);  // the gate
+  CHECK(ends.empty());
+  board.Control(0xb0);
+  board.WriteCount(2, 5000);
+  REQUIRE(ends.size() == 1);
+  CHECK(ends[0] == Pit8254::NsOfTick(6001));
+  // The gate stops it, and lets it go on.
+  board.AtTick(2001);
+  board.port61.Write(0, 1, 0);
+  CHECK(ends.size() == 1);
+  board.AtTick(3001);
+  board.port61.Write(0, 1, 1);
+  REQUIRE(ends.size() == 2);
+  CHECK(ends[1] == Pit8254::NsOfTick(7001));
+  // Neither sound nor another channel is one, nor is one that is over.
+  board.Control(0xb6);
+  board.WriteCount(2, 5000);
+  board.Control(0x30);
+  board.WriteCount(0, 5000);
+  CHECK(ends.size() == 2);
+  board.Control(0xb0);
+  board.WriteCount(2, 10);
+  CHECK(ends.size() == 3);
+  board.AtTick(4000);
+  board.port61.Write(0, 1, 0);
+  board.port61.Write(0, 1, 1);
+  CHECK(ends.size() == 3);
 }
 
 }  // namespace

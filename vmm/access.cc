@@ -61,6 +61,12 @@ void Machine::TscWritten() {
   board_.TscWritten();
 }
 
+void Machine::TscReading(u64 host_tsc) {
+  ++counters_.watched_tsc_reads;
+  SimdGuard guard(simd_);
+  board_.TscReading(host_tsc);
+}
+
 bool Machine::NumericError() {
   SimdGuard guard(simd_);
   return board_.NumericError();

@@ -26,6 +26,7 @@ class Board {
   virtual bool HeldByPriority(u8 cr8) = 0;
   virtual void ApicBaseWritten() {}
   virtual void TscWritten() {}
+  virtual void TscReading([[maybe_unused]] u64 host_tsc) {}
   // See vcpu::Platform.
   virtual bool NumericError() { return false; }
   virtual bool ReadApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64* value) {

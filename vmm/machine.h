@@ -76,6 +76,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
   const adapt::Policy& policy() const { return *policy_; }
   const Counters& counters() const { return counters_; }
+  void NoteHiddenTime(u64 us) { counters_.hidden_us += us; }
   void set_tracer(Tracer* tracer) { tracer_ = tracer; }
   // It outlives the machine's runs.
   void set_debugger(Debugger* debugger) { debugger_ = debugger; }
@@ -122,6 +123,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void ApicBaseWritten() override;
   void TaskPriorityWritten() override;
   void TscWritten() override;
+  void TscReading(u64 host_tsc) override;
   bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;

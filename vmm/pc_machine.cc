@@ -1,6 +1,7 @@
 #include "vmm/pc_machine.h"
 
 #include <time.h>
+#include <x86intrin.h>
 
 #include <algorithm>
 
@@ -51,6 +52,8 @@ Status PcMachine::Init(const PcMachineConfig& config) {
 
   tsc_.emplace(devices::HostTsc::MeasureFrequencyHz(),
                static_cast<u64>(machine_->state().tsc_offset));
+  stolen_.emplace(tsc_->frequency_hz(), ThreadWorkNs,
+                  [this] { return machine_->engine().counters().translation_cycles; });
   time_base_.hz = tsc_->frequency_hz();
   time_base_.origin_tsc = -static_cast<u64>(machine_->state().tsc_offset);
   devices::PcConfig board;
@@ -79,6 +82,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   hooks.init = [this] { End(PcEnd::kTripleFault); };
   hooks.reset = [this] { End(PcEnd::kReset); };
   hooks.power_off = [this] { End(PcEnd::kPowerOff); };
+  hooks.countdown = [this](u64 end_ns) { WatchTsc(end_ns); };
   hooks.pam = [this](const devices::PciHost::Pam&) {
     // Code that runs in the range may go on only when its memory is in place.
     pam_changed_ = true;
@@ -102,15 +106,13 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   flush_timer_ = pc_->timers().Register([this](u64) {
     if (!FlushOutput()) End(PcEnd::kOutputFailed);
   });
+  watch_timer_ = pc_->timers().Register([this](u64) { EndWatch(); });
   screen_timer_ = pc_->timers().Register([this](u64 now) {
     last_frame_ns_ = now;
     screen_(pc_->vga().Capture());
   });
   if (screen_) pc_->timers().Arm(screen_timer_, clock_.NowNs());
-  // In this order, the sum errs towards a timer that comes a little late: an early one would find
-  // nothing to do.
-  const u64 now = clock_.NowNs();
-  clock_start_ns_ = devices::MonotonicClock::HostNs() - now;
+  SetClockStart();
   // A device armed a timer from inside the guest: the deadline moves at once.
   pc_->timers().OnEarlierDeadline([this](u64) { machine_->SetDeadline(HostDeadline()); });
 
@@ -226,6 +228,7 @@ void PcMachine::NoticeHeldInterrupt() {
 }
 
 u32 PcMachine::PortRead(u16 port, unsigned size) {
+  LookAtClocks();
   SyncTprToLapic();
   const u32 value = pc_->ports().Read(port, size);
   NoticeHeldInterrupt();
@@ -233,17 +236,20 @@ u32 PcMachine::PortRead(u16 port, unsigned size) {
 }
 
 void PcMachine::PortWrite(u16 port, unsigned size, u32 value) {
+  LookAtClocks();
   SyncTprToLapic();
   pc_->ports().Write(port, size, value);
   NoticeHeldInterrupt();
 }
 
 u64 PcMachine::MmioRead(PhysAddr address, unsigned size) {
+  LookAtClocks();
   SyncTprToLapic();
   return pc_->mmio().Read(address, size);
 }
 
 void PcMachine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
+  LookAtClocks();
   SyncTprToLapic();
   // A store to the TPR must reach CR8 before anybody compares the two.
   in_mmio_write_ = true;
@@ -281,11 +287,13 @@ void PcMachine::TscWritten() {
 }
 
 bool PcMachine::ReadApicMsr(u32 index, u64* value) {
+  LookAtClocks();
   SyncTprToLapic();
   return pc_->lapic().ReadMsr(index, value);
 }
 
 bool PcMachine::WriteApicMsr(u32 index, u64 value) {
+  LookAtClocks();
   SyncTprToLapic();
   in_mmio_write_ = true;
   const bool ok = pc_->lapic().WriteMsr(index, value);
@@ -338,6 +346,7 @@ void PcMachine::Turn() {
   mailbox_.Drain();
   TakeInput();
   GiveAttention();
+  LookAtClocks();
   if (std::exchange(pam_changed_, false) && bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());
     ALIBI_CHECK(applied.ok(), "shadow RAM finds its place in the arena");
@@ -357,6 +366,7 @@ bool PcMachine::Idle() {
     return true;
   }
   events_->Sleep(HostDeadline());
+  if (machine_->state().tsc_watched) stolen_->Begin(__rdtsc());
   return true;
 }
 

@@ -31,6 +31,7 @@
 #include "vmm/pc_devices.h"
 #include "vmm/reset_loop.h"
 #include "vmm/serial_link.h"
+#include "vmm/stolen_time.h"
 #include "vmm/time_base.h"
 
 namespace alibi::vmm {
@@ -154,11 +155,23 @@ class PcMachine final : private Board {
   bool HeldByPriority(u8 cr8) override;
   void ApicBaseWritten() override;
   void TscWritten() override;
+  void TscReading(u64 host_tsc) override { HideStolenTime(host_tsc); }
   bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
   void Turn() override;
   bool Idle() override;
+
+  // --- pc_time.cc ---
+  static u64 ThreadWorkNs();  // CPU time of the calling thread
+  void WatchTsc(u64 end_ns);
+  void EndWatch();
+  u64 WatchedNs(u64 host_tsc) const;
+  void HideStolenTime(u64 host_tsc);
+  void LookAtClocks();
+  void MoveTsc(u64 ticks, u64 ns);
+  void SetClockStart();
+  void CatchUp();
 
   u64 HostDeadline();
   void TakeInput();
@@ -202,6 +215,12 @@ class PcMachine final : private Board {
   std::atomic<bool> attention_ = false;
   std::function<void()> on_attention_;
   TimeBase time_base_;
+  std::optional<StolenTime> stolen_;
+  u64 hidden_ticks_ = 0;  // how far the clocks are behind, since the last reset
+  devices::HostTsc::Moment watch_begin_{};
+  u64 watch_hidden_ticks_ = 0;  // since then
+  devices::TimerQueue::TimerId watch_timer_ = 0;
+  bool frozen_ = false;
   u64 frozen_tsc_ = 0;  // the host's, when the guest's clocks were stopped
   u64 low_ram_bytes_ = 0;
   u64 high_ram_bytes_ = 0;

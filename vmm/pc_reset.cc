@@ -1,5 +1,4 @@
 // PcMachine's resets: the guest's own, and triple faults.
-#include <time.h>
 #include <x86intrin.h>
 
 #include "base/check.h"
@@ -7,17 +6,6 @@
 #include "vmm/pc_machine.h"
 
 namespace alibi::vmm {
-namespace {
-
-// CPU time of the calling thread.
-u64 ThreadWorkNs() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
-}
-
-}  // namespace
-
 PcEnd PcMachine::Run() {
   reset_loop_.Begin(ThreadWorkNs());
   for (;;) {
@@ -32,6 +20,7 @@ PcEnd PcMachine::Run() {
 
 // As the RESET line would: memory keeps its contents, but what firmware would load is loaded again.
 void PcMachine::Restart() {
+  CatchUp();
   vcpu::VcpuState& state = machine_->state();
   vcpu::ResetToPowerUp(state, machine_->cpuid());
   state.tsc_offset = -static_cast<i64>(__rdtsc());

@@ -7,20 +7,18 @@
 namespace alibi::vmm {
 
 void PcMachine::Freeze() {
-  if (clock_.stopped()) return;
+  if (frozen_) return;
+  frozen_ = true;
+  EndWatch();
   clock_.Stop();
   frozen_tsc_ = __rdtsc();
 }
 
 void PcMachine::Thaw() {
-  if (!clock_.stopped()) return;
+  if (!frozen_) return;
+  frozen_ = false;
   const u64 ticks = __rdtsc() - frozen_tsc_;
-  time_base_.origin_tsc += ticks;
-  machine_->state().tsc_offset -= static_cast<i64>(ticks);
-  tsc_->SetOffset(static_cast<u64>(machine_->state().tsc_offset));
-  clock_start_ns_ += clock_.Resume();
-  pc_->lapic().OnTscChanged();
-  machine_->SetDeadline(HostDeadline());
+  MoveTsc(ticks, clock_.Resume());
 }
 
 void PcMachine::WaitStill() {
