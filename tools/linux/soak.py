@@ -136,7 +136,7 @@ class Watch:
         self.memory = []
         self.first_clock = None
         self.clock_error = 0.0
-        self.round = ""
+        self.round = "start"
 
     def line(self, text):
         if text.startswith("round "):
