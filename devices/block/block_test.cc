@@ -270,9 +270,8 @@ struct Harness {
     request->durable = durable;
     if (operation == Operation::kRead || operation == Operation::kWrite) {
       request->data.resize(bytes);
-    } else {
-      request->bytes = bytes;
     }
+    request->bytes = bytes;
     request->done = [this](Request& done) { results.push_back(done.result.error); };
     ++submitted;
     disk->Submit(request);

@@ -99,19 +99,17 @@ void Disk::Work() {
 }
 
 IoResult Disk::Serve(Request& request) {
-  const bool has_data =
-      request.operation == Operation::kRead || request.operation == Operation::kWrite;
-  const u64 bytes = has_data ? request.data.size() : request.bytes;
+  const u64 bytes = request.operation == Operation::kFlush ? 0 : request.bytes;
   if (bytes > image_->size_bytes() || request.offset > image_->size_bytes() - bytes) return {EIO};
   if (bytes == 0 && request.operation != Operation::kFlush) return {};
   IoResult result;
   switch (request.operation) {
     case Operation::kRead:
-      return image_->Read(request.offset, request.data);
+      return image_->Read(request.offset, std::span(request.data).first(bytes));
     case Operation::kFlush:
       return image_->Flush();
     case Operation::kWrite:
-      result = image_->Write(request.offset, request.data);
+      result = image_->Write(request.offset, std::span<const u8>(request.data).first(bytes));
       break;
     case Operation::kDiscard:
       result = image_->Discard(request.offset, request.bytes);

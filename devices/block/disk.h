@@ -23,10 +23,10 @@ enum class Operation : u8 { kRead, kWrite, kFlush, kDiscard, kWriteZeroes };
 struct Request {
   Operation operation = Operation::kRead;
   u64 offset = 0;
-  u64 bytes = 0;           // of kDiscard and kWriteZeroes
+  u64 bytes = 0;           // of all but kFlush
   bool may_unmap = false;  // of kWriteZeroes
   bool durable = false;    // a write that is on stable storage before it is done
-  std::vector<u8> data;    // of kRead, with the size wanted, and kWrite
+  std::vector<u8> data;    // of kRead and kWrite: at least so many, what follows is not touched
   // Called on the VCPU's thread, once.
   std::function<void(Request&)> done;
   IoResult result;

@@ -26,6 +26,7 @@ enum Field : unsigned {
 constexpr u32 kMostRangeSectors = u32{1} << 21;
 constexpr u32 kUnmap = 1;
 constexpr std::size_t kMostFree = 8;
+constexpr u64 kMostKept = u64{2} << 20;
 
 }  // namespace
 
@@ -102,13 +103,7 @@ void Blk::Process(unsigned number) {
 
 std::shared_ptr<block::Request> Blk::MakeRequest(const Chain& chain, const Header& header,
                                                  Outcome* outcome) {
-  std::shared_ptr<block::Request> request;
-  if (free_.empty()) {
-    request = std::make_shared<block::Request>();
-  } else {
-    request = std::move(free_.back());
-    free_.pop_back();
-  }
+  auto request = std::make_shared<block::Request>();
   const u64 sectors = disk_->sectors();
   *outcome = kIoError;
   u64 bytes = 0;
@@ -122,7 +117,8 @@ std::shared_ptr<block::Request> Blk::MakeRequest(const Chain& chain, const Heade
       }
       request->operation = header.type == kIn ? block::Operation::kRead : block::Operation::kWrite;
       request->offset = header.sector * kSectorBytes;
-      request->data.resize(bytes);
+      request->bytes = bytes;
+      request->data = TakeBuffer(bytes);
       if (header.type == kIn) break;
       if (disk_->read_only() ||
           !transport().queue(0).CopyFrom(chain, sizeof header, request->data.data(), bytes)) {
@@ -132,11 +128,9 @@ std::shared_ptr<block::Request> Blk::MakeRequest(const Chain& chain, const Heade
       break;
     case kFlushType:
       request->operation = block::Operation::kFlush;
-      request->data.clear();
       break;
     case kDiscardType:
     case kZeroType:
-      request->data.clear();
       if (!MakeRange(chain, header, request.get(), outcome)) return nullptr;
       break;
     default:
@@ -172,6 +166,28 @@ bool Blk::MakeRange(const Chain& chain, const Header& header, block::Request* re
   return true;
 }
 
+// New memory of this size comes from the host's kernel, which clears it page by page: that costs
+// more than reading a cached file.
+std::vector<u8> Blk::TakeBuffer(u64 bytes) {
+  auto best = free_.end();
+  for (auto one = free_.begin(); one != free_.end(); ++one) {
+    if (one->size() >= bytes && (best == free_.end() || one->size() < best->size())) best = one;
+  }
+  // None is large enough: the smallest makes room.
+  if (best == free_.end()) {
+    if (free_.size() == kMostFree) {
+      free_.erase(std::min_element(free_.begin(), free_.end(), [](const auto& a, const auto& b) {
+        return a.size() < b.size();
+      }));
+    }
+    return std::vector<u8>(bytes);
+  }
+  std::swap(*best, free_.back());
+  std::vector<u8> buffer = std::move(free_.back());
+  free_.pop_back();
+  return buffer;
+}
+
 void Blk::Done(const Chain& chain, block::Request& request) {
   --in_flight_;
   held_ -= request.data.size();
@@ -179,16 +195,17 @@ void Blk::Done(const Chain& chain, block::Request& request) {
   bool ok = request.result.ok();
   u64 written = 0;
   if (ok && request.operation == block::Operation::kRead) {
-    written = request.data.size();
+    written = request.bytes;
     ok = queue.CopyTo(chain, 0, request.data.data(), written);
   }
   if (!queue.IsStale(chain)) {
     Finish(chain, ok ? kOk : kIoError, ok ? written : 0);
     transport().Interrupt(0);
   }
-  auto kept = std::make_shared<block::Request>();
-  kept->data = std::move(request.data);
-  if (free_.size() < kMostFree) free_.push_back(std::move(kept));
+  // Larger ones are rare, and memory is bounded.
+  if (free_.size() < kMostFree && request.data.size() <= kMostKept) {
+    free_.push_back(std::move(request.data));
+  }
   if (transport().running()) Process(0);
 }
 

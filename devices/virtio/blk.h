@@ -32,7 +32,7 @@ class Blk final : public VirtioDevice {
   enum Outcome : u8 { kOk = 0, kIoError = 1, kUnsupported = 2 };
   static constexpr u64 kIdBytes = 20;
   // A request's data; and what all requests at the image may hold before more are taken.
-  static constexpr u32 kMostSegments = 126, kMostSegmentBytes = 65536;
+  static constexpr u32 kMostSegments = 254, kMostSegmentBytes = 65536;
   static constexpr u64 kMostRequest = u64{kMostSegments} * kMostSegmentBytes;
   static constexpr u64 kMostHeld = u64{16} << 20;
   static constexpr unsigned kMostInFlight = 256;
@@ -68,6 +68,7 @@ class Blk final : public VirtioDevice {
                                               Outcome* outcome);
   bool MakeRange(const Chain& chain, const Header& header, block::Request* request,
                  Outcome* outcome);
+  std::vector<u8> TakeBuffer(u64 bytes);  // of at least so many
   void Done(const Chain& chain, block::Request& request);
   // Ends a request with its outcome; `written` bytes of data are in place.
   void Finish(const Chain& chain, Outcome outcome, u64 written);
@@ -75,10 +76,10 @@ class Blk final : public VirtioDevice {
   const std::unique_ptr<block::Disk> disk_;
   const std::string id_;
   std::array<u8, 60> config_{};
-  bool writeback_allowed_ = false;                     // the driver knows how to flush
-  unsigned in_flight_ = 0;                             // with those of the queue's earlier lives
-  u64 held_ = 0;                                       // bytes of theirs
-  std::vector<std::shared_ptr<block::Request>> free_;  // their buffers are worth keeping
+  bool writeback_allowed_ = false;     // the driver knows how to flush
+  unsigned in_flight_ = 0;             // with those of the queue's earlier lives
+  u64 held_ = 0;                       // bytes of theirs
+  std::vector<std::vector<u8>> free_;  // buffers for requests
 };
 
 }  // namespace alibi::devices::virtio
