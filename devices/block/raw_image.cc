@@ -11,6 +11,8 @@
 #include <cstring>
 #include <vector>
 
+#include "devices/block/file_io.h"
+
 namespace alibi::block {
 namespace {
 
@@ -61,34 +63,19 @@ bool RawImage::Lock(int fd, bool read_only) {
 }
 
 IoResult RawImage::Read(u64 offset, std::span<u8> data) {
-  while (!data.empty()) {
-    const ssize_t got = pread(fd_, data.data(), data.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return {errno};
-    if (got == 0) {
-      // Only the last sector's rest may lie behind the file's end.
-      if (offset < file_bytes_) return {EIO};
-      std::memset(data.data(), 0, data.size());
-      return {};
-    }
-    offset += static_cast<u64>(got);
-    data = data.subspan(static_cast<std::size_t>(got));
-  }
+  u64 got = 0;
+  const IoResult read = ReadAt(fd_, offset, data, &got);
+  if (!read.ok() || got == data.size()) return read;
+  // Only the last sector's rest may lie behind the file's end.
+  if (offset + got < file_bytes_) return {EIO};
+  std::memset(data.data() + got, 0, data.size() - got);
   return {};
 }
 
 IoResult RawImage::Write(u64 offset, std::span<const u8> data) {
   if (read_only_) return {EROFS};
   written_ = true;
-  while (!data.empty()) {
-    const ssize_t done = pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset));
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return {errno};
-    if (done == 0) return {ENOSPC};
-    offset += static_cast<u64>(done);
-    data = data.subspan(static_cast<std::size_t>(done));
-  }
-  return {};
+  return WriteAt(fd_, offset, data);
 }
 
 IoResult RawImage::Flush() {

@@ -10,30 +10,16 @@
 #include <string>
 #include <utility>
 
+#include "devices/block/file_io.h"
+
 namespace alibi::block {
 namespace {
 
+// Of clusters that were written, so that the file has them.
 IoResult ReadAll(int fd, u64 offset, std::span<u8> data) {
-  while (!data.empty()) {
-    const ssize_t got = pread(fd, data.data(), data.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return {errno};
-    if (got == 0) return {EIO};
-    offset += static_cast<u64>(got);
-    data = data.subspan(static_cast<std::size_t>(got));
-  }
-  return {};
-}
-
-IoResult WriteAll(int fd, u64 offset, std::span<const u8> data) {
-  while (!data.empty()) {
-    const ssize_t done = pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset));
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return {errno};
-    offset += static_cast<u64>(done);
-    data = data.subspan(static_cast<std::size_t>(done));
-  }
-  return {};
+  u64 got = 0;
+  const IoResult read = ReadAt(fd, offset, data, &got);
+  return read.ok() && got < data.size() ? IoResult{EIO} : read;
 }
 
 }  // namespace
@@ -82,11 +68,11 @@ IoResult SnapshotImage::Write(u64 offset, std::span<const u8> data) {
     if (IsWritten(cluster) || (begin >= offset && begin + bytes <= end)) continue;
     u8 below[kCluster];
     IoResult copied = base_->Read(begin, std::span(below).first(bytes));
-    if (copied.ok()) copied = WriteAll(fd_, begin, std::span<const u8>(below).first(bytes));
+    if (copied.ok()) copied = WriteAt(fd_, begin, std::span<const u8>(below).first(bytes));
     if (!copied.ok()) return copied;
     written_[cluster] = true;
   }
-  const IoResult done = WriteAll(fd_, offset, data);
+  const IoResult done = WriteAt(fd_, offset, data);
   if (!done.ok()) return done;
   for (u64 cluster = offset / kCluster; cluster <= (end - 1) / kCluster; ++cluster) {
     written_[cluster] = true;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <random>
 
+#include "devices/block/memory_image.h"
 #include "devices/ide/ata_disk.h"
 #include "devices/ide/atapi_cdrom.h"
 #include "devices/ide/ide_controller.h"
@@ -16,36 +17,7 @@
 namespace alibi::devices {
 namespace {
 
-class MemoryImage final : public block::BlockImage {
- public:
-  explicit MemoryImage(u64 size) : bytes(size) { size_bytes_ = size; }
-  block::IoResult Read(u64 offset, std::span<u8> data) override {
-    std::memcpy(data.data(), bytes.data() + offset, data.size());
-    return Note('r');
-  }
-  block::IoResult Write(u64 offset, std::span<const u8> data) override {
-    if (error == 0) std::memcpy(bytes.data() + offset, data.data(), data.size());
-    return Note('w');
-  }
-  block::IoResult Flush() override { return Note('f'); }
-  block::IoResult Discard(u64, u64) override { return Note('d'); }
-  block::IoResult WriteZeroes(u64, u64, bool) override { return Note('z'); }
-  block::IoResult Note(char operation) {
-    if (delay_us != 0) usleep(delay_us);
-    const std::lock_guard lock(mutex);
-    log += operation;
-    return {error};
-  }
-  std::string TakeLog() {
-    const std::lock_guard lock(mutex);
-    return std::exchange(log, "");
-  }
-  std::vector<u8> bytes;
-  std::atomic<int> error = 0;
-  std::atomic<unsigned> delay_us = 0;
-  std::mutex mutex;
-  std::string log;
-};
+using block::MemoryImage;
 
 class MemoryDma final : public Dma {
  public:

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <random>
 
+#include "devices/block/memory_image.h"
 #include "devices/virtio/test_util.h"
 
 namespace alibi::devices::virtio {
@@ -16,43 +17,13 @@ namespace {
 constexpr u64 kRings = kVersion1 | kRingIndirect;
 constexpr u64 kHeader = 0x1000, kStatus = 0x1100, kData = 0x2000;
 
-class MemoryImage final : public block::BlockImage {
- public:
-  explicit MemoryImage(bool read_only) : bytes(1 << 20) {
-    size_bytes_ = bytes.size();
-    read_only_ = read_only;
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<u8>(i / 512);
-  }
-  block::IoResult Read(u64 offset, std::span<u8> data) override {
-    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset), data.size(), data.begin());
-    return Note('r');
-  }
-  block::IoResult Write(u64 offset, std::span<const u8> data) override {
-    std::copy(data.begin(), data.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
-    return Note('w');
-  }
-  block::IoResult Flush() override { return Note('f'); }
-  block::IoResult Discard(u64, u64) override { return Note('d'); }
-  block::IoResult WriteZeroes(u64, u64, bool) override { return Note('z'); }
-  block::IoResult Note(char operation) {
-    if (delay_us != 0) usleep(delay_us);
-    const std::lock_guard lock(mutex);
-    log += operation;
-    return {error};
-  }
-  std::string TakeLog() {
-    const std::lock_guard lock(mutex);
-    return std::exchange(log, "");
-  }
-  std::vector<u8> bytes;
-  std::atomic<int> error = 0;
-  std::atomic<unsigned> delay_us = 0;
-  std::mutex mutex;
-  std::string log;
-};
-
 struct BlkRig {
-  explicit BlkRig(bool read_only = false) : image(std::make_shared<MemoryImage>(read_only)) {}
+  explicit BlkRig(bool read_only = false)
+      : image(std::make_shared<block::MemoryImage>(1 << 20, read_only)) {
+    for (std::size_t i = 0; i < image->bytes.size(); ++i) {
+      image->bytes[i] = static_cast<u8>(i / 512);
+    }
+  }
   std::unique_ptr<block::Disk> MakeDisk() {
     auto disk = block::Disk::Create(
         image, "test",
@@ -98,7 +69,7 @@ struct BlkRig {
     return rig.memory.Get<u8>(kStatus);
   }
 
-  std::shared_ptr<MemoryImage> image;
+  std::shared_ptr<block::MemoryImage> image;
   std::mutex mutex;
   std::vector<std::function<void()>> posted;
   Blk blk{MakeDisk(), "serial"};

@@ -56,6 +56,8 @@ inline u8 Inb(u16 port) {
   return value;
 }
 
+inline void Outw(u16 port, u16 value) { asm volatile("outw %0, %1" : : "a"(value), "Nd"(port)); }
+inline void Outl(u16 port, u32 value) { asm volatile("outl %0, %1" : : "a"(value), "Nd"(port)); }
 inline u32 Inl(u16 port) {
   u32 value;
   asm volatile("inl %1, %0" : "=a"(value) : "Nd"(port));

@@ -10,6 +10,7 @@
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/paging.h"
+#include "frobos/lib/pci.h"
 #include "frobos/lib/string.h"
 #include "frobos/lib/trap.h"
 
@@ -31,12 +32,6 @@ u16 master;        // its bus master's ports
 volatile u64 interrupts;
 u8* buffer;
 
-u32 Inl(u16 port) {
-  u32 value;
-  asm volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
-  return value;
-}
-void Outl(u16 port, u32 value) { asm volatile("outl %0, %1" : : "a"(value), "Nd"(port)); }
 void InWords(void* to, u64 count) {
   asm volatile("rep insw" : "+D"(to), "+c"(count) : "d"(base) : "memory");
 }
@@ -272,14 +267,7 @@ void TestInterrupts() {
   MaskAllInterrupts();
 }
 
-u32 ReadPci(u8 slot, u8 function, u8 offset) {
-  Outl(0xcf8, 1u << 31 | u32{slot} << 11 | u32{function} << 8 | offset);
-  return Inl(0xcfc);
-}
-void WritePci(u8 slot, u8 function, u8 offset, u32 value) {
-  Outl(0xcf8, 1u << 31 | u32{slot} << 11 | u32{function} << 8 | offset);
-  Outl(0xcfc, value);
-}
+constexpr u32 kIde = 1 << 11 | 1 << 8;  // PCI slot 1, function 1
 
 struct Region {
   u32 address;
@@ -290,9 +278,9 @@ constexpr u16 kLast = 0x8000;
 Region* regions;
 
 void FindMaster() {
-  CheckEq("the PIIX3's IDE function", ReadPci(1, 1, 0), 0x70108086);
-  WritePci(1, 1, 4, ReadPci(1, 1, 4) | 5);
-  master = static_cast<u16>(ReadPci(1, 1, 0x20) & 0xfffc);
+  CheckEq("the PIIX3's IDE function", ReadPci(kIde + 0), 0x70108086);
+  WritePci(kIde + 4, ReadPci(kIde + 4) | 5);
+  master = static_cast<u16>(ReadPci(kIde + 0x20) & 0xfffc);
   Check(master != 0, "... has its ports");
 }
 // Sets the table up; the command must have been given, or follows.

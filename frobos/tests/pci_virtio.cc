@@ -8,36 +8,11 @@
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/paging.h"
+#include "frobos/lib/pci.h"
 #include "frobos/lib/trap.h"
 
 namespace alibi::frobos {
 namespace {
-
-void Outl(u16 port, u32 value) { asm volatile("outl %0, %1" : : "a"(value), "Nd"(port)); }
-u32 Inl(u16 port) {
-  u32 value;
-  asm volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
-  return value;
-}
-
-// --- Configuration space; an address is slot << 11 | function << 8 | offset ---
-u32 Get(u32 address) {
-  Outl(0xcf8, 0x80000000 | (address & ~3u));
-  return Inl(0xcfc);
-}
-u8 Get8(u32 address) {
-  Outl(0xcf8, 0x80000000 | (address & ~3u));
-  return Inb(static_cast<u16>(0xcfc + (address & 3)));
-}
-u16 Get16(u32 address) { return static_cast<u16>(Get(address) >> (8 * (address & 2))); }
-void Set(u32 address, u32 value) {
-  Outl(0xcf8, 0x80000000 | (address & ~3u));
-  Outl(0xcfc, value);
-}
-void Set16(u32 address, u16 value) {
-  Outl(0xcf8, 0x80000000 | (address & ~3u));
-  asm volatile("outw %0, %1" : : "a"(value), "d"(static_cast<u16>(0xcfc + (address & 2))));
-}
 
 constexpr u32 kNone = ~0u;
 constexpr u32 kRng = 0x10441af4;
@@ -50,84 +25,64 @@ u32 notify_multiplier;
 u32 msix;  // the capability
 u64 msix_table, msix_pending;
 
-template <class T>
-T Load(u64 address) {
-  return *reinterpret_cast<volatile T*>(address);
-}
-template <class T>
-void Store(u64 address, T value) {
-  *reinterpret_cast<volatile T*>(address) = value;
-}
-
-// Where a BAR's first 16 KB are mapped.
-u64 BarAddress(unsigned bar) {
-  const u32 low = Get(rng + 0x10 + 4 * bar);
-  const u64 physical = (low & ~0xfu) | ((low & 6) == 4 ? u64{Get(rng + 0x14 + 4 * bar)} << 32 : 0);
-  const u64 address = kHighBase + bar * 0x10000;
-  for (u64 at = 0; at < 0x4000; at += kPageSize) {
-    Map(address + at, physical + at, kPteW | kPtePcd);
-  }
-  return address;
-}
-
 void TestBus() {
-  CheckEq("the host bridge", Get(0), 0x12378086);
-  CheckEq("the ISA bridge", Get(1 << 11), 0x70008086);
-  Check((Get8((1 << 11) + 0x0e) & 0x80) != 0, "... has several functions");
-  CheckEq("power management", Get((1 << 11) + (3 << 8)), 0x71138086);
-  CheckEq("an empty slot", Get(31 << 11), 0xffffffff);
+  CheckEq("the host bridge", ReadPci(0), 0x12378086);
+  CheckEq("the ISA bridge", ReadPci(1 << 11), 0x70008086);
+  Check((ReadPci8((1 << 11) + 0x0e) & 0x80) != 0, "... has several functions");
+  CheckEq("power management", ReadPci((1 << 11) + (3 << 8)), 0x71138086);
+  CheckEq("an empty slot", ReadPci(31 << 11), 0xffffffff);
   Outl(0xcf8, 0);
   CheckEq("no access without the enable bit", Inl(0xcfc), 0xffffffff);
-  Set(0, 0x11111111);
-  CheckEq("IDs are read-only", Get(0), 0x12378086);
+  WritePci(0, 0x11111111);
+  CheckEq("IDs are read-only", ReadPci(0), 0x12378086);
 }
 
 void TestBars() {
-  const u16 command = Get16(rng + 4);
+  const u16 command = ReadPci16(rng + 4);
   Check((command & kCommandMemory) != 0, "firmware enabled memory");
-  Set16(rng + 4, static_cast<u16>(command & ~kCommandMemory));
+  WritePci16(rng + 4, static_cast<u16>(command & ~kCommandMemory));
   for (unsigned bar = 0; bar < 6; bar++) {
     const u32 at = rng + 0x10 + 4 * bar;
-    const u32 before = Get(at);
+    const u32 before = ReadPci(at);
     if (before == 0) continue;
-    Set(at, 0xffffffff);
-    const u32 size = ~(Get(at) & ~0xfu) + 1;
+    WritePci(at, 0xffffffff);
+    const u32 size = ~(ReadPci(at) & ~0xfu) + 1;
     const bool wide = (before & 6) == 4;
-    Set(at, before);
+    WritePci(at, before);
     Print("  BAR %u at %x, %x bytes\n", bar, before, size);
     Check(size != 0 && (size & (size - 1)) == 0, "a BAR's size is a power of two");
     Check((before & ~0xfu & (size - 1)) == 0, "... and it is aligned");
-    CheckEq("... and stays where it was put", Get(at), before);
+    CheckEq("... and stays where it was put", ReadPci(at), before);
     if (wide) bar++;
   }
-  Set16(rng + 4, static_cast<u16>(command | kCommandMaster));
+  WritePci16(rng + 4, static_cast<u16>(command | kCommandMaster));
 }
 
 void TestCapabilities() {
   u32 types = 0;
-  for (u32 at = Get8(rng + 0x34); at != 0; at = Get8(rng + at + 1)) {
-    const u8 id = Get8(rng + at);
+  for (u32 at = ReadPci8(rng + 0x34); at != 0; at = ReadPci8(rng + at + 1)) {
+    const u8 id = ReadPci8(rng + at);
     if (id == 0x11) {
       msix = rng + at;
-      msix_table = BarAddress(Get(msix + 4) & 7) + (Get(msix + 4) & ~7u);
-      msix_pending = BarAddress(Get(msix + 8) & 7) + (Get(msix + 8) & ~7u);
+      msix_table = MapBar(rng, ReadPci(msix + 4) & 7) + (ReadPci(msix + 4) & ~7u);
+      msix_pending = MapBar(rng, ReadPci(msix + 8) & 7) + (ReadPci(msix + 8) & ~7u);
     }
     if (id != 0x09) continue;
-    const u8 type = Get8(rng + at + 3);
+    const u8 type = ReadPci8(rng + at + 3);
     types |= 1u << type;
     if (type == 5) continue;
-    const u64 address = BarAddress(Get8(rng + at + 4)) + Get(rng + at + 8);
+    const u64 address = MapBar(rng, ReadPci8(rng + at + 4)) + ReadPci(rng + at + 8);
     if (type == 1) common = address;
     if (type == 3) isr = address;
     if (type == 2) {
       notify = address;
-      notify_multiplier = Get(rng + at + 16);
+      notify_multiplier = ReadPci(rng + at + 16);
     }
   }
   // An entropy device has no configuration of its own, so QEMU may leave out type 4.
   CheckEq("common, notification, ISR and configuration access", types & ~0x10u, 0x2e);
   Check(msix != 0, "MSI-X");
-  CheckEq("... with two vectors", (Get16(msix + 2) & 0x7ff) + 1, 2);
+  CheckEq("... with two vectors", (ReadPci16(msix + 2) & 0x7ff) + 1, 2);
 }
 
 // --- The device ---
@@ -213,10 +168,10 @@ void TestPolling() {
 volatile u64 arrivals, config_arrivals;
 
 void TestPin() {
-  const unsigned line = Get8(rng + 0x3c);
+  const unsigned line = ReadPci8(rng + 0x3c);
   Check(line == 10 || line == 11, "firmware routed the pin to line 10 or 11");
-  Check(Get8(rng + 0x3d) == 1, "the pin is INTA#");
-  Set16(msix + 2, 0);
+  Check(ReadPci8(rng + 0x3d) == 1, "the pin is INTA#");
+  WritePci16(msix + 2, 0);
   SetUp(0xffff);
   static volatile u8 why;
   SetHandler(static_cast<u8>(kIrqBase + line), [](TrapFrame* frame) {
@@ -233,14 +188,14 @@ void TestPin() {
   CheckEq("... because of a queue", why, 1);
   for (u32 i = 0; i < 10; i++) Fill(8);
   Check(WaitFor([] { return arrivals == 11; }), "... once for each buffer");
-  CheckEq("the line is released", Get16(rng + 6) & 8, 0);
+  CheckEq("the line is released", ReadPci16(rng + 6) & 8, 0);
   // Held back by the command register.
-  Set16(rng + 4, static_cast<u16>(Get16(rng + 4) | kCommandNoIntx));
+  WritePci16(rng + 4, static_cast<u16>(ReadPci16(rng + 4) | kCommandNoIntx));
   Fill(8);
-  WaitFor([] { return (Get16(rng + 6) & 8) != 0; });
-  CheckEq("INTx disable: the status shows it", Get16(rng + 6) & 8, 8);
+  WaitFor([] { return (ReadPci16(rng + 6) & 8) != 0; });
+  CheckEq("INTx disable: the status shows it", ReadPci16(rng + 6) & 8, 8);
   CheckEq("... nothing arrives", arrivals, 11);
-  Set16(rng + 4, static_cast<u16>(Get16(rng + 4) & ~kCommandNoIntx));
+  WritePci16(rng + 4, static_cast<u16>(ReadPci16(rng + 4) & ~kCommandNoIntx));
   Check(WaitFor([] { return arrivals == 12; }), "... until it is allowed again");
   // The driver wants none.
   Store<u16>(ring + 0x400, 1);
@@ -271,7 +226,7 @@ void TestMsix() {
   config_arrivals = 0;
   Program(msix_table, kConfigVector);
   Program(msix_table + 16, kVector);
-  Set16(msix + 2, 0x8000);
+  WritePci16(msix + 2, 0x8000);
   SetUp(1);
   CheckEq("a vector that exists", Load<u16>(common + 0x1a), 1);
   EnableInterrupts();
@@ -286,10 +241,10 @@ void TestMsix() {
   Store<u32>(msix_table + 28, 0);
   Check(WaitFor([] { return arrivals == 12; }), "... until it is unmasked");
   CheckEq("... pending no more", Load<u32>(msix_pending) & 2, 0);
-  Set16(msix + 2, 0xc000);
+  WritePci16(msix + 2, 0xc000);
   Fill(8);
   Check(WaitFor([] { return (Load<u32>(msix_pending) & 2) != 0; }), "all masked: pending");
-  Set16(msix + 2, 0x8000);
+  WritePci16(msix + 2, 0x8000);
   Check(WaitFor([] { return arrivals == 13; }), "... until they are unmasked");
   DisableInterrupts();
   CheckEq("no configuration change", config_arrivals, 0);
@@ -298,7 +253,7 @@ void TestMsix() {
   SetStatus(0);
   Check(WaitFor([] { return Status() == 0; }), "reset");
   CheckEq("... the queue is not enabled", Load<u16>(common + 0x1c), 0);
-  Set16(msix + 2, 0);
+  WritePci16(msix + 2, 0);
 }
 
 constexpr Section kSections[] = {{"polling", TestPolling}, {"pin", TestPin}, {"msix", TestMsix}};
@@ -311,11 +266,11 @@ int Main() {
   InitLapic();
   TestBus();
   for (u32 slot = 0; slot < 32; slot++) {
-    if (Get(slot << 11) == kRng) rng = slot << 11;
+    if (ReadPci(slot << 11) == kRng) rng = slot << 11;
   }
   Check(rng != kNone, "there is an entropy device");
   if (rng == kNone) return Summary();
-  CheckEq("... of revision 1", Get8(rng + 8), 1);
+  CheckEq("... of revision 1", ReadPci8(rng + 8), 1);
   TestBars();
   TestCapabilities();
   ring = AllocPage();

@@ -3,6 +3,7 @@
 // timer (IRQ 0), the UART (IRQ 4) and the clock chip (IRQ 8).
 
 #include "frobos/lib/check.h"
+#include "frobos/lib/cmos.h"
 #include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
@@ -61,14 +62,6 @@ bool RaiseUart() {
   Outb(0x3fc, 0x0b);  // OUT2 lets the line through
   Outb(0x3f9, 0x02);  // transmitter empty
   return WaitFor([] { return (ReadRegister(kMaster, kReadIrr) & 0x10) != 0; });
-}
-u8 ReadCmos(u8 index) {
-  Outb(0x70, index);
-  return Inb(0x71);
-}
-void WriteCmos(u8 index, u8 value) {
-  Outb(0x70, index);
-  Outb(0x71, value);
 }
 
 void TestMasks() {

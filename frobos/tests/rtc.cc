@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "frobos/lib/check.h"
+#include "frobos/lib/cmos.h"
 #include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
@@ -23,63 +24,55 @@ constexpr u64 kPmHz = 3'579'545;
 volatile u64 interrupts;
 volatile u8 causes;
 
-u8 Get(u8 index) {
-  Outb(0x70, index);
-  return Inb(0x71);
-}
-void Put(u8 index, u8 value) {
-  Outb(0x70, index);
-  Outb(0x71, value);
-}
 // At the beginning of a second.
 void WaitForSecond() {
-  const u8 second = Get(kSeconds);
-  WaitFor([=] { return (Get(kA) & 0x80) == 0 && Get(kSeconds) != second; });
+  const u8 second = ReadCmos(kSeconds);
+  WaitFor([=] { return (ReadCmos(kA) & 0x80) == 0 && ReadCmos(kSeconds) != second; });
 }
 
 void TestTime() {
-  CheckEq("the battery is good", Get(kD) & 0x80, 0x80);
-  CheckEq("the divider runs at 32 kHz", Get(kA) & 0x70, 0x20);
-  CheckEq("24 hours", Get(kB) & k24Hours, k24Hours);
-  const u8 b = Get(kB);
+  CheckEq("the battery is good", ReadCmos(kD) & 0x80, 0x80);
+  CheckEq("the divider runs at 32 kHz", ReadCmos(kA) & 0x70, 0x20);
+  CheckEq("24 hours", ReadCmos(kB) & k24Hours, k24Hours);
+  const u8 b = ReadCmos(kB);
   // Noon and a leap day, in binary.
-  Put(kB, static_cast<u8>(kSet | kBinary | k24Hours));
-  const u8 year = Get(kYear), month = Get(kMonth), day = Get(kDay);
-  Put(kSeconds, 59);
-  Put(kMinutes, 59);
-  Put(kHours, 23);
-  Put(kDay, 28);
-  Put(kMonth, 2);
-  Put(kYear, 24);
-  Put(kCentury, 20);
-  CheckEq("the clock stands while it is set", Get(kSeconds), 59);
-  Put(kB, static_cast<u8>(kBinary | k24Hours));
-  WaitFor([] { return (Get(kA) & 0x80) == 0 && Get(kDay) == 29; });
-  CheckEq("midnight before a leap day", Get(kHours) << 8 | Get(kMonth), 0x0002);
+  WriteCmos(kB, static_cast<u8>(kSet | kBinary | k24Hours));
+  const u8 year = ReadCmos(kYear), month = ReadCmos(kMonth), day = ReadCmos(kDay);
+  WriteCmos(kSeconds, 59);
+  WriteCmos(kMinutes, 59);
+  WriteCmos(kHours, 23);
+  WriteCmos(kDay, 28);
+  WriteCmos(kMonth, 2);
+  WriteCmos(kYear, 24);
+  WriteCmos(kCentury, 20);
+  CheckEq("the clock stands while it is set", ReadCmos(kSeconds), 59);
+  WriteCmos(kB, static_cast<u8>(kBinary | k24Hours));
+  WaitFor([] { return (ReadCmos(kA) & 0x80) == 0 && ReadCmos(kDay) == 29; });
+  CheckEq("midnight before a leap day", ReadCmos(kHours) << 8 | ReadCmos(kMonth), 0x0002);
   // The same registers, as the other formats show them.
-  Put(kB, static_cast<u8>(kSet | k24Hours));
-  Put(kHours, 0x13);
-  Put(kMinutes, 0x45);
-  Put(kSeconds, 0x30);
-  Put(kYear, 0x26);
-  Put(kCentury, 0x20);
-  Put(kMonth, 0x11);
-  Put(kDay, 0x20);
-  Put(kB, k24Hours);
-  CheckEq("BCD", Get(kHours) << 8 | Get(kMinutes), 0x1345);
-  Put(kB, kSet | k24Hours | kBinary);
-  Put(kYear, year);
-  Put(kCentury, 20);
-  Put(kMonth, month);
-  Put(kDay, day);
-  Put(kB, b);
+  WriteCmos(kB, static_cast<u8>(kSet | k24Hours));
+  WriteCmos(kHours, 0x13);
+  WriteCmos(kMinutes, 0x45);
+  WriteCmos(kSeconds, 0x30);
+  WriteCmos(kYear, 0x26);
+  WriteCmos(kCentury, 0x20);
+  WriteCmos(kMonth, 0x11);
+  WriteCmos(kDay, 0x20);
+  WriteCmos(kB, k24Hours);
+  CheckEq("BCD", ReadCmos(kHours) << 8 | ReadCmos(kMinutes), 0x1345);
+  WriteCmos(kB, kSet | k24Hours | kBinary);
+  WriteCmos(kYear, year);
+  WriteCmos(kCentury, 20);
+  WriteCmos(kMonth, month);
+  WriteCmos(kDay, day);
+  WriteCmos(kB, b);
 }
 
 void TestMemory() {
-  const u8 before = Get(0x60);
-  Put(0x60, 0xa5);
-  CheckEq("a byte of memory", Get(0x60), 0xa5);
-  Put(0x60, before);
+  const u8 before = ReadCmos(0x60);
+  WriteCmos(0x60, 0xa5);
+  CheckEq("a byte of memory", ReadCmos(0x60), 0xa5);
+  WriteCmos(0x60, before);
   Outb(0x70, 0x80 | kD);  // with the NMI masked
   CheckEq("the index without its NMI bit", Inb(0x71) & 0x80, 0x80);
   Outb(0x70, kD);
@@ -89,24 +82,24 @@ void CountInterrupts(u8 sources) {
   DisableInterrupts();
   interrupts = 0;
   causes = 0;
-  const u8 b = static_cast<u8>(Get(kB) & ~(kPeriodic | kAlarm | kUpdate));
-  Put(kB, b);
-  Get(kC);
-  Put(kB, b | sources);
+  const u8 b = static_cast<u8>(ReadCmos(kB) & ~(kPeriodic | kAlarm | kUpdate));
+  WriteCmos(kB, b);
+  ReadCmos(kC);
+  WriteCmos(kB, b | sources);
   EnableInterrupts();
 }
 
 void TestInterrupts() {
   InitPic();
   SetHandler(kIrqBase + 8, [](TrapFrame*) {
-    causes = static_cast<u8>(causes | Get(kC));
+    causes = static_cast<u8>(causes | ReadCmos(kC));
     interrupts = interrupts + 1;
     EndOfIrq(8);
   });
   UnmaskIrq(2);
   UnmaskIrq(8);
-  const u8 a = Get(kA);
-  Put(kA, static_cast<u8>((a & 0xf0) | 6));  // 1,024 Hz
+  const u8 a = ReadCmos(kA);
+  WriteCmos(kA, static_cast<u8>((a & 0xf0) | 6));  // 1,024 Hz
   CountInterrupts(kPeriodic);
   Check(WaitFor([] { return interrupts >= 20; }), "periodic interrupts");
   CheckEq("... with their flag", causes & 0xc0, 0xc0);
@@ -128,13 +121,13 @@ void TestInterrupts() {
   CountInterrupts(kUpdate);
   Check(WaitFor([] { return interrupts >= 1; }), "an interrupt when the time was updated");
   CheckEq("... with its flag", causes & 0x90, 0x90);
-  for (const int index : {1, 3, 5}) Put(static_cast<u8>(index), 0xff);  // each second
+  for (const int index : {1, 3, 5}) WriteCmos(static_cast<u8>(index), 0xff);  // each second
   CountInterrupts(kAlarm);
   Check(WaitFor([] { return interrupts >= 1; }), "an alarm that matches always");
   CheckEq("... with its flag", causes & 0xa0, 0xa0);
   CountInterrupts(0);
   DisableInterrupts();
-  Put(kA, a);
+  WriteCmos(kA, a);
   MaskAllInterrupts();
   SetHandler(kIrqBase + 8, nullptr);
 }

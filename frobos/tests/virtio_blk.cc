@@ -9,6 +9,7 @@
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/paging.h"
+#include "frobos/lib/pci.h"
 #include "frobos/lib/string.h"
 
 namespace alibi::frobos {
@@ -27,50 +28,20 @@ u64 ring;  // descriptors; available ring at 0x1000, used ring at 0x2000
 u8* buffer;
 u16 offered;
 
-template <class T>
-T Load(u64 address) {
-  return *reinterpret_cast<volatile T*>(address);
-}
-template <class T>
-void Store(u64 address, T value) {
-  *reinterpret_cast<volatile T*>(address) = value;
-}
-
-u32 Get(u32 address) {
-  asm volatile("outl %0, %1" : : "a"(0x80000000 | (address & ~3u)), "Nd"(u16{0xcf8}));
-  u32 value;
-  asm volatile("inl %1, %0" : "=a"(value) : "Nd"(u16{0xcfc}));
-  return value >> (8 * (address & 3));
-}
-u8 Get8(u32 address) { return static_cast<u8>(Get(address)); }
-
-// The physical address; all below 4 GB is mapped as it is.
-u64 BarAddress(unsigned bar) {
-  const u32 low = Get(function + 0x10 + 4 * bar);
-  const u64 physical =
-      (low & ~0xfu) | ((low & 6) == 4 ? u64{Get(function + 0x14 + 4 * bar)} << 32 : 0);
-  const u64 address = kHighBase + bar * 0x10000;
-  for (u64 at = 0; at < 0x4000; at += kPageSize) {
-    Map(address + at, physical + at, kPteW | kPtePcd);
-  }
-  return address;
-}
-
 void FindRegisters() {
-  for (u32 at = Get8(function + 0x34); at != 0; at = Get8(function + at + 1)) {
-    const u8 type = Get8(function + at + 3);
-    if (Get8(function + at) != 0x09 || type == 5) continue;
-    const u64 address = BarAddress(Get8(function + at + 4)) + Get(function + at + 8);
+  for (u32 at = ReadPci8(function + 0x34); at != 0; at = ReadPci8(function + at + 1)) {
+    const u8 type = ReadPci8(function + at + 3);
+    if (ReadPci8(function + at) != 0x09 || type == 5) continue;
+    const u64 address = MapBar(function, ReadPci8(function + at + 4)) + ReadPci(function + at + 8);
     if (type == 1) common = address;
     if (type == 4) config = address;
     if (type == 2) {
       notify = address;
-      notify_multiplier = Get(function + at + 16);
+      notify_multiplier = ReadPci(function + at + 16);
     }
   }
   // Memory and bus mastering.
-  const u32 command = Get(function + 4);
-  asm volatile("outl %0, %1" : : "a"((command & 0xffff) | 6), "Nd"(u16{0xcfc}));
+  WritePci(function + 4, (ReadPci(function + 4) & 0xffff) | 6);
 }
 
 u32 SetUp() {
@@ -227,7 +198,7 @@ int Main() {
   bool found = false;
   for (u32 slot = 0; slot < 32 && !found; slot++) {
     function = slot << 11;
-    found = Get(function) == kBlk;
+    found = ReadPci(function) == kBlk;
   }
   Check(found, "there is a block device");
   if (!found) return Summary();

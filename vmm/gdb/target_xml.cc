@@ -75,6 +75,7 @@ constexpr char kSystemTypes[] =
 <flags id="efer_flags" size="{size}">
 <field name="SCE" start="0" end="0"/><field name="LME" start="8" end="8"/>
 <field name="LMA" start="10" end="10"/><field name="NXE" start="11" end="11"/>
+<field name="AIBRSE" start="21" end="21"/>
 </flags>
 )";
 

@@ -13,11 +13,12 @@
 #include "vmm/loader/linux.h"
 #include "vmm/loader/multiboot.h"
 #include "vmm/loader/pvh.h"
+#include "vmm/loader/test_images.h"
 
 namespace alibi::loader {
 namespace {
 
-constexpr u64 kMiB = 1 << 20, kRam = 48 * kMiB;
+constexpr u64 kRam = 48 * kMiB;
 constexpr u64 kHighRam = kMiB;
 constexpr int kRounds = 20000;
 
@@ -36,31 +37,6 @@ class CheckedRam : public GuestMemory {
     return !outside;
   }
 };
-
-template <class T>
-void Put(std::vector<u8>& image, u64 offset, const T& value) {
-  if (image.size() < offset + sizeof(value)) image.resize(offset + sizeof(value));
-  std::memcpy(&image[offset], &value, sizeof(value));
-}
-
-std::vector<u8> BzImage() {
-  std::vector<u8> image(3 * 512 + 5000, 0xc3);
-  image[0x1f1] = 2;
-  image[0x201] = 0x66;
-  Put<u32>(image, 0x1f4, 5000 / 16);
-  Put<u16>(image, 0x1fe, 0xaa55);
-  Put<u32>(image, 0x202, 0x53726448);
-  Put<u16>(image, 0x206, 0x20f);
-  image[0x211] = 1;
-  Put<u32>(image, 0x214, 0x100000);
-  Put<u32>(image, 0x22c, 0x7fffffff);
-  image[0x234] = 1;
-  Put<u16>(image, 0x236, 1);
-  Put<u32>(image, 0x238, 2047);
-  Put<u64>(image, 0x258, 16 * kMiB);
-  Put<u32>(image, 0x260, 8 * kMiB);
-  return image;
-}
 
 // An ELF file that is a PVH kernel and a multiboot kernel at once.
 template <class Ehdr, class Phdr>

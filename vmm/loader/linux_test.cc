@@ -3,54 +3,17 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <vector>
 
 #include "vmm/loader/elf.h"
 #include "vmm/loader/linux_rom.h"
+#include "vmm/loader/test_images.h"
 
 namespace alibi::loader {
 namespace {
 
-constexpr u64 kMiB = 1 << 20;
-
-class FakeRam : public GuestMemory {
- public:
-  bool Write(PhysAddr addr, std::span<const u8> bytes) override {
-    writes[addr.value] = std::vector<u8>(bytes.begin(), bytes.end());
-    return true;
-  }
-  bool Zero(PhysAddr, u64) override { return true; }
-  std::map<u64, std::vector<u8>> writes;
-};
-
-template <class T>
-void Put(std::vector<u8>& image, u64 offset, T value) {
-  std::memcpy(&image[offset], &value, sizeof(value));
-}
-
-// Two setup sectors, and 5000 bytes of kernel that wants 8 MB at 16 MB.
-std::vector<u8> Kernel() {
-  std::vector<u8> image(3 * 512 + 5000, 0xc3);
-  std::fill(image.begin(), image.begin() + 3 * 512, u8{0});
-  image[0x1f1] = 2;
-  image[0x201] = 0x66;  // the header ends at 268h
-  Put<u32>(image, 0x1f4, 5000 / 16);
-  Put<u16>(image, 0x1fe, 0xaa55);
-  Put<u32>(image, 0x202, 0x53726448);
-  Put<u16>(image, 0x206, 0x20f);
-  image[0x211] = 1;
-  Put<u32>(image, 0x214, 0x100000);
-  Put<u32>(image, 0x22c, 0x7fffffff);
-  image[0x234] = 1;
-  Put<u32>(image, 0x238, 2047);
-  Put<u64>(image, 0x258, 16 * kMiB);
-  Put<u32>(image, 0x260, 8 * kMiB);
-  return image;
-}
-
 TEST_CASE("A bzImage is placed, with its parameters", "[linux]") {
-  const std::vector<u8> image = Kernel(), initrd(5000, 0x42);
+  const std::vector<u8> image = BzImage(), initrd(5000, 0x42);
   FakeRam ram;
   LinuxOptions options;
   options.low_ram_bytes = 64 * kMiB;
@@ -90,7 +53,7 @@ TEST_CASE("A bzImage is placed, with its parameters", "[linux]") {
 }
 
 TEST_CASE("A kernel with a 64-bit entry is entered there, unless it must not be", "[linux]") {
-  std::vector<u8> image = Kernel();
+  std::vector<u8> image = BzImage();
   LinuxOptions options;
   options.low_ram_bytes = 64 * kMiB;
   options.entry = LinuxEntryPoint::k64;
@@ -127,7 +90,7 @@ TEST_CASE("A kernel with a 64-bit entry is entered there, unless it must not be"
 }
 
 TEST_CASE("A kernel that cannot be relocated goes to 1 MB", "[linux]") {
-  std::vector<u8> image = Kernel();
+  std::vector<u8> image = BzImage();
   FakeRam ram;
   LinuxOptions options;
   options.low_ram_bytes = 64 * kMiB;
@@ -173,7 +136,7 @@ TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux
   };
   for (const Bad& b : bad) {
     INFO(b.what);
-    std::vector<u8> image = Kernel();
+    std::vector<u8> image = BzImage();
     LinuxOptions options;
     options.low_ram_bytes = 64 * kMiB;
     b.spoil(image, options);
@@ -186,7 +149,7 @@ TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux
 }
 
 TEST_CASE("Setup code for the 16-bit entry gets its parameters", "[linux]") {
-  const std::vector<u8> image = Kernel(), initrd(5000, 0x42);
+  const std::vector<u8> image = BzImage(), initrd(5000, 0x42);
   LinuxOptions options;
   options.low_ram_bytes = 64 * kMiB;
   options.command_line = "console=ttyS0";

@@ -5,35 +5,13 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <vector>
 
 #include "vmm/loader/elf.h"
+#include "vmm/loader/test_images.h"
 
 namespace alibi::loader {
 namespace {
-
-constexpr u64 kMiB = 1 << 20;
-
-class FakeRam : public GuestMemory {
- public:
-  bool Write(PhysAddr addr, std::span<const u8> bytes) override {
-    writes[addr.value] = std::vector<u8>(bytes.begin(), bytes.end());
-    return true;
-  }
-  bool Zero(PhysAddr addr, u64 size) override {
-    zeroed[addr.value] = size;
-    return true;
-  }
-  std::map<u64, std::vector<u8>> writes;
-  std::map<u64, u64> zeroed;
-};
-
-template <class T>
-void Put(std::vector<u8>& image, u64 offset, const T& value) {
-  if (image.size() < offset + sizeof(value)) image.resize(offset + sizeof(value));
-  std::memcpy(&image[offset], &value, sizeof(value));
-}
 
 constexpr u64 kNotes = 0x200, kCode = 0x1000;
 

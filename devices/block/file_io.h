@@ -1,0 +1,18 @@
+// Whole transfers from and to host files, whatever interrupts them.
+#ifndef ALIBI_DEVICES_BLOCK_FILE_IO_H_
+#define ALIBI_DEVICES_BLOCK_FILE_IO_H_
+
+#include <span>
+
+#include "devices/block/image.h"
+
+namespace alibi::block {
+
+// `*got` is less than the data's size only where the file ends, or after an error.
+IoResult ReadAt(int fd, u64 offset, std::span<u8> data, u64* got);
+// All of it; a device that takes nothing more is full (ENOSPC).
+IoResult WriteAt(int fd, u64 offset, std::span<const u8> data);
+
+}  // namespace alibi::block
+
+#endif  // ALIBI_DEVICES_BLOCK_FILE_IO_H_
