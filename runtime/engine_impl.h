@@ -199,6 +199,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // The CCF is left at the site's instruction. `undone`: which has certainly not been executed.
   void CountLeaving(const SiteDesc& site, bool undone);
 
+  // --- host_fault.cc ---
+  void RestoreStringPointers(const SiteDesc& site, greg_t* gregs) const;
+
   // --- fast_path_debug.cc ---
   // A debugger watches some of the operand, and more than one instruction may be running: nothing
   // has been done; to be done again as a single step.

@@ -62,6 +62,11 @@ u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
   if (mem.rip_relative) address += instr.next_pc();
   if (mem.base != translator::kNoReg) address += state.gpr[mem.base];
   if (mem.index != translator::kNoReg) address += state.gpr[mem.index] * mem.scale;
+  if (instr.op == translator::Op::kBitTestMemory) {
+    const unsigned bits = instr.operand_bits;
+    const i64 index = static_cast<i64>(state.gpr[instr.gprs[0].reg] << (64 - bits)) >> (64 - bits);
+    address += static_cast<u64>(index >> 3) & ~(u64{bits} / 8 - 1);
+  }
   if (mem.address_bits == 32) address = static_cast<u32>(address);
   if (mem.address_bits == 16) address = static_cast<u16>(address);
   if (instr.code_bits != 64) return static_cast<u32>(address + state.segment[mem.segment].base);
@@ -214,7 +219,7 @@ u64 EngineImpl::Dispatch(u64 pc) {
   return ccf->entry;
 }
 
-// Behind an instruction of code that is not 64-bit, which any segment register load may change.
+// Behind an instruction of code that is not 64-bit, which a segment register load may change.
 bool EngineImpl::ModeHasChanged(const CodeMode& before) {
   CodeMode now = CurrentMode();
   now.single = before.single;
@@ -223,8 +228,13 @@ bool EngineImpl::ModeHasChanged(const CodeMode& before) {
   return !(now == before);
 }
 
-// Of 64-bit code: the rest is dispatched with a look at its mode.
 bool EngineImpl::MayChangeMode(const Instr& instr) const {
+  if (instr.code_bits != 64) {
+    return instr.treatment == translator::Treatment::kTerminator ||
+           instr.op == translator::Op::kPopf || instr.op == translator::Op::kIret ||
+           instr.op == translator::Op::kSyscall || instr.op == translator::Op::kSysret;
+  }
+  // The rest is dispatched with a look at its mode.
   switch (instr.op) {
     case translator::Op::kMovCr:
       return instr.system_reg == 0 || instr.system_reg == 4;
@@ -341,8 +351,8 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
     return DeliverAndDispatch(outcome.fault());
   }
   if (recorder_.Wants(kSystemKinds)) RecordSystem(instr);
-  if (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode)
-                            : MayChangeMode(instr) && NoticeMode(CurrentMode())) {
+  if (MayChangeMode(instr) &&
+      (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode) : NoticeMode(CurrentMode()))) {
     pending_exit_ = nullptr;
     pending_indirect_ = false;
     return Dispatch(LinearPc());
@@ -407,7 +417,8 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
   const unsigned slot =
       static_cast<unsigned>(site->slot - kSlotsOffset) / sizeof(LookupSlot) % kSlotCount;
   mmu::View& view = mmu_.current_view();
-  if (has_slot && view.slot(store, slot).misses % translator::kMissWindow == 0) {
+  if (has_slot && !translator::IsString(site->shape) &&
+      view.slot(store, slot).misses % translator::kMissWindow == 0) {
     ++view.slot(store, slot).misses;  // once
     const u64 now = __rdtsc();
     u64& judged = view.slot_judged(store, slot);
@@ -707,6 +718,10 @@ u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
     case translator::AccessShape::kFrame:
       offset = state_.gpr[vcpu::kRbp];
       break;
+    case translator::AccessShape::kStringSource:
+      return state_.gpr[vcpu::kRsi];
+    case translator::AccessShape::kStringDestination:
+      return state_.gpr[vcpu::kRdi];
     case translator::AccessShape::kOperand:
       return OperandAddress(instr, state_);
   }
@@ -738,6 +753,7 @@ bool EngineImpl::MisalignedOperand(const SiteDesc& site, u64 linear) const {
 
 bool EngineImpl::SiteWrites(const SiteDesc& site) const {
   return site.shape == translator::AccessShape::kPush ||
+         (site.shape == translator::AccessShape::kStringDestination && site.window != 0) ||
          (site.shape == translator::AccessShape::kOperand && site.instr->mem.written);
 }
 
@@ -754,6 +770,9 @@ adapt::Access EngineImpl::AccessOf(const SiteDesc& site) {
     case translator::AccessShape::kPop:
     case translator::AccessShape::kFrame:
       return adapt::Access::kPop;
+    case translator::AccessShape::kStringSource:
+    case translator::AccessShape::kStringDestination:
+      return adapt::Access::kOther;
     case translator::AccessShape::kOperand:
       break;
   }

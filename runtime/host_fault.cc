@@ -134,6 +134,17 @@ void InstallHostFaultHandlers() {
   (void)installed;
 }
 
+// The pointers of a string instruction are host addresses while it runs: as the guest has them.
+void EngineImpl::RestoreStringPointers(const SiteDesc& site, greg_t* gregs) const {
+  for (const SiteDesc* other : site.ccf->sites) {
+    if (other->instr_index != site.instr_index || !translator::IsString(other->shape)) continue;
+    const bool source = other->shape == translator::AccessShape::kStringSource;
+    const auto* slot =
+        reinterpret_cast<const LookupSlot*>(gs_ + static_cast<u64>(i64{other->slot}));
+    gregs[source ? REG_RSI : REG_RDI] -= static_cast<greg_t>(slot->displacement);
+  }
+}
+
 bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   auto* uc = static_cast<ucontext_t*>(context);
   greg_t* gregs = uc->uc_mcontext.gregs;
@@ -151,6 +162,8 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   ++counters_.host_faults;
   NoticeView();
   NoticeEntry();
+  const bool string = translator::IsString(site.shape);
+  if (string) RestoreStringPointers(site, gregs);
 
   for (unsigned reg = 0; reg < 16; ++reg) {
     if (reg != vcpu::kR10 && reg != vcpu::kR11) {
@@ -173,6 +186,10 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     return dispatch();
   };
 
+  if (string) {  // an address that is not canonical may hit an empty slot
+    simulate_next_ = true;
+    return dispatch();
+  }
   if (signal == SIGFPE) {
     ++counters_.host_faults_arithmetic;
     // MMX instructions raise it, too, for an x87 instruction before them.

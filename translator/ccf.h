@@ -83,11 +83,14 @@ struct SitePlan {
 
 // Which access of its instruction a site makes.
 enum class AccessShape : u8 {
-  kOperand,  // the explicit memory operand
-  kPush,     // the stack slot below rsp
-  kPop,      // the stack slot at rsp
-  kFrame,    // LEAVE: the stack slot at rbp
+  kOperand,            // the explicit memory operand
+  kPush,               // the stack slot below rsp
+  kPop,                // the stack slot at rsp
+  kFrame,              // LEAVE: the stack slot at rbp
+  kStringSource,       // at rsi
+  kStringDestination,  // at rdi
 };
+constexpr bool IsString(AccessShape shape) { return shape >= AccessShape::kStringSource; }
 
 // What the miss stub needs to know of a site, in r10: a descriptor that has not been read for a
 // while would cost more than all of the stub.

@@ -307,9 +307,9 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"0f 20 d8", 64, kMovCr, kSimulate},
            {"0f 23 f8", 64, kMovDr, kTerminator},
            {"0f 21 f8", 64, kMovDr, kSimulate},
-           {"0f a3 d8", 64, kNone, kIdent},              // BT eax, ebx
-           {"0f a3 1b", 64, kBitTestMemory, kSimulate},  // BT [rbx], ebx
-           {"0f ba 23 05", 64, kNone, kIdent},           // BT [rbx], 5
+           {"0f a3 d8", 64, kNone, kIdent},          // BT eax, ebx
+           {"0f a3 1b", 64, kBitTestMemory, kInTc},  // BT [rbx], ebx
+           {"0f ba 23 05", 64, kNone, kIdent},       // BT [rbx], 5
            {"50", 64, kPush, kStack},
            {"0f a0", 64, kPushSreg, kSimulate},
            {"0f a1", 64, kPopSreg, kTerminator},
@@ -328,7 +328,7 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"cb", 64, kRetFar, kTerminator},
            {"e2 00", 64, kLoop, kControl},
            {"67 e3 00", 64, kJcxz, kControl},
-           {"a5", 64, kMovs, kSimulate},
+           {"a5", 64, kMovs, kInTc},
            {"f2 0f 10 03", 64, kNone, kIdent},     // MOVSD xmm
            {"f2 0f c2 c1 00", 64, kNone, kIdent},  // CMPSD xmm
            {"0f 01 f8", 64, kSwapgs, kInTc},

@@ -1,6 +1,7 @@
 // The emitter's working state, shared by its parts: emitter.cc (the walk over a TU, exits),
-// emitter_memory.cc (operands, look-ups, stack), emitter_control.cc (branches), emitter_system.cc
-// (in-TC sequences for privileged instructions).
+// emitter_memory.cc (operands, look-ups, stack), emitter_control.cc (branches), emitter_strings.cc
+// (string instructions, bit tests), emitter_system.cc (in-TC sequences for privileged
+// instructions).
 #ifndef ALIBI_TRANSLATOR_EMITTER_IMPL_H_
 #define ALIBI_TRANSLATOR_EMITTER_IMPL_H_
 
@@ -144,12 +145,18 @@ class Emitter::Impl {
   void EmitLoop(const Instr& instr);
   void EmitLoop16(const Instr& instr);
 
+  // --- emitter_strings.cc --- (false: simulate)
+  bool EmitString(const Instr& instr);
+  bool EmitBitTest(const Instr& instr);
+
   // --- emitter_system.cc ---
   bool EmitInTc(const Instr& instr);  // false: no sequence here, simulate
   void EmitSti();
   void EmitPushf();
   void EmitPopf();
   void EmitRdtsc(const Instr& instr);
+  void EmitSegmentBase(const Instr& instr);
+  void EmitIdleClac(SiteDesc* slow, u32 fixup);
   void SimulateUnlessFlagsSimple(SiteDesc* site);
   void EmitReadSelector(const Instr& instr);
   void EmitSwapgs();
@@ -162,8 +169,8 @@ class Emitter::Impl {
   void SwitchToPeer(bool remember_self);
   void EmitWriteCr8(const Instr& instr);
   // The whole instruction in software, from cold code, when the jump at `fixup` is taken.
-  void SimulateIfTaken(SiteDesc* site, u32 fixup) {
-    cold_calls_.push_back({site, stubs_.simulate, fixup});
+  void SimulateIfTaken(SiteDesc* site, u32 fixup, FlagsSave save = FlagsSave::kNone) {
+    cold_calls_.push_back({site, stubs_.simulate, fixup, save});
   }
 
   // --- helpers ---
@@ -229,6 +236,11 @@ class Emitter::Impl {
   u32 data_used_ = 0;
   u64 MissWordOf(const SiteDesc& site) const;
   unsigned ChooseSlot(const Instr& instr, AccessShape shape);
+  // %gs displacement of a look-up slot.
+  static i32 SlotAt(unsigned slot, bool stores) {
+    return kSlotsOffset + (static_cast<i32>(stores) * kSlotCount + static_cast<i32>(slot)) *
+                              static_cast<i32>(sizeof(LookupSlot));
+  }
   u32 next_slot_ = 0;
   u64 instr_start_ = 0;  // host PC
   AccessPlans groups_{};

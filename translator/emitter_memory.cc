@@ -130,6 +130,8 @@ unsigned Emitter::Impl::ChooseSlot(const Instr& instr, AccessShape shape) {
   const MemOperand& mem = instr.mem;
   if (shape == AccessShape::kPush || shape == AccessShape::kPop) return kStack;
   if (shape == AccessShape::kFrame) return kStack + 4;
+  const auto next = [&] { return kOthers + next_slot_++ % (kSlotCount - kOthers); };
+  if (IsString(shape)) return next();
   if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs) {
     return kSegments + (mem.segment == vcpu::kGs ? 2 : 0) + (mem.index != kNoReg);
   }
@@ -144,7 +146,7 @@ unsigned Emitter::Impl::ChooseSlot(const Instr& instr, AccessShape shape) {
     const u64 address = static_cast<u64>(mem.disp) + (mem.rip_relative ? instr.next_pc() : 0);
     return kConstants + static_cast<unsigned>((address >> 12) % kConstantCount);
   }
-  return kOthers + next_slot_++ % (kSlotCount - kOthers);
+  return next();
 }
 
 SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape) {
@@ -190,9 +192,7 @@ SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessSha
     return site;
   }
 
-  const i32 slot = kSlotsOffset + (static_cast<i32>(stores) * kSlotCount +
-                                   static_cast<i32>(ChooseSlot(*site->instr, shape))) *
-                                      static_cast<i32>(sizeof(LookupSlot));
+  const i32 slot = SlotAt(ChooseSlot(*site->instr, shape), stores);
   site->slot = slot;
   const i32 neg_page = slot + static_cast<i32>(offsetof(LookupSlot, neg_page));
   const u32 most = static_cast<u32>(kPageSize) - span;
@@ -412,7 +412,8 @@ void Emitter::Impl::EmitStack(const Instr& instr) {
   if (simple && instr.op == Op::kPush) {
     EmitPush(instr);
   } else if (ccf_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kPush &&
-             instr.code_bits == 64 && instr.operand_bits == 64) {
+             request_->mode.flat && instr.operand_bits == instr.code_bits &&
+             !ChecksSegment(instr, request_->mode)) {
     EmitPushMemory(instr);
   } else if (simple && instr.op == Op::kPop) {
     EmitPop(instr);
@@ -438,20 +439,21 @@ void Emitter::Impl::SetRsp(u8 base, i32 delta) {
   }
 }
 
-// Kernels copy the frames of exceptions so. Read first, as one access; then pushed.
+// Kernels copy the frames of exceptions so, and 32-bit code passes arguments. Read first, as one
+// access; then pushed.
 void Emitter::Impl::EmitPushMemory(const Instr& instr) {
-  constexpr unsigned kSize = 8;
+  const unsigned size = instr.operand_bits / 8;
   Ea ea = PrepareEa(instr.mem, instr);
-  SiteDesc* load = EmitLookup(ea, kSize, false, AccessShape::kOperand);
-  LoadR11(ea, kSize, load);
+  SiteDesc* load = EmitLookup(ea, size, false, AccessShape::kOperand);
+  LoadR11(ea, size, load);
   const x86::Mem value = State(offsetof(VcpuState, spill) + 5 * 8);
   a().mov(value, x86::r11);
-  Ea slot = StackEa(vcpu::kRsp, -static_cast<i32>(kSize), kSize, true);
-  SiteDesc* push = EmitLookup(slot, kSize, true, AccessShape::kPush);
+  Ea slot = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
+  SiteDesc* push = EmitLookup(slot, size, true, AccessShape::kPush);
   a().mov(x86::r11, value);
   MarkFaultPoint(push, false);
-  a().mov(HostOperand(slot, kSize), x86::r11);
-  AdjustRsp(-static_cast<i32>(kSize));
+  a().mov(HostOperand(slot, size), size == 8 ? x86::Gp(x86::r11) : x86::Gp(x86::r11d));
+  AdjustRsp(-static_cast<i32>(size));
 }
 
 void Emitter::Impl::EmitPush(const Instr& instr) {

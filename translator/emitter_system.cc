@@ -1,5 +1,6 @@
 // In-TC sequences for privileged and virtualized instructions that are simple and frequent.
 // Each preserves what the architecture preserves; what it cannot do it leaves to the simulator.
+#include <bit>
 #include <utility>
 
 #include "translator/emitter_impl.h"
@@ -22,6 +23,14 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
   const bool kernel = !request_->mode.user && !request_->mode.middle;
   const bool long_mode = request_->mode.code_bits == 64;
   switch (instr.op) {
+    case Op::kMovs:
+    case Op::kStos:
+    case Op::kLods:
+    case Op::kCmps:
+    case Op::kScas:
+      return EmitString(instr);
+    case Op::kBitTestMemory:
+      return EmitBitTest(instr);
     case Op::kCld:
       a().mov(State(offsetof(VcpuState, df_flag), 1), 0);
       return true;
@@ -44,6 +53,13 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
     case Op::kSyscall:
       if (!long_mode || !request_->mode.user || request_->mode.single) return false;
       EmitSyscall(instr);
+      return true;
+    case Op::kRdfsbase:
+    case Op::kRdgsbase:
+    case Op::kWrfsbase:
+    case Op::kWrgsbase:
+      if (!long_mode) return false;
+      EmitSegmentBase(instr);
       return true;
     default:
       break;
@@ -68,13 +84,18 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       a().mov(x86::r10, GsAbs(peer + static_cast<i32>(open ? offsetof(SmapPeer, no_stac)
                                                            : offsetof(SmapPeer, no_clac)),
                               8));
-      SimulateIfTaken(slow, JumpToColdIfR10NonZero());
+      const u32 no_peer = JumpToColdIfR10NonZero();
       a().mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
       a().lea(x86::r10d, x86::ptr(x86::r10, open ? i32{vcpu::kAc} : -i32{vcpu::kAc}));
       a().mov(State(offsetof(VcpuState, system_flags), 4), x86::r10d);
       a().mov(x86::r10, GsAbs(peer + static_cast<i32>(offsetof(SmapPeer, gs_base)), 8));
       a().wrgsbase(x86::r10);
       slow->resume = hot_.Here();
+      if (open) {
+        SimulateIfTaken(slow, no_peer);
+      } else {
+        EmitIdleClac(slow, no_peer);
+      }
       return true;
     }
     case Op::kPopf:
@@ -286,6 +307,55 @@ void Emitter::Impl::EmitSysret() {
   SwitchToPeer(true);
   a().mov(x86::r11, x86::rcx);
   EmitIndirectExit();
+}
+
+// Kernels are entered by CLAC, mostly with AC clear: nothing to do. Without flags.
+void Emitter::Impl::EmitIdleClac(SiteDesc* slow, u32 fixup) {
+  x86::Assembler& cold = cold_.assembler;
+  hot_.PatchRel32(fixup, cold_.Here());
+  ccf_->cold_map.push_back({cold_.Offset(), static_cast<u8>(index_)});
+  cold.mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
+  cold.rorx(x86::r10d, x86::r10d, static_cast<u32>(std::countr_zero(vcpu::kAc)));
+  cold.movzx(x86::r10d, x86::r10b);  // and VIF, VIP, ID: rare, and the simulator's
+  cold.xchg(x86::r10, x86::rcx);
+  constexpr u8 kXchgBytes = 3;
+  cold_.Raw({0xe3, kXchgBytes + CodeStream::kJmpWithWordBytes});  // jrcxz
+  cold.xchg(x86::r10, x86::rcx);
+  cold_.JmpWithDescriptor(slow, stubs_.simulate);
+  cold.mov(x86::rcx, x86::r10);
+  cold_.JmpTo(slow->resume);
+}
+
+// RDFSBASE and its kin.
+void Emitter::Impl::EmitSegmentBase(const Instr& instr) {
+  const bool write = instr.op == Op::kWrfsbase || instr.op == Op::kWrgsbase;
+  const bool fs = instr.op == Op::kRdfsbase || instr.op == Op::kWrfsbase;
+  const GprUse& use = instr.gprs[0];
+  const x86::Mem base = SegmentBase(fs ? vcpu::kFs : vcpu::kGs);
+  SiteDesc* slow = NewSite();
+  if (write) LoadGpr(x86::r10, use.reg);
+  const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
+  SaveFlags(hot_, save);
+  a().test(State(offsetof(VcpuState, cr4), 4), static_cast<i32>(vcpu::kCr4Fsgsbase));
+  hot_.Raw({0x0f, 0x84, 0, 0, 0, 0});  // jz
+  SimulateIfTaken(slow, hot_.Offset() - 4, save);
+  if (write && use.bits == 64) {
+    a().mov(x86::r11, x86::r10);
+    a().shl(x86::r11, 16);
+    a().sar(x86::r11, 16);
+    a().cmp(x86::r11, x86::r10);
+    hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});  // jne: not canonical
+    SimulateIfTaken(slow, hot_.Offset() - 4, save);
+  }
+  RestoreFlags(hot_, save);
+  if (!write) a().mov(x86::r10, base);
+  if (use.bits == 32) a().mov(x86::r10d, x86::r10d);
+  if (write) {
+    a().mov(base, x86::r10);
+  } else {
+    StoreGpr(use.reg, x86::r10);
+  }
+  slow->resume = hot_.Here();
 }
 
 void Emitter::Impl::EmitRdtsc(const Instr& instr) {

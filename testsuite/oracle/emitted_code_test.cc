@@ -86,6 +86,18 @@ TEST_CASE("Golden: accesses that share a look-up", "[oracle]") {
                                                          {0x5d}}));                 // pop rbp
 }
 
+TEST_CASE("Golden: strings, bits", "[oracle]") {
+  CheckGolden("strings.txt", Translation(Kind::kThreshold, {{0xb9, 4, 0, 0, 0},     // mov ecx, 4
+                                                            {0xf3, 0xa5},           // rep movsd
+                                                            {0x48, 0xab},           // stosq
+                                                            {0xa6},                 // cmpsb
+                                                            {0x0f, 0x94, 0xc0}}));  // sete al
+  CheckGolden("bits.txt",
+              Translation(Kind::kThreshold, {{0xba, 9, 0, 0, 0},              // mov edx, 9
+                                             {0xf0, 0x48, 0x0f, 0xab, 0x17},  // lock bts [rdi], rdx
+                                             {0x72, 0x00}}));                 // jc
+}
+
 TEST_CASE("Golden: call, return, computed jump", "[oracle]") {
   CheckGolden("call_ret.txt",
               Translation(Kind::kThreshold, {{0xe8, 0x02, 0x00, 0x00, 0x00},  // call +2
@@ -128,12 +140,14 @@ TEST_CASE("The verifier complains", "[oracle]") {
       {{0x65, 0x48, 0x8b, 0x03}, "memory without"},                 // mov rax, gs:[rbx]
       {{0x65, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0}, "memory without"},  // mov eax, gs:[16]
       {{0x67, 0x42, 0x8b, 0x04, 0x13}, "memory without"},           // mov eax, [ebx+r10d]
+      {{0xf3, 0xa4}, "memory without"},                             // rep movsb
       {{0x0f, 0x05}, "no translation"},                             // syscall
       {{0x50}, "no translation"},                                   // push rax
+      {{0x90, 0xeb, 0xfe}, "redirected entry"},                     // nop; jmp to itself
       {{0x06}, "Zydis does not decode"}};
   for (const Bad& b : bad) {
     translator::Ccf ccf;
-    ccf.hot_start = reinterpret_cast<u64>(b.bytes.data());
+    ccf.entry = ccf.hot_start = reinterpret_cast<u64>(b.bytes.data());
     ccf.hot_end = ccf.hot_start + b.bytes.size();
     const std::vector<std::string> complaints = Verify(ccf);
     INFO(b.complaint);

@@ -41,7 +41,19 @@ bool Comparable(const translator::Instr& instr) {
       }
       return instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect;
     case Treatment::kInTc:
-      return instr.op == Op::kCld || instr.op == Op::kStd;
+      switch (instr.op) {
+        case Op::kCld:
+        case Op::kStd:
+        case Op::kMovs:
+        case Op::kStos:
+        case Op::kLods:
+        case Op::kCmps:
+        case Op::kScas:
+        case Op::kBitTestMemory:
+          return true;
+        default:
+          return false;
+      }
     case Treatment::kTerminator:
       if (instr.code_bits == 64) return false;
       return instr.op == Op::kInto || instr.op == Op::kMovSreg || instr.op == Op::kPopSreg ||
@@ -62,13 +74,7 @@ bool Comparable(const translator::Instr& instr) {
         case Op::kPopa:
         case Op::kSalc:
         case Op::kBound:
-        case Op::kMovs:
-        case Op::kStos:
-        case Op::kLods:
-        case Op::kCmps:
-        case Op::kScas:
         case Op::kXlat:
-        case Op::kBitTestMemory:
         case Op::kGather:
         case Op::kEnter:
           return true;

@@ -189,8 +189,29 @@ bool ForbiddenMnemonic(ZydisMnemonic mnemonic) {
   }
 }
 
+// Registers that ADD reg, %gs:[...] has made host addresses, for string instructions: a bit each.
+u32 HostPointers(u32 before, const ZydisDecodedInstruction& z,
+                 const ZydisDecodedOperand* operands) {
+  if (z.operand_count == 0 || operands[0].type != ZYDIS_OPERAND_TYPE_REGISTER) return before;
+  const ZydisRegister reg = operands[0].reg.value;
+  const u32 bit = reg == ZYDIS_REGISTER_RSI ? 1 : reg == ZYDIS_REGISTER_RDI ? 2 : 0;
+  const bool made = z.mnemonic == ZYDIS_MNEMONIC_ADD &&
+                    operands[1].type == ZYDIS_OPERAND_TYPE_MEMORY &&
+                    operands[1].mem.segment == ZYDIS_REGISTER_GS;
+  return made ? before | bit : before & ~bit;
+}
+
+bool IsHostString(u32 host_pointers, const ZydisDecodedInstruction& z,
+                  const ZydisDecodedOperand& operand) {
+  const ZydisRegister base = operand.mem.base;
+  return z.meta.category == ZYDIS_CATEGORY_STRINGOP &&
+         ((base == ZYDIS_REGISTER_RSI && (host_pointers & 1)) ||
+          (base == ZYDIS_REGISTER_RDI && (host_pointers & 2)));
+}
+
 void VerifyRange(const Ccf& ccf, u64 start, u64 end, std::vector<std::string>* complaints) {
   static Capstone capstone;
+  u32 host_pointers = 0;
   for (u64 at = start; at < end;) {
     const auto* bytes = reinterpret_cast<const u8*>(at);
     ZydisDecodedInstruction z;
@@ -220,12 +241,19 @@ void VerifyRange(const Ccf& ccf, u64 start, u64 end, std::vector<std::string>* c
       complain(foreign == 0 ? "Capstone does not decode it" : "Capstone sees another length");
     }
     if (ForbiddenMnemonic(z.mnemonic)) complain("no translation contains this");
+    if (z.raw.imm[0].is_relative) {
+      const u64 target = at + z.length + static_cast<u64>(z.raw.imm[0].value.s);
+      if (target > ccf.entry && target - ccf.entry < translator::kEntryBytes) {
+        complain("jumps to what a redirected entry overwrites");
+      }
+    }
     for (unsigned i = 0; i < z.operand_count; ++i) {
       if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY && !hint &&
-          !AllowedOperand(z, operands[i])) {
+          !AllowedOperand(z, operands[i]) && !IsHostString(host_pointers, z, operands[i])) {
         complain("memory without %gs or a displacement");
       }
     }
+    host_pointers = HostPointers(host_pointers, z, operands);
     at += z.length;
   }
 }

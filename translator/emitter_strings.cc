@@ -1,0 +1,210 @@
+// String instructions and bit tests with a register offset: their addresses are not in a memory
+// operand.
+//
+// A run of a string instruction is made by the host's own instruction if it lies in one page per
+// pointer and both look-up slots hold them. No element but the first can fault then (an address
+// that is not canonical may hit an empty slot), so rsi and rdi may hold host addresses meanwhile;
+// guest pages with the same memory are the same host page, so operands overlap as the guest means
+// it. Everything else is the simulator's.
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "translator/emitter_impl.h"
+#include "vcpu/state.h"
+
+namespace alibi::translator {
+
+using vcpu::VcpuState;
+
+namespace {
+
+struct StringShape {
+  bool source = false, destination = false;  // rsi, rdi
+  bool stores = false;                       // to the destination
+};
+
+StringShape ShapeOf(Op op) {
+  switch (op) {
+    case Op::kMovs:
+      return {.source = true, .destination = true, .stores = true};
+    case Op::kStos:
+      return {.destination = true, .stores = true};
+    case Op::kLods:
+      return {.source = true};
+    case Op::kCmps:
+      return {.source = true, .destination = true};
+    case Op::kScas:
+      return {.destination = true};
+    default:
+      return {};
+  }
+}
+
+i32 FieldOf(const SiteDesc& site, std::size_t offset) {
+  return site.slot + static_cast<i32>(offset);
+}
+
+}  // namespace
+
+bool Emitter::Impl::EmitString(const Instr& instr) {
+  const CodeMode& mode = request_->mode;
+  const bool repeated = instr.rep || instr.repne;
+  // Single steps see each iteration, and LODS ends with one element.
+  if (mode.single || !mode.flat || instr.address_bits != mode.code_bits ||
+      (instr.segment_override != 0xff && instr.segment_override >= vcpu::kFs) ||
+      (repeated && instr.op == Op::kLods)) {
+    return false;
+  }
+  const StringShape shape = ShapeOf(instr.op);
+  const bool bytes = !(instr.bytes[instr.layout.opcode] & 1);
+  const unsigned size = bytes ? 1 : instr.operand_bits / 8u;
+  const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
+  SiteDesc* whole = NewSite();
+
+  SaveFlags(hot_, save);
+  a().cmp(State(offsetof(VcpuState, df_flag), 1), 0);
+  hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});  // jne
+  SimulateIfTaken(whole, hot_.Offset() - 4, save);
+  const u64 retry = hot_.Here();  // behind the bytes of an entry that may be redirected
+  u32 count_fixup = 0;
+  if (repeated) {
+    a().lea(x86::r10, x86::ptr(x86::rcx, -1));
+    count_fixup = hot_.JaCold(x86::r10, static_cast<u32>(kPageSize / size - 1));
+    // r11: the last offset in a page at which the run still fits.
+    a().mov(x86::r11, x86::rcx);
+    a().neg(x86::r11);
+    const unsigned shift = static_cast<unsigned>(std::countr_zero(size));
+    a().lea(x86::r11, x86::ptr(kPageSize, x86::r11, shift));
+  }
+  struct Pointer {
+    u8 reg;
+    SiteDesc* site;
+    u32 fixup = 0;
+  };
+  std::array<Pointer, 2> pointers{};
+  unsigned count = 0;
+  const auto add = [&](u8 reg, AccessShape access, bool store) {
+    SiteDesc* site = NewSite();
+    site->size = static_cast<u16>(size);
+    site->span_minus_1 = size - 1;
+    site->shape = access;
+    site->window = store;
+    site->slot = SlotAt(ChooseSlot(instr, access), store);
+    pointers[count++] = {.reg = reg, .site = site};
+  };
+  if (shape.source) add(vcpu::kRsi, AccessShape::kStringSource, false);
+  if (shape.destination) add(vcpu::kRdi, AccessShape::kStringDestination, shape.stores);
+  for (unsigned i = 0; i < count; ++i) {
+    Pointer& p = pointers[i];
+    hot_.MovR10Gs(FieldOf(*p.site, offsetof(LookupSlot, neg_page)));
+    a().add(x86::r10, Gp64(p.reg));
+    if (repeated) {
+      a().cmp(x86::r10, x86::r11);
+      hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
+      p.fixup = hot_.Offset() - 4;
+    } else {
+      p.fixup = hot_.JaCold(x86::r10, static_cast<u32>(kPageSize - size));
+    }
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    a().add(Gp64(pointers[i].reg),
+            GsAbs(FieldOf(*pointers[i].site, offsetof(LookupSlot, displacement)), 8));
+  }
+  RestoreFlags(hot_, save);
+  MarkFaultPoint(pointers[0].site, false);
+  if (instr.rep) hot_.Raw({0xf3});
+  if (instr.repne) hot_.Raw({0xf2});
+  if (size == 2) hot_.Raw({0x66});
+  if (size == 8) hot_.Raw({0x48});
+  hot_.Raw({instr.bytes[instr.layout.opcode]});
+  for (unsigned i = 0; i < count; ++i) {
+    // rsi - displacement without flags: they may be the result.
+    hot_.MovR10Gs(FieldOf(*pointers[i].site, offsetof(LookupSlot, displacement)));
+    a().not_(x86::r10);
+    const x86::Gp reg = Gp64(pointers[i].reg);
+    const x86::Mem difference = x86::ptr(reg, x86::r10, 0, 1);
+    a().lea(mode.code_bits == 64 ? reg : x86::Gp(reg.r32()), difference);
+  }
+  whole->resume = hot_.Here();
+
+  const auto cold_begins = [&](u32 fixup) {
+    hot_.PatchRel32(fixup, cold_.Here());
+    ccf_->cold_map.push_back({cold_.Offset(), static_cast<u8>(index_)});
+  };
+  if (repeated) {
+    cold_begins(count_fixup);
+    RestoreFlags(cold_, save);
+    cold_.Raw({0xe3, CodeStream::kJmpWithWordBytes});  // jrcxz: nothing to do
+    cold_.JmpWithDescriptor(whole, stubs_.simulate);
+    cold_.JmpTo(whole->resume);
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    // The stub fills the slot, and the look-ups begin anew. If it cannot, or the slot has the page
+    // and the run ends in the next one, the simulator does it.
+    const Pointer& p = pointers[i];
+    const u32 most = static_cast<u32>(kPageSize - size);
+    cold_begins(p.fixup);
+    u32 leaves_page = 0;
+    if (repeated) {
+      cold_.assembler.cmp(x86::r10, most);
+      cold_.Raw({0x0f, 0x86, 0, 0, 0, 0});  // jbe
+      leaves_page = cold_.Offset() - 4;
+    }
+    RestoreFlags(cold_, save);
+    cold_.assembler.mov(x86::r11, Gp64(p.reg));
+    p.site->resume = cold_.Here() + CodeStream::kJmpWithWordBytes;
+    cold_.JmpWithWord(MissWordOf(*p.site), stubs_.miss);
+    SaveFlags(cold_, save);
+    cold_.AddR11Gs(FieldOf(*p.site, offsetof(LookupSlot, neg_page)));
+    const u32 unfilled = cold_.JaCold(x86::r11, most);
+    cold_.JmpTo(retry);
+    cold_.PatchRel32(unfilled, cold_.Here());
+    if (repeated) cold_.PatchRel32(leaves_page, cold_.Here());
+    RestoreFlags(cold_, save);
+    cold_.JmpWithDescriptor(whole, stubs_.simulate);
+  }
+  return true;
+}
+
+// BT, BTS, BTR, BTC: the word that holds the bit is looked up, and the host gets the bit's number
+// in that word.
+bool Emitter::Impl::EmitBitTest(const Instr& instr) {
+  const CodeMode& mode = request_->mode;
+  if (!mode.flat || instr.mem.address_bits != mode.code_bits || ChecksSegment(instr, mode)) {
+    return false;
+  }
+  const unsigned bits = instr.operand_bits, size = bits / 8;
+  const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
+  EaToR11(PrepareEa(instr.mem, instr));
+  LoadGpr(x86::r10, instr.gprs[0].reg);
+  if (bits == 32) a().movsxd(x86::r10, x86::r10d);
+  if (bits == 16) a().movsx(x86::r10, x86::r10w);
+  SaveFlags(hot_, save);
+  a().sar(x86::r10, 3);
+  a().and_(x86::r10, -static_cast<i32>(size));
+  RestoreFlags(hot_, save);
+  a().lea(mode.code_bits == 64 ? x86::Gp(x86::r11) : x86::Gp(x86::r11d),
+          x86::ptr(x86::r11, x86::r10));
+  Ea ea;
+  SiteDesc* site = EmitLookup(ea, size, instr.mem.written, AccessShape::kOperand);
+  if (!ea.host_in_r11) a().lea(x86::r11, HostOperand(ea, 0));
+  // The offset modulo the operand's bits, without flags: to the top of a byte and back.
+  LoadGpr(x86::r10, instr.gprs[0].reg);
+  const unsigned above = 8 - static_cast<unsigned>(std::countr_zero(bits));
+  a().lea(x86::r10, x86::ptr(u64{0}, x86::r10, std::min(above, 3u)));
+  if (above > 3) a().lea(x86::r10, x86::ptr(u64{0}, x86::r10, above - 3));
+  a().movzx(x86::r10d, x86::r10b);
+  a().rorx(x86::r10d, x86::r10d, above);
+  Rewrite rewrite;
+  rewrite.replace_memory = true;
+  rewrite.memory = {vcpu::kR11, kNoReg, 0};
+  rewrite.gpr[0] = vcpu::kR10;
+  u8 bytes[kMaxRewrittenLength];
+  const unsigned length = RewriteInstr(instr, rewrite, bytes);
+  MarkFaultPoint(site, false);
+  a().embed(bytes, length);
+  return true;
+}
+
+}  // namespace alibi::translator
