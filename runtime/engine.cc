@@ -583,7 +583,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
       pending_exit_->kind == translator::ExitKind::kDirect && pending_exit_->patch_length == 5 &&
       pending_exit_->target == pc && pending_exit_->patch + 5 == tc_->hot_next() &&
       pending_exit_->ccf->phys_page == ccf->phys_page &&
-      pending_exit_->patch >= pending_exit_->ccf->entry + 5) {
+      pending_exit_->patch >= pending_exit_->ccf->entry + translator::kEntryBytes) {
     elide = pending_exit_;
     tc_->TrimHot(5);
     elide->ccf->hot_end -= 5;

@@ -274,6 +274,10 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       // Fault after fault may be a guest's way; a request to stop must get in between.
       if (__atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0) return dispatch();
       if (site.in_group) return dispatch();
+      // The entry may be redirected meanwhile.
+      if (site.restart != ccf->entry && site.restart - ccf->entry < translator::kEntryBytes) {
+        return dispatch();
+      }
       if (point->follower) {
         gregs[REG_R10] =
             static_cast<greg_t>(mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(address))));

@@ -23,6 +23,10 @@ struct Ccf;
 
 inline constexpr u64 kNoPage = ~u64{0};
 
+// A redirection of a CCF's entry overwrites so many bytes: nothing but the entry itself may be
+// jumped to in them.
+inline constexpr unsigned kEntryBytes = 5;
+
 // The small set of mode bits that a translation depends on, besides PC and physical page.
 struct CodeMode {
   u8 code_bits = 64;    // 16, 32, 64
@@ -199,8 +203,8 @@ struct Ccf {
   // flag liveness looked ahead to. content_hash is theirs.
   u64 examined_begin = 0, examined_end = 0;
   u64 content_hash = 0;
-  std::array<u8, 5> entry_bytes{};  // what a redirection of the entry overwrote
-  u64 hot_start = 0, hot_end = 0;   // host addresses, executable alias
+  std::array<u8, kEntryBytes> entry_bytes{};  // what a redirection of the entry overwrote
+  u64 hot_start = 0, hot_end = 0;             // host addresses, executable alias
   u64 cold_start = 0, cold_end = 0;
   u64 entry = 0;           // direct entry
   u64 redirect = 0;        // cold code that looks pc up again, for when the entry is redirected

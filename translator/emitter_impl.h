@@ -94,7 +94,7 @@ class Emitter::Impl {
   void FlushCold();
   // Room for the jump that forwards or invalidates this CCF, should its exit be elided.
   void PadEntry() {
-    while (hot_.Here() - ccf_->entry < 5) a().nop();
+    while (hot_.Here() - ccf_->entry < kEntryBytes) a().nop();
   }
   SiteDesc* NewSite();
   ExitDesc* NewExit(ExitKind kind, u64 target);
@@ -102,9 +102,12 @@ class Emitter::Impl {
   void CallStub(u64 stub, SiteDesc* site);  // resumes right behind
   void MarkFaultPoint(SiteDesc* site, bool follower);
   bool FlagsLive() const { return tu_->flags_live_before[index_] != 0; }
-  // An exit to there may become a direct jump: both sides lie in one page, and in no other.
+  // An exit to there may become a direct jump: both sides lie in one page, and in no other. (At the
+  // page's end an instruction may reach into the next.)
   bool Chainable(u64 pc) const {
-    return !request_->mode.single && pc >> 12 == tu_->pc >> 12 && ccf_->phys_page2 == kNoPage;
+    return !request_->mode.single && pc >> 12 == tu_->pc >> 12 && ccf_->phys_page2 == kNoPage &&
+           ((pc & kPageMask) <= kPageSize - sizeof(Instr::bytes) ||
+            !request_->mode.UsesJumpTable());
   }
   bool CanBeCode(u64 pc) const { return request_->mode.code_bits != 64 || vcpu::IsCanonical(pc); }
 

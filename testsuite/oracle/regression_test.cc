@@ -318,6 +318,26 @@ TEST_CASE("A division that became CHECKED between accesses off one register", "[
   }
 }
 
+TEST_CASE("An instruction that reaches into the next page is found without the VMM", "[oracle]") {
+  constexpr u64 kRounds = 1000;
+  const Case loop = {"loop",
+                     {{0xff, 0xc9},                    // dec ecx
+                      {0xeb, 0x00},                    // jmp +0
+                      {0xb8, 0x00, 0x00, 0x00, 0x00},  // mov eax, 0: in two pages
+                      {0x85, 0xc9},                    // test ecx, ecx
+                      {0x75, 0xf3}},                   // jnz
+                     [](CpuState& s) {
+                       s.rip = kCodeBase + kPageSize - 7;
+                       s.gpr[kRcx] = kRounds;
+                     }};
+  GuestMachine machine(Kind::kThreshold);
+  auto outcome = std::make_unique<Outcome>();
+  machine.Run(Make(loop).test, {}, outcome.get());
+  CHECK(outcome->vector == 3);
+  CHECK(outcome->state.gpr[kRcx] == 0);
+  CHECK(machine.engine().counters().exit_callouts < kRounds / 10);
+}
+
 // What the cases rest on: a difference is seen.
 TEST_CASE("A wrong result is found, shrunk and told", "[oracle]") {
   Harness harness;
