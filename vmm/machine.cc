@@ -128,9 +128,11 @@ Stop Machine::Loop() {
     }
     if (state_->halted) {
       ++counters_.idle_sleeps;
+      stop_timer_.Suspend();
       if (!board_.Idle() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
       continue;
     }
+    stop_timer_.Resume();
     in_engine_ = true;
     const runtime::Exit exit = engine_->Run();
     in_engine_ = false;

@@ -89,13 +89,17 @@ void StopTimer::Arm() {
 }
 
 void StopTimer::SetDeadlineTimer() {
+  late_ = suspended_ = false;
+  SetHostTimer(deadline_ns_);
+}
+
+void StopTimer::SetHostTimer(u64 monotonic_ns) {
   if (!exists_.load(std::memory_order_relaxed)) return;
   constexpr u64 kSecond = 1'000'000'000;
-  late_ = false;
   itimerspec time{};
-  if (deadline_ns_ != kNever) {
+  if (monotonic_ns != kNever) {
     // Zero would disarm the timer.
-    const u64 ns = deadline_ns_ == 0 ? 1 : deadline_ns_;
+    const u64 ns = monotonic_ns == 0 ? 1 : monotonic_ns;
     time = {{0, kIntervalNs}, {static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)}};
   }
   timer_settime(deadline_timer_, TIMER_ABSTIME, &time, nullptr);

@@ -55,6 +55,16 @@ class StopTimer {
     if (late_) SetDeadlineTimer();
   }
 
+  // Around a sleep that ends at the deadline by itself: the signal would cost more than the tick.
+  void Suspend() {
+    if (suspended_ || (deadline_ns_ == kNever && !late_)) return;
+    suspended_ = true;
+    SetHostTimer(kNever);
+  }
+  void Resume() {
+    if (suspended_) SetDeadlineTimer();
+  }
+
   // After each Engine::Run().
   void Disarm() {
     if (armed_.load(std::memory_order_relaxed)) Stop();
@@ -68,10 +78,12 @@ class StopTimer {
   void Delete();
   void Stop();
   void SetDeadlineTimer();
+  void SetHostTimer(u64 monotonic_ns);
 
   timer_t timer_{};
   timer_t deadline_timer_{};
   u64 deadline_ns_ = kNever;
+  bool suspended_ = false;          // the host's timer has none
   bool late_ = false;               // the host's timer still has an earlier one
   std::atomic<bool> rang_ = false;  // it has rung since `late_` became true
   std::atomic<bool> exists_ = false;
