@@ -143,7 +143,7 @@ void View::PoisonRange(u64 first, u64 count) {
       if (chunks_[i] >= first_chunk && chunks_[i] <= last_chunk) poison_in(chunks_[i]);
     }
   }
-  ClearSlots();
+  ClearSlots(first, count);
   DropWriteTargets();
   DropExecutedRange(first, count);
 }
@@ -172,13 +172,19 @@ void ForEachFilled(const SlotDirectory& directory, F f) {
 
 }  // namespace
 
-void View::ClearSlots() {
-  ForEachFilled(*directory_, [&](unsigned at) {
-    slots_[at].Become(LookupSlot::Empty());
-    directory_->filled[at] = 0;
-    ++counters_->slot_clears;
-  });
+void View::ClearSlots(u64 first, u64 count) {
   RawFill(reinterpret_cast<u64*>(directory_->holder), 0, sizeof(directory_->holder) / 8);
+  ForEachFilled(*directory_, [&](unsigned at) {
+    const u64 index = EntryIndex(LinearAddr(0 - slots_[at].neg_page));
+    if (index - first < count) {
+      slots_[at].Become(LookupSlot::Empty());
+      directory_->filled[at] = 0;
+      ++counters_->slot_clears;
+    } else {
+      u16& holder = directory_->holder[index % SlotDirectory::kResidues];
+      holder = holder == 0 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
+    }
+  });
 }
 
 void View::ClearSlotsOf(u64 index) {
@@ -360,7 +366,7 @@ void View::Clear(bool release) {
       leaf_states_[chunks_[i]].large = 0;
     }
   }
-  ClearSlots();
+  ClearSlots(0, kShadowEntries);
   ResetAllJumps();
   DropExecutedRange(0, kShadowEntries);
   DropWriteTargets();

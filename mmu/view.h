@@ -184,7 +184,8 @@ class View {
   // --- Look-up slots ---
   // kind 0: loads, 1: stores. Filled here and by the miss stub; both keep the directory.
   void FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement);
-  void ClearSlots();
+  // Those of so many pages from entry `first` on.
+  void ClearSlots(u64 first, u64 count);
   LookupSlot& slot(unsigned kind, unsigned number) { return slots_[kind * kSlotCount + number]; }
   // When a slot's misses were last judged (TSC).
   u64& slot_judged(unsigned kind, unsigned number) {

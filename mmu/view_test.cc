@@ -107,6 +107,27 @@ TEST_CASE("slots: only those of the changed page are cleared", "[view]") {
   CHECK(m.mmu->counters().slot_clears == 3);
 }
 
+TEST_CASE("slots: those of a poisoned range are cleared, the directory knows the others",
+          "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  const u64 a = 0x5000, b = a + SlotDirectory::kResidues * kPageSize, c = 0x7000;
+  for (u64 page : {a, b, c}) {
+    REQUIRE(view.EnsureChunk(page >> 12));
+    view.SetEntry(page >> 12, m.memory->rw_base());
+  }
+  view.FillSlot(0, 3, a, 1);
+  view.FillSlot(1, 127, b, 2);
+  view.FillSlot(1, 64, c, 3);
+  view.PoisonRange(a >> 12, 1);
+  CHECK(Slots(view)[3].neg_page == kEmpty);
+  CHECK(Slots(view)[kSlotCount + 127].neg_page == 0 - b);
+  CHECK(Slots(view)[kSlotCount + 64].neg_page == 0 - c);
+  view.SetEntry(b >> 12, m.memory->ro_base());
+  CHECK(Slots(view)[kSlotCount + 127].neg_page == kEmpty);
+  CHECK(Slots(view)[kSlotCount + 64].neg_page == 0 - c);
+}
+
 TEST_CASE("a jump page: its entries and those of the 15 bytes before, wrapping round", "[view]") {
   M m;
   View& view = m.mmu->current_view();
