@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "adapt/policy.h"
 #include "bench/child_process.h"
 #include "bench/host_info.h"
 #include "bench/linux/guest_files.h"
@@ -32,6 +33,7 @@ struct LinuxBenchOptions {
   std::string prepare;
   std::vector<std::string> only;
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
+  std::string policy = MachineConfig().policy;
   unsigned runs = 0;
   bench::LogFolder logs;
   bool quick = false;
@@ -47,10 +49,10 @@ std::string WorkloadNames() {
   return text;
 }
 
-std::vector<bench::LinuxMachine> Machines(const bench::LinuxFiles& files,
+std::vector<bench::LinuxMachine> Machines(const LinuxBenchOptions& options,
+                                          const bench::LinuxFiles& files,
                                           const std::string& own_path, const std::string& qemu,
-                                          const std::string& coherence, bool native,
-                                          const bench::LogFolder& logs) {
+                                          bool native) {
   std::vector<bench::LinuxMachine> machines;
   if (native) {
     machines.push_back(
@@ -58,17 +60,16 @@ std::vector<bench::LinuxMachine> Machines(const bench::LinuxFiles& files,
          [files](const std::string& words) { return bench::NativeLinuxCommand(files, words); },
          false});
   }
-  machines.push_back({{bench::kAlibi, MachineConfig().policy},
-                      [files, own_path, coherence, logs,
-                       boots = 0u](const std::string& words) mutable {
-                        std::vector<std::string> command =
-                            bench::AlibiLinuxCommand(files, own_path, words);
-                        command.insert(command.end(), {"--coherence", coherence});
-                        const std::vector<std::string> options =
-                            logs.Options(fmt::format("linux-{}", ++boots));
-                        command.insert(command.end(), options.begin(), options.end());
-                        return command;
-                      }});
+  machines.push_back(
+      {{bench::kAlibi, options.policy},
+       [files, own_path, policy = options.policy, coherence = options.coherence,
+        logs = options.logs, boots = 0u](const std::string& words) mutable {
+         std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words);
+         command.insert(command.end(), {"--policy", policy, "--coherence", coherence});
+         const std::vector<std::string> log = logs.Options(fmt::format("linux-{}", ++boots));
+         command.insert(command.end(), log.begin(), log.end());
+         return command;
+       }});
   if (!qemu.empty()) {
     machines.push_back({{bench::kQemuTcg, ""}, [files, qemu](const std::string& words) {
                           return bench::QemuLinuxCommand(files, qemu, words);
@@ -144,9 +145,14 @@ int CmdBenchLinux(int argc, char** argv) {
                  "this folder: for profiling one workload by hand")
       ->type_name("FOLDER")
       ->check(CLI::ExistingDirectory);
+  app.add_option("--policy", options.policy,
+                 "Alibi's adaptation policy, as for alibi run (" + options.policy + ")");
   AddLogFolderOptions(app, &options.logs, "linux-BOOT.log");
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "bench linux", argc, argv)) return *status;
+  if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
+    return Fail(kUsage, "--policy: " + policy.error().message);
+  }
   for (const std::string& name : options.only) {
     if (bench::FindLinuxWorkload(name) == nullptr) {
       return Fail(kUsage,
@@ -184,7 +190,7 @@ int CmdBenchLinux(int argc, char** argv) {
     return Fail(kNoInput, written.error().message);
   }
   const std::vector<bench::LinuxMachine> machines =
-      Machines(files, own_path, qemu, options.coherence, bits64, options.logs);
+      Machines(options, files, own_path, qemu, bits64);
   if (!options.prepare.empty()) return Prepare(options, machines);
   for (const std::string& path : {options.json, options.svg}) {
     // Found out now rather than after minutes of measuring; nothing is overwritten yet.

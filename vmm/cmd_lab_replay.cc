@@ -1,8 +1,11 @@
 // alibi lab replay: what other policies would have made of a recorded run; with --against, how well
 // such predictions hold.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -118,6 +121,10 @@ std::string Json(const Report& report, const std::vector<Row>& rows) {
   return json.dump(1) + "\n";
 }
 
+int Unreadable(const std::string& path) {
+  return Fail(kNoInput, fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+}
+
 }  // namespace
 
 int CmdLabReplay(int argc, char** argv) {
@@ -153,13 +160,15 @@ int CmdLabReplay(int argc, char** argv) {
   }
   std::vector<Totals> real;
   for (const std::string& path : options.against) {
+    if (access(path.c_str(), R_OK) != 0) return Unreadable(path);
     auto report = adapt::replay::ReplayFile(path, {});
-    if (!report.ok()) return Fail(kNoInput, report.error().message);
+    if (!report.ok()) return Fail(kBadImage, report.error().message);
     real.push_back(report->recorded);
     options.policies.push_back(report->header.policy);
   }
+  if (access(options.log.c_str(), R_OK) != 0) return Unreadable(options.log);
   auto report = adapt::replay::ReplayFile(options.log, options.policies);
-  if (!report.ok()) return Fail(kNoInput, report.error().message);
+  if (!report.ok()) return Fail(kBadImage, report.error().message);
 
   std::vector<Row> rows = {{report->header.policy, "recorded", report->recorded}};
   const std::size_t asked = report->outcomes.size() - real.size();
@@ -179,6 +188,9 @@ int CmdLabReplay(int argc, char** argv) {
   }
   if (!options.csv.empty() && !WriteFile(options.csv, Csv(rows))) {
     return Fail(kCannotCreate, options.csv + ": cannot be written");
+  }
+  if (!report->incomplete.empty()) {
+    return Fail(kBadImage, report->incomplete + "; replayed as far as it goes");
   }
   return kSuccess;
 }

@@ -121,6 +121,7 @@ Totals Costs::Recorded() const {
 }
 
 double Costs::CleanRate(u32 site) const {
+  if (site >= uses_.size()) return 0;  // a log that still grows
   const Use& use = uses_[site];
   return use.watched == 0 ? 0 : static_cast<double>(use.clean) / static_cast<double>(use.watched);
 }

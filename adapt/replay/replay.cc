@@ -188,15 +188,18 @@ class Rerun {
 
 class FileRecords final : public RecordSource {
  public:
-  explicit FileRecords(std::unique_ptr<log::Reader> reader) : reader_(std::move(reader)) {}
+  FileRecords(std::unique_ptr<log::Reader> reader, std::string* incomplete)
+      : reader_(std::move(reader)), incomplete_(incomplete) {}
   Result<bool> Next(Record* record) override {
     auto more = reader_->Next(record);
-    if (!more.ok() && reader_->truncated()) return false;
-    return more;
+    if (more.ok() || !reader_->truncated()) return more;
+    *incomplete_ = more.error().message;
+    return false;
   }
 
  private:
   std::unique_ptr<log::Reader> reader_;
+  std::string* incomplete_;
 };
 
 }  // namespace
@@ -238,12 +241,16 @@ Result<Report> Replay(const log::Header& header, const OpenRecords& open,
 Result<Report> ReplayFile(const std::string& path, const std::vector<std::string>& policies) {
   auto reader = log::Reader::Open(path);
   if (!reader.ok()) return reader.error();
-  const OpenRecords open = [&path]() -> Result<std::unique_ptr<RecordSource>> {
+  std::string incomplete;
+  const OpenRecords open = [&]() -> Result<std::unique_ptr<RecordSource>> {
     auto opened = log::Reader::Open(path);
     if (!opened.ok()) return opened.error();
-    return std::unique_ptr<RecordSource>(std::make_unique<FileRecords>(std::move(*opened)));
+    return std::unique_ptr<RecordSource>(
+        std::make_unique<FileRecords>(std::move(*opened), &incomplete));
   };
-  return Replay((*reader)->header(), open, policies);
+  auto report = Replay((*reader)->header(), open, policies);
+  if (report.ok()) report->incomplete = incomplete;
+  return report;
 }
 
 }  // namespace alibi::adapt::replay

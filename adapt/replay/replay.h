@@ -41,6 +41,7 @@ struct Report {
   log::Header header;
   u64 sites = 0;
   u64 lost_records = 0;
+  std::string incomplete;         // why the log ends too soon, as one line; empty: it does not
   Totals recorded;                // what the log itself says
   std::vector<Outcome> outcomes;  // in the order of the policies
 };
