@@ -77,6 +77,7 @@ void Costs::TakeOccurrence(const Record& record) {
   Use& use = uses_[record.site];
   if (use.kind == Kind::kSimulate) use.watched += record.tsc - use.since;
   if (record.event == adapt::Event::kCleanCallout) ++use.clean;
+  if (record.after == Kind::kSimulate && use.kind != Kind::kSimulate) ++use.phases;
   use.kind = record.after;
   use.since = record.tsc;
 }
@@ -120,10 +121,14 @@ Totals Costs::Recorded() const {
   return totals;
 }
 
-double Costs::CleanRate(u32 site) const {
+double Costs::UnseenIn(u32 site, u64 cycles) const {
   if (site >= uses_.size()) return 0;  // a log that still grows
   const Use& use = uses_[site];
-  return use.watched == 0 ? 0 : static_cast<double>(use.clean) / static_cast<double>(use.watched);
+  if (use.watched == 0) return 0;
+  const double phase =
+      static_cast<double>(use.watched) / static_cast<double>(std::max<u64>(use.phases, 1));
+  return static_cast<double>(use.clean) * std::min(static_cast<double>(cycles), phase) /
+         static_cast<double>(use.watched);
 }
 
 }  // namespace alibi::adapt::replay

@@ -35,6 +35,7 @@ class Distribution {
 struct Use {
   u64 clean = 0;
   u64 watched = 0;  // TSC cycles in SIMULATE
+  u64 phases = 0;   // times that it became so
   Kind kind = Kind::kDirect;
   u64 since = 0;  // TSC of its last event
 };
@@ -52,8 +53,10 @@ class Costs {
   double Event(Kind kind, adapt::Event event, bool trapped) const;
   u64 Total(const EventCounts& counts, u64 verdicts) const;
   double Verdict() const;  // of the retranslations that one verdict causes
-  // Clean accesses per cycle of the site; 0 if it was never watched.
-  double CleanRate(u32 site) const;
+  // Clean accesses of the site in `cycles` during which it was not watched: at the rate that was
+  // seen, for no longer than it was watched on the mean. Use comes in bursts, and a site is
+  // acquitted in the middle of one. 0 if it was never watched.
+  double UnseenIn(u32 site, u64 cycles) const;
   // What the log itself says, by the same prices.
   Totals Recorded() const;
   u64 sites() const { return uses_.size(); }

@@ -116,7 +116,7 @@ class Rerun {
   void AddUnseen(u32 index, u64 tsc) {
     SiteState& site = sites_[index];
     if (site.record.kind != Kind::kSimulate || site.recorded_kind == Kind::kSimulate) return;
-    site.unseen += costs_.CleanRate(index) * static_cast<double>(tsc - site.since);
+    site.unseen += costs_.UnseenIn(index, tsc - site.since);
     u64 count = static_cast<u64>(site.unseen);
     site.unseen -= static_cast<double>(count);
     const u64 told = std::min(count, kMostToldInARow);

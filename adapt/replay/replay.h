@@ -3,8 +3,8 @@
 //
 // A site in SIMULATE shows each of its accesses; in CHECKED and DIRECT only the guilty ones. So a
 // log recorded under `always` has all that any policy can see, and one recorded under a policy that
-// acquits leaves out clean accesses, which are estimated here from the site's rate while it was
-// watched.
+// acquits leaves out clean accesses, which are estimated here, on the low side, from the site's use
+// while it was watched.
 #ifndef ALIBI_ADAPT_REPLAY_REPLAY_H_
 #define ALIBI_ADAPT_REPLAY_REPLAY_H_
 
