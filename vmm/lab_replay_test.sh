@@ -13,10 +13,10 @@ record() {
 record always always.log
 record never never.log
 record "hysteresis(3,64)" hysteresis.log
-record cost-model cost.log
+record "two-level(3,64,2)" two-level.log
 
 "$alibi" lab replay always.log --policy "threshold(5)" --against never.log \
-  --against hysteresis.log --against cost.log --json out.json --csv out.csv >out.txt
+  --against hysteresis.log --against two-level.log --json out.json --csv out.csv >out.txt
 cat out.txt
 python3 - <<'END'
 import json
@@ -25,7 +25,7 @@ assert [(r['policy'], r['what']) for r in rows] == [
     ('always', 'recorded'), ('threshold(5)', 'predicted'),
     ('never', 'predicted'), ('never', 'real'),
     ('hysteresis(3,64)', 'predicted'), ('hysteresis(3,64)', 'real'),
-    ('cost-model', 'predicted'), ('cost-model', 'real')], rows
+    ('two-level(3,64,2)', 'predicted'), ('two-level(3,64,2)', 'real')], rows
 for predicted, real in zip(rows[2::2], rows[3::2]):
     # Counts, not cycles: the machine may be busy. Few traps more or less are chance.
     for name, slack in ('traps', 12), ('callouts', 12), ('adaptations', 3), ('reversions', 3):
