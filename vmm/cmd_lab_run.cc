@@ -12,9 +12,9 @@
 #include "bench/lab/lab_data.h"
 #include "bench/lab/lab_runner.h"
 #include "bench/lab/report.h"
-#include "translator/decoder.h"
 #include "vmm/bench_files.h"
 #include "vmm/cmd_lab.h"
+#include "vmm/log_columns.h"
 
 namespace alibi::vmm {
 namespace {
@@ -40,16 +40,9 @@ std::string DefaultFolder(const std::string& file) {
   return name.substr(0, name.rfind('.')) + "-lab";
 }
 
-// The bytes of a site as an instruction.
-std::string Disassemble(const adapt::log::Site& site) {
-  translator::Instr instr;
-  translator::Decode(site.bytes, site.length, site.pc, site.code_bits, &instr);
-  return translator::Disassemble(instr);
-}
-
 // Makes FOLDER/report.html. Returns the exit status.
 int Report(const std::string& folder) {
-  const auto data = lab::LabData::Load(folder, Disassemble);
+  const auto data = lab::LabData::Load(folder, InstructionText);
   if (!data.ok()) return Fail(kNoInput, data.error().message);
   const std::string path = folder + "/report.html";
   if (const Status written = lab::WriteWholeFile(path, lab::MakeReport(data.value()));

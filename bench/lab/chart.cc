@@ -310,12 +310,13 @@ std::vector<double> LinearTicks(double most, unsigned count) {
 std::string ShortNumber(double value) {
   const double size = std::abs(value);
   struct Unit {
-    double one;
+    double least, one;  // rounded values that are shown with it; its size
     const char* suffix;
   };
-  for (const Unit& unit : {Unit{1e9, "G"}, Unit{1e6, "M"}, Unit{1e4, "k"}}) {
-    if (size < unit.one * 0.9995) continue;
-    const double shown = value / (unit.one == 1e4 ? 1e3 : unit.one);
+  for (const Unit& unit :
+       {Unit{0.9995e9, 1e9, "G"}, Unit{0.9995e6, 1e6, "M"}, Unit{9999.5, 1e3, "k"}}) {
+    if (size < unit.least) continue;
+    const double shown = value / unit.one;
     return std::abs(shown) >= 99.95 || shown == std::round(shown)
                ? fmt::format("{:.0f}{}", shown, unit.suffix)
                : fmt::format("{:.1f}{}", shown, unit.suffix);
@@ -331,7 +332,7 @@ std::string ShortNumber(double value) {
 
 std::string FormatCount(double value) {
   std::string digits = fmt::format("{:.0f}", value);
-  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
   return digits;
 }
 

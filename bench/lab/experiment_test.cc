@@ -130,7 +130,7 @@ TEST_CASE("What is wrong with a workload is said as well") {
       {"[[workload]]", "x.toml:3: a workload has program = one of nanobench"},
       {"[[workload]]\nprogram = \"specint\"", "x.toml:4: program: there is no 'specint'; there ar"},
       {"[[workload]]\nprogram = \"nanobench\"\nonly = [\"sort\"]",
-       "x.toml:5: only: there is no 'sort'; there are syscall, in, cr8wr"},
+       "x.toml:5: only: there is no 'sort'; there are syscall, in, in_dev"},
       {"[[workload]]\nprogram = \"compute\"\nonly = [\"syscall\"]",
        "x.toml:5: only: there is no 'syscall'; there are isprime, sort"},
       {"[[workload]]\nprogram = \"boot\"\nonly = [\"init\"]",
@@ -264,7 +264,7 @@ TEST_CASE("A CSV file that is none of ours is refused with its line") {
 
 TEST_CASE("The experiment files that come with it are right") {
   // The test's data: every file of bench/lab/experiments.
-  for (const char* name : {"smoke"}) {
+  for (const char* name : {"boot", "coherence", "nanobenchmarks", "policies", "smoke"}) {
     const std::string file = std::string("bench/lab/experiments/") + name + ".toml";
     std::ifstream in(file);
     REQUIRE(in.good());

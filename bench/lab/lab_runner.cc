@@ -212,9 +212,12 @@ class LabRunner {
                         options_.folder)};
       }
       began_ = json.value("began", std::string());
+      host_ = json.value("host", ordered_json());
     }
-    host_ = DescribeHost(qemu_);
-    if (began_.empty()) began_ = host_.value("time", std::string());
+    if (began_.empty() || !host_.is_object()) {
+      host_ = DescribeHost(qemu_);
+      began_ = host_.value("time", std::string());
+    }
     return WriteExperiment();
   }
 

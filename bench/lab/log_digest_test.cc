@@ -30,7 +30,7 @@ class Log {
     header.tsc_hz = kHz;
     header.start_tsc = kStart;
     header.policy = "threshold(4)";
-    header.prices = {3000, 100, 0};
+    header.prices = {3000, 100};
     auto writer = Writer::Create(path, header, 1 << 20);
     REQUIRE(writer.ok());
     writer_ = std::move(*writer);

@@ -62,7 +62,9 @@ constexpr Section kSections[] = {
      NanobenchSection},
     {"overhead", "Where a run's overhead goes",
      "The paper's Figure 5: how often each operation happened, times what it costs here more than "
-     "natively.",
+     "natively. Native costs that nobody can measure without privileges count as 0: such bars are "
+     "upper "
+     "bounds.",
      OverheadSection},
     {"counts", "Counts",
      "What the paper's section 6.3 counts: how often guests did what a VMM must care about.",
@@ -171,6 +173,11 @@ const Configuration* ReferenceOf(const std::vector<Configuration>& ours) {
     if (configuration.system.policy.starts_with("hysteresis")) return &configuration;
   }
   return ours.empty() ? nullptr : &ours[0];
+}
+
+std::string TimeLabel(double seconds) {
+  if (seconds == 0) return "0";
+  return (seconds < 0 ? "-" : "") + FormatSeconds(std::abs(seconds));
 }
 
 std::string CellOf(double value, const std::string& unit) {

@@ -23,6 +23,8 @@ std::string ProgramsSection(const LabData& data);
 
 // The configuration that sections show which show one only: the default policy if it is there.
 const Configuration* ReferenceOf(const std::vector<Configuration>& ours);
+// "0", "-1.25 ms".
+std::string TimeLabel(double seconds);
 // "-" for NaN.
 std::string CellOf(double value, const std::string& unit);
 

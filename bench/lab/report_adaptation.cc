@@ -150,16 +150,14 @@ std::string GuiltiestSection(const LabData& data) {
       for (const auto* tallies : {&digest->traps, &digest->callouts}) {
         for (const auto& [event, tally] : *tallies) all += tally.cycles;
       }
-      HtmlTable table({"instruction", "bytes", "address", "at the end", "cycles", "part", "traps",
-                       "callouts", "convicted", "acquitted"},
-                      4);
+      HtmlTable table({"instruction", "cycles", "part", "traps", "callouts", "at the end",
+                       "convicted", "acquitted", "address", "bytes"});
       for (const GuiltySite& site : digest->guiltiest) {
-        table.Row({site.instruction.empty() ? "(unknown)" : site.instruction, site.bytes,
-                   fmt::format("{:#x}", site.pc), site.kind, Count(site.cycles),
+        table.Row({site.instruction.empty() ? "(unknown)" : site.instruction, Count(site.cycles),
                    fmt::format("{:.1f} %", 100.0 * static_cast<double>(site.cycles) /
                                                static_cast<double>(std::max<u64>(all, 1))),
-                   Count(site.traps), Count(site.callouts), Count(site.adaptations),
-                   Count(site.reversions)});
+                   Count(site.traps), Count(site.callouts), site.kind, Count(site.adaptations),
+                   Count(site.reversions), fmt::format("{:#x}", site.pc), site.bytes});
       }
       const std::string body = table.empty() ? Missing("No site ever misbehaved.") : table.Render();
       if (c == *reference) {

@@ -9,7 +9,6 @@
 #include "bench/lab/chart.h"
 #include "bench/lab/html.h"
 #include "bench/lab/report.h"
-#include "bench/linux/linux_report.h"
 
 namespace alibi::bench::lab {
 namespace {
@@ -82,10 +81,8 @@ std::string CoherenceSection(const LabData& data) {
       chart.name = workload + ", " + panel.axis;
       chart.axis = panel.axis;
       chart.series = {{"", SeriesClass(0)}};
-      chart.label = panel.time ? FormatSeconds : FormatCount;
-      if (panel.time) {
-        chart.tick = [](double value) { return value == 0 ? "0" : FormatSeconds(value); };
-      }
+      chart.label = panel.time ? TimeLabel : FormatCount;
+      if (panel.time) chart.tick = TimeLabel;
       for (const Configuration& c : ours) {
         const double value = panel.value(data, workload, c);
         if (!std::isnan(value)) chart.groups.push_back({data.Label(c), {value}});

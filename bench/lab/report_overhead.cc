@@ -4,8 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/lab/chart.h"
 #include "bench/lab/html.h"
 #include "bench/lab/report.h"
+#include "bench/lab/reproduce/overhead.h"
 #include "bench/report.h"
 
 namespace alibi::bench::lab {
@@ -49,10 +51,58 @@ double CountOf(const LabData& data, const std::string& workload, const Configura
              : kNone;
 }
 
+// What operations cost, from the experiment's nanobenchmarks.
+OperationCosts CostsIn(const LabData& data, const Configuration& configuration) {
+  const auto median = [&data](const Configuration& c, const std::string& name) {
+    const double value = data.MedianOfProgram("nanobench", c, name);
+    return std::isnan(value) ? 0 : value;
+  };
+  OperationCosts costs;
+  for (const std::string& name : OverheadBenchmarks()) {
+    costs[name] = {median(configuration, name), median({{kNative, ""}, {}}, name)};
+  }
+  return costs;
+}
+
 }  // namespace
 
-std::string OverheadSection(const LabData&) {
-  return Missing("There are no execution profiles, which count instructions.");
+std::string OverheadSection(const LabData& data) {
+  std::string text;
+  std::string complaint = "There are no execution profiles, which count instructions.";
+  for (const std::string& workload : data.Workloads()) {
+    if (data.ProgramOf(workload) == "nanobench") continue;
+    BarChart chart;
+    chart.name = workload + ": overhead by operation";
+    chart.axis = "overhead over the whole run";
+    chart.label = TimeLabel;
+    chart.tick = TimeLabel;
+    HtmlTable table({"configuration", "operation", "count", "cycles here", "native", "overhead"},
+                    2);
+    for (const Configuration& c : data.Ours()) {
+      const nlohmann::ordered_json* profile = data.Profile(workload, c);
+      if (profile == nullptr) continue;
+      const auto rows = DecomposeOverhead(*profile, CostsIn(data, c), data.tsc_hz());
+      if (!rows.ok()) {
+        complaint = rows.error().message + ".";
+        continue;
+      }
+      for (std::size_t i = 0; i < rows.value().size(); ++i) {
+        const OverheadRow& row = rows.value()[i];
+        if (chart.series.empty()) chart.groups.push_back({row.name, {}});
+        chart.groups[i].values.push_back(row.seconds);
+        table.Row({data.Label(c), row.what, FormatCount(static_cast<double>(row.count)),
+                   row.here == 0 ? "" : FormatCycles(row.here),
+                   row.here == 0     ? ""
+                   : row.upper_bound ? "unknown"
+                                     : FormatCycles(row.native),
+                   (row.upper_bound ? "at most " : "") + TimeLabel(row.seconds)});
+      }
+      chart.series.push_back({data.Label(c), data.Css(c)});
+    }
+    if (chart.series.empty()) continue;
+    text += SubHeading(workload) + DrawBars(chart) + Details("As a table", table.Render());
+  }
+  return text.empty() ? Missing(complaint) : text;
 }
 
 std::string CountsSection(const LabData& data) {
