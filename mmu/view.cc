@@ -315,7 +315,7 @@ void View::Empty() {
 void View::EmptyOfLocal() {
   if (!holds_local_) return;
   holds_local_ = false;
-  ClearSlots();
+  ClearSlots(0, kShadowEntries);
   DropWriteTargets();
   DropExecutedIf(
       [&](u64 index) { return leaf_states_[index >> kChunkShift].local & LeafBit(index); });
