@@ -21,10 +21,9 @@ class MonotonicClock : public Clock {
  public:
   MonotonicClock() : start_ns_(HostNs()) {}
   u64 NowNs() override { return (stopped_ns_ != 0 ? stopped_ns_ : HostNs()) - start_ns_; }
-  // For an owner that says himself, from time to time, what the host's time is to be.
+  // The host's time is what the owner says, until Release().
   void Hold(u64 host_ns) { stopped_ns_ = host_ns; }
-  // Time goes on, from what was held last or now (`held_ns`), by the host's clock, which shows
-  // `host_ns` now.
+  // Time goes on from `held_ns`, by the host's clock, which shows `host_ns` now.
   void Release(u64 held_ns, u64 host_ns) {
     stopped_ns_ = 0;
     start_ns_ += host_ns - held_ns;

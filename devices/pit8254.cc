@@ -330,13 +330,9 @@ void Pit8254::NoteCountdown() {
   if (end != PitCounter::kNever) on_countdown_(NsOfTick(end));
 }
 
-bool Pit8254::out2() {
-  NoteCountdown();
-  return counters_[2].Out(Now());
-}
+bool Pit8254::out2() { return counters_[2].Out(Now()); }
 
 u64 Pit8254::Read(u64 offset, unsigned) {
-  if (offset == 2) NoteCountdown();
   // The control register cannot be read: the data lines float.
   return offset < 3 ? counters_[offset].ReadData(Now()) : 0xff;
 }

@@ -107,7 +107,7 @@ class Pit8254 : public Device {
   void Reset() override;
 
   // Channel 2, whose only use besides sound is to measure other clocks by it, began to count down
-  // once, or was looked at while it does; OUT will rise at `end_ns` of the clock.
+  // once; OUT will rise at `end_ns` of the clock.
   void OnCountdown(std::function<void(u64 end_ns)> call) { on_countdown_ = std::move(call); }
 
   void SetGate2(bool gate);

@@ -20,9 +20,8 @@
 namespace alibi::vmm {
 namespace {
 
-// A guest that has not looked for so long has got what it wanted; or has noticed the end, and read
-// the TSC for the last time.
-constexpr u64 kPatienceNs = 1'000'000;
+// The end of the countdown is noticed, and the TSC read for the last time.
+constexpr u64 kGraceNs = 1'000'000;
 // From one reset to the next: the guest's clocks stay behind the host's by this.
 constexpr u64 kMostHiddenNs = 1'000'000'000;
 
@@ -36,7 +35,7 @@ u64 PcMachine::ThreadWorkNs() {
 
 void PcMachine::WatchTsc(u64 end_ns) {
   if (hidden_ticks_ >= tsc_->TicksOf(kMostHiddenNs)) return;
-  pc_->timers().Arm(watch_timer_, std::min(end_ns, clock_.NowNs()) + kPatienceNs);
+  pc_->timers().Arm(watch_timer_, end_ns + kGraceNs);
   if (machine_->state().tsc_watched) return;
   machine_->state().tsc_watched = 1;
   vcpu::UpdateRdtsc(machine_->state());

@@ -11,11 +11,13 @@ Needs Debian's package servers, or packages fetched before (ALIBI_OFFLINE forbid
 a kernel that is not there is a SKIP). Each line PASS or FAIL becomes a test case.
 """
 
+import lzma
 import os
 import pathlib
 import re
 import select
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -130,12 +132,14 @@ def bad_starts(folder, kernel):
 
 
 def reboot():
-    """An interactive guest that reboots once, and then switches itself off."""
+    """An interactive guest that reboots in every way it knows, and then switches itself off."""
     kernel_run = subprocess.Popen([sys.executable, BOOT, "--kernel", KERNEL, "--append", "quiet"],
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT)
     seen = b""
-    commands = [b"reboot -f\n", b"poweroff -f\n"]
+    commands = [b"echo %s > /sys/kernel/reboot/type; reboot -f\n" % way
+                for way in (b"kbd", b"triple", b"pci", b"acpi")] + [b"poweroff -f\n"]
+    ways = len(commands)
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if not select.select([kernel_run.stdout], [], [], 1)[0]:
@@ -145,14 +149,35 @@ def reboot():
             break
         seen += piece
         prompts = seen.count(b"/root # ")
-        if commands and prompts == 3 - len(commands):
+        if commands and prompts == ways + 1 - len(commands):
             kernel_run.stdin.write(commands.pop(0))
             kernel_run.stdin.flush()
     else:
         kernel_run.kill()
     status = kernel_run.wait()
-    report("a reboot, then off", None if status == 0 and not commands else
+    report("reboots, then off", None if status == 0 and not commands else
            f"status {status}, {seen[-2000:].decode(errors='replace')}")
+
+
+def pvh(folder, kernel):
+    """The ELF file inside the bzImage, by its PVH entry (boot protocol 2.08: payload_offset)."""
+    config = (kernel.root / "boot" / f"config-{kernel.release}").read_text()
+    if "CONFIG_PVH=y" not in config or "CONFIG_KERNEL_XZ=y" not in config:
+        print("SKIP PVH: this kernel has no such entry, or Python cannot unpack it")
+        return
+    image = kernel.image.read_bytes()
+    offset, length = struct.unpack_from("<II", image, 0x248)
+    offset += (image[0x1f1] + 1) * 512
+    vmlinux, initrd = folder / "vmlinux", folder / "pvh_initrd"
+    # What follows the packed file is its size.
+    vmlinux.write_bytes(lzma.LZMADecompressor().decompress(image[offset:offset + length]))
+    initrd.write_bytes(initramfs.build(kernel, "true"))
+    done = subprocess.run([ALIBI, "run", vmlinux, "--initrd", initrd, "--ram", "512M", "--com1",
+                           "/dev/null", "--append", "console=ttyS0 quiet"],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+    report("the PVH entry", None if done.returncode == 0 else
+           f"status {done.returncode}, {done.stderr[-500:]}")
 
 
 def boot_time(folder, kernel):
@@ -200,7 +225,8 @@ def main():
             return 0
         report("Debian's packages", str(failure))
         return 1
-    steps = [guest_checks, input_and_output, entries, panic, panic_log, reboot, lambda: boot_time(folder, kernel)]
+    steps = [guest_checks, input_and_output, entries, panic, panic_log, reboot,
+             lambda: pvh(folder, kernel), lambda: boot_time(folder, kernel)]
     if "ends" in WORDS:
         steps.append(lambda: bad_starts(folder, kernel))
     try:

@@ -29,6 +29,7 @@ from packages import KERNELS, Failure, apt, cache_folder, fetch, say
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = ["tcc", "libc6", "libc6-dev", "linux-libc-dev"]
 DISK_MB = 512
+TRIM_ERROR_MB = 60  # less than the file that the guest removes
 # How far the clocks may part: Linux measures the TSC at its boot, to about 1 in 1000 at best.
 CLOCK_ERROR = 0.02
 
@@ -158,6 +159,7 @@ class Watch:
         self.clock_error = guest - self.first_clock[0] - passed
         print(f"{self.round}; {passed:.0f} s, guest's clock {self.clock_error:+.2f} s, "
               f"alibi {self.memory[-1]} MB, {' '.join(text.split()[2:])}", flush=True)
+        self.round = "end"  # unless there is another one
         if abs(self.clock_error) > 1 + CLOCK_ERROR * passed:
             self.problems.append(f"the guest's clock is off by {self.clock_error:.2f} s")
 
@@ -182,6 +184,7 @@ def soak(arguments, rest, folder):
                                    str(compiler(KERNELS[arguments.kernel][0])), str(disk))
     if status != 0:
         raise Failure(f"mke2fs failed: {text}")
+    allocated = disk.stat().st_blocks * 512
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"kernel {kernel.release}, {arguments.minutes} minutes, server on port "
@@ -206,6 +209,10 @@ def soak(arguments, rest, folder):
     if not watch.done:
         watch.problems.append("the guest did not come to its end")
     watch.judge_memory()
+    # The guest has trimmed: what is new is the file system's own, and one small file.
+    grown = (disk.stat().st_blocks * 512 - allocated) >> 20
+    if grown > TRIM_ERROR_MB:
+        watch.problems.append(f"the image keeps {grown} MB more of the host's space")
     status, text = filesystem_tool("e2fsck", "-fn", str(disk))
     if status != 0:
         watch.problems.append(f"e2fsck: {text}")

@@ -177,6 +177,9 @@ done
 passed=$(($(cut -d . -f 1 /proc/uptime) - begin))
 [ $passed -ge 22 ] || sleep $((22 - passed))
 echo "clock $(uptime_now)"
+# The host gets back what a removed file took.
+dd if=/dev/zero of=$disk/filler bs=1M count=100 conv=fsync 2> /dev/null && rm $disk/filler && sync &&
+  fstrim $disk || failures=$((failures + 1))
 umount $disk || failures=$((failures + 1))
 count=$(wc -l < /tmp/warnings.new)
 echo "done $round rounds, $failures failures, $count warnings"

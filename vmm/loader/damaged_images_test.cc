@@ -38,6 +38,13 @@ class CheckedRam : public GuestMemory {
   }
 };
 
+// With a 64-bit entry.
+std::vector<u8> LongBzImage() {
+  std::vector<u8> image = BzImage();
+  Put<u16>(image, 0x236, 1);
+  return image;
+}
+
 // An ELF file that is a PVH kernel and a multiboot kernel at once.
 template <class Ehdr, class Phdr>
 std::vector<u8> Elf(u8 elf_class, u16 machine) {
@@ -148,7 +155,7 @@ const std::vector<u8>& Disk() {
 TEST_CASE("Damaged bzImages", "[damaged]") {
   for (const auto entry : {LinuxEntryPoint::kBest, LinuxEntryPoint::k32}) {
     Torture(
-        BzImage(),
+        LongBzImage(),
         [entry](std::span<const u8> image, GuestMemory& memory) {
           LinuxOptions options;
           options.low_ram_bytes = kRam;
@@ -164,7 +171,7 @@ TEST_CASE("Damaged bzImages", "[damaged]") {
 
 TEST_CASE("Damaged bzImages for the 16-bit entry", "[damaged]") {
   Torture(
-      BzImage(),
+      LongBzImage(),
       [](std::span<const u8> image, GuestMemory& memory) {
         LinuxOptions options;
         options.low_ram_bytes = kRam;
