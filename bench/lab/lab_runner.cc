@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -173,16 +174,15 @@ class LabRunner {
     if (linux_.count(workload.kernel) != 0) return Ok();
     auto fetched = FetchLinux(workload.kernel, options_.alibi, options_.data_folder);
     if (!fetched.ok()) return fetched.error();
-    if (scratch_.path().empty()) return Error{"/tmp: no folder can be made there"};
-    fetched->folder = scratch_.path();
-    if (initramfs_.empty()) {
-      // One for all kernels: those of 32 bits only boot, and never look at linuxbench.
-      if (Status written = WriteInitramfs(scratch_.path(), true, &*fetched); !written.ok()) {
-        return written;
-      }
-      initramfs_ = fetched->initramfs;
+    // One for each kernel, since busybox is its distribution's.
+    auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
+    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
+    fetched->folder = scratch->path();
+    if (Status written =
+            WriteInitramfs(scratch->path(), RunsLinuxbench(workload.kernel), &*fetched);
+        !written.ok()) {
+      return written;
     }
-    fetched->initramfs = initramfs_;
     linux_[workload.kernel] = *fetched;
     return Ok();
   }
@@ -427,10 +427,10 @@ class LabRunner {
   std::map<std::string, Record> records_;
   LabSummary summary_;
   Programs programs_;
-  std::string qemu_, initramfs_, began_;
+  std::string qemu_, began_;
   ordered_json program_, host_;
   std::map<std::string, LinuxFiles> linux_;  // by kernel
-  ScratchFolder scratch_;
+  std::vector<std::unique_ptr<ScratchFolder>> scratch_;
   Clock::time_point begin_;
   unsigned made_ = 0, failed_ = 0;  // this time
 };
