@@ -52,8 +52,10 @@ u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
 
 template <u64 (EngineImpl::*Method)(void*, u64)>
 u64 CountingThunk(void* engine, void* descriptor, u64 argument) {
-  static_cast<EngineImpl*>(engine)->NoticeView();
-  return static_cast<EngineImpl*>(engine)->CountedCallout<Method>(descriptor, argument);
+  auto* self = static_cast<EngineImpl*>(engine);
+  self->NoticeView();
+  self->NoticeEntry();
+  return self->CountedCallout<Method>(descriptor, argument);
 }
 
 // By its contract: is the callout one of a site?

@@ -46,6 +46,9 @@ for run in report["runs"]:
     if run["repeat"] == 0:
         digest = json.load(open(f"smoke/logs/{run['run']}.digest.json"))
         assert digest["damage"] == "" and digest["seconds"] > 0, digest["damage"]
+        # With an execution profile, too, callouts cost what they cost.
+        for event, (count, cycles) in digest["callouts"].items():
+            assert cycles < 1e6 * count, (event, count, cycles)
         profile = json.load(open(f"smoke/logs/{run['run']}.profile.json"))
         assert profile["profile"]["instructions"] > 0
 PYTHON
