@@ -13,6 +13,7 @@ constexpr Subcommand kSubcommands[] = {
     {"run", "run an experiment file's matrix: CSV and an HTML report", CmdLabRun},
     {"report", "make an experiment's report again", CmdLabReport},
     {"replay", "what other policies would have made of a recorded run", CmdLabReplay},
+    {"reproduce", "the paper's claims, measured again, as a page", CmdLabReproduce},
 };
 
 void PrintHelp(std::FILE* to) {

@@ -8,6 +8,7 @@ namespace alibi::vmm {
 
 int CmdLabRun(int argc, char** argv);
 int CmdLabReport(int argc, char** argv);
+int CmdLabReproduce(int argc, char** argv);
 int CmdLabReplay(int argc, char** argv);
 
 }  // namespace alibi::vmm
