@@ -299,7 +299,7 @@ TEST_CASE("RDTSC: where emitted code may read the TSC, and who is told", "[regis
    private:
     VcpuState& state_;
   };
-  TestMachine m;
+  Registers m;
   m.LongMode();
   VcpuState& s = m.state();
   const CpuidPolicy intel = Intel();
