@@ -1,6 +1,6 @@
 // The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts),
-// fast_path_debug.cc, execution_counts.cc, recording.cc and chaining.cc (these five for general
-// registers only) and host_fault.cc (signals).
+// fast_path_debug.cc, sites.cc, execution_counts.cc, recording.cc and chaining.cc (these six for
+// general registers only) and host_fault.cc (signals).
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
@@ -172,11 +172,6 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);
   bool ReadOperand(u64 linear, u8* out, unsigned size, vcpu::GuestFault* fault);
   bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
-  u64 SiteAddress(const SiteDesc& site) const;
-  // 32-bit code: the host's sum of base and displacement is no 32-bit address.
-  bool SiteWraps(const SiteDesc& site) const;
-  bool SiteWrites(const SiteDesc& site) const;
-  bool MisalignedOperand(const SiteDesc& site, u64 linear) const;
   // Where the operand at `linear` is bounced: as aligned as there (64 bytes are the most that an
   // instruction demands).
   u8* BounceOf(u64 linear) const { return bounce_ + linear % 64; }
@@ -184,6 +179,13 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   static u64 ActiveElements(const translator::MemOperand& mem, unsigned mask_register);
   bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,
                       vcpu::GuestFault* fault);
+
+  // --- sites.cc ---
+  u64 SiteAddress(const SiteDesc& site) const;
+  // 32-bit code: the host's sum of base and displacement is no 32-bit address.
+  bool SiteWraps(const SiteDesc& site) const;
+  bool SiteWrites(const SiteDesc& site) const;
+  bool MisalignedOperand(const SiteDesc& site, u64 linear) const;
   // Charges an event to the site; retires its CCF if the verdict changes its kind.
   void Charge(SiteDesc* site, adapt::Event event, bool trapped);
   void RetireIfStale(const SiteDesc& site, adapt::Kind kind);

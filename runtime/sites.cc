@@ -1,0 +1,191 @@
+// Sites: what a site's access is, and what its record is charged with. Compiled for general
+// registers only, as fast_path.cc.
+#include <x86intrin.h>
+
+#include "runtime/engine_impl.h"
+
+namespace alibi::runtime {
+
+using translator::Ccf;
+using translator::CodeMode;
+using translator::Instr;
+using translator::SiteDesc;
+
+namespace {
+
+constexpr u32 kOccurrenceKinds = KindBit(RecordKind::kOccurrence) | KindBit(RecordKind::kVerdict);
+
+// The linear address of the memory operand, as the emitted code computes it.
+u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
+  const translator::MemOperand& mem = instr.mem;
+  u64 address = static_cast<u64>(mem.disp);
+  if (mem.rip_relative) address += instr.next_pc();
+  if (mem.base != translator::kNoReg) address += state.gpr[mem.base];
+  if (mem.index != translator::kNoReg) address += state.gpr[mem.index] * mem.scale;
+  if (instr.op == translator::Op::kBitTestMemory) {
+    const unsigned bits = instr.operand_bits;
+    const i64 index = static_cast<i64>(state.gpr[instr.gprs[0].reg] << (64 - bits)) >> (64 - bits);
+    address += static_cast<u64>(index >> 3) & ~(u64{bits} / 8 - 1);
+  }
+  if (mem.address_bits == 32) address = static_cast<u32>(address);
+  if (mem.address_bits == 16) address = static_cast<u16>(address);
+  if (instr.code_bits != 64) return static_cast<u32>(address + state.segment[mem.segment].base);
+  if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs)
+    address += state.segment[mem.segment].base;
+  return address;
+}
+
+}  // namespace
+
+u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
+  const Instr& instr = *site.instr;
+  u64 offset = 0;
+  switch (site.shape) {
+    case translator::AccessShape::kPush:
+      offset = state_.gpr[vcpu::kRsp] - site.size;
+      break;
+    case translator::AccessShape::kPop:
+      offset = state_.gpr[vcpu::kRsp];
+      break;
+    case translator::AccessShape::kFrame:
+      offset = state_.gpr[vcpu::kRbp];
+      break;
+    case translator::AccessShape::kStringSource:
+      return state_.gpr[vcpu::kRsi];
+    case translator::AccessShape::kStringDestination:
+      return state_.gpr[vcpu::kRdi];
+    case translator::AccessShape::kOperand:
+      return OperandAddress(instr, state_);
+  }
+  if (instr.code_bits == 64) return offset;
+  if (!site.ccf->mode.wide_stack) offset = static_cast<u16>(offset);
+  return static_cast<u32>(offset + state_.segment[vcpu::kSs].base);
+}
+
+bool EngineImpl::SiteWraps(const SiteDesc& site) const {
+  if (site.instr->code_bits == 64 || !site.ccf->mode.flat) return false;
+  const translator::MemOperand& mem = site.instr->mem;
+  switch (site.shape) {
+    case translator::AccessShape::kPush:
+      return state_.gpr[vcpu::kRsp] < site.size;
+    case translator::AccessShape::kOperand:
+      return mem.base != translator::kNoReg && mem.index == translator::kNoReg &&
+             (state_.gpr[mem.base] + static_cast<u64>(mem.disp)) >> 32 != 0;
+    default:
+      return false;
+  }
+}
+
+// Such an operand is #GP(0) whatever is mapped there, also where it would be #SS for another
+// reason. (Where the access itself runs, the host's CPU sees to it.)
+bool EngineImpl::MisalignedOperand(const SiteDesc& site, u64 linear) const {
+  return site.shape == translator::AccessShape::kOperand &&
+         (linear & (site.instr->mem.alignment - 1u)) != 0 && site.instr->mem.masked_element == 0;
+}
+
+bool EngineImpl::SiteWrites(const SiteDesc& site) const {
+  return site.shape == translator::AccessShape::kPush ||
+         (site.shape == translator::AccessShape::kStringDestination && site.window != 0) ||
+         (site.shape == translator::AccessShape::kOperand && site.instr->mem.written);
+}
+
+u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {
+  return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
+}
+
+adapt::Access EngineImpl::AccessOf(const SiteDesc& site) {
+  const Instr& instr = *site.instr;
+  if (instr.op == translator::Op::kDivide) return adapt::Access::kDivide;
+  switch (site.shape) {
+    case translator::AccessShape::kPush:
+      return adapt::Access::kPush;
+    case translator::AccessShape::kPop:
+    case translator::AccessShape::kFrame:
+      return adapt::Access::kPop;
+    case translator::AccessShape::kStringSource:
+    case translator::AccessShape::kStringDestination:
+      return adapt::Access::kOther;
+    case translator::AccessShape::kOperand:
+      break;
+  }
+  if (!instr.mem.present) return adapt::Access::kOther;
+  if (!instr.mem.written) return adapt::Access::kLoad;
+  return instr.mem.read ? adapt::Access::kModify : adapt::Access::kStore;
+}
+
+adapt::SiteRecord& EngineImpl::FindOrInsertRecord(const SiteDesc& site) {
+  adapt::SiteRecord& record =
+      sites_.FindOrInsert(site.instr->pc, PhysOf(*site.ccf, site.instr->pc));
+  record.access = AccessOf(site);
+  return record;
+}
+
+// Null if the table has no room for it: retranslating the site would then change nothing.
+adapt::SiteRecord* EngineImpl::OwnRecordOf(const SiteDesc& site) {
+  adapt::SiteRecord& record = FindOrInsertRecord(site);
+  return record.phys == adapt::kSharedSite ? nullptr : &record;
+}
+
+adapt::SiteRecord& EngineImpl::RecordOf(SiteDesc* site) {
+  if (site->record == nullptr) site->record = &FindOrInsertRecord(*site);
+  return *static_cast<adapt::SiteRecord*>(site->record);
+}
+
+void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
+  adapt::SiteRecord& record = RecordOf(site);
+  ++record.events[static_cast<unsigned>(event)];
+  ++(trapped ? record.traps : record.callouts);
+  const adapt::Kind before = record.kind;
+  adapt::Kind verdict = before;
+  // Nothing is more general than SIMULATE: a guilty event there only ends a row of clean ones.
+  if (before != adapt::Kind::kSimulate || event == adapt::Event::kCleanCallout || trapped ||
+      record.recent_clean != 0 || needs_.every_event) {
+    adapt::Occurrence what{event, trapped};
+    if (__builtin_expect(needs_.clock, 0)) {
+      what.now = __rdtsc();
+      what.cycles = static_cast<u32>(what.now - entered_);
+    }
+    verdict = policy_.OnEvent(record, what);
+  }
+  if (recorder_.Wants(kOccurrenceKinds)) RecordOccurrence(*site, record, event, trapped, verdict);
+  if (verdict == before) {
+    if (trapped || event == adapt::Event::kCleanCallout) RetireIfStale(*site, verdict);
+    return;
+  }
+  record.kind = verdict;
+  if (verdict > before) {
+    ++record.adaptations;
+    ++counters_.adaptations;
+  } else {
+    ++record.reversions;
+    ++counters_.reversions;
+  }
+  Ccf* ccf = site->ccf;
+  if (ccf->valid && !ccf->retired && !ccf->mode.simulate) Retire(ccf);
+}
+
+// Code that others jump into the middle of has several translations, and a verdict retires the one
+// it was reached in. The others follow when they pay for the difference.
+void EngineImpl::RetireIfStale(const SiteDesc& site, adapt::Kind kind) {
+  Ccf* ccf = site.ccf;
+  if (ccf->plans[site.instr_index].kind == static_cast<translator::SiteKind>(kind)) return;
+  if (!ccf->valid || ccf->retired || ccf->mode.simulate || ccf->mode.careful) return;
+  if (options_.plan_override == nullptr) Retire(ccf);
+}
+
+void EngineImpl::ChargeSimulated(SiteDesc* site, u64 linear, bool write) {
+  const CodeMode& mode = site->ccf->mode;
+  if (mode.simulate || mode.careful) return;  // no choice of the policy's
+  adapt::Event event = adapt::Event::kTraceFault;
+  if ((linear & kPageMask) + site->size > kPageSize) {
+    event = adapt::Event::kPageCrossing;
+  } else {
+    const u64 host = linear + mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(linear)));
+    if (host - state_.ram_window[write] < state_.ram_window_size[write]) {
+      event = adapt::Event::kCleanCallout;
+    }
+  }
+  Charge(site, event, false);
+}
+
+}  // namespace alibi::runtime
