@@ -123,6 +123,7 @@ TEST_CASE("Bad command lines and images") {
   const std::string header_only = WriteFile("header.elf", elf.substr(0, 40));
   const std::string text = WriteFile("text.txt", std::string(10000, 'x'));
   const std::string empty = WriteFile("empty", "");
+  const std::string folder = TempFile("reproduction");
   const std::string high = WriteFile("high", FlatKernel({0xf4}, 0x40000000));
   std::string other_class = elf;
   other_class[18] = 40;  // e_machine: ARM
@@ -148,7 +149,12 @@ TEST_CASE("Bad command lines and images") {
       {{"run", hello, "--policy", "./missing.so"}, 64, "'./missing.so' cannot be read"},
       {{"run", hello, "--policy", hello}, 64, "cannot be loaded"},
       {{"dump", "--hex", "f4", "--policy", "./missing.so"}, 64, "'./missing.so' cannot be read"},
+      {{"run", hello, "--profile", "/nonexistent/p.json"}, 73, "/nonexistent/p.json"},
       {{"lab", "frobnicate"}, 64, "frobnicate"},
+      {{"lab", "reproduce", "--from", text, "--quick"}, 64, "--quick"},
+      {{"lab", "reproduce", "--from", text, "--out", text}, 73, "text.txt/reproduction.md"},
+      {{"lab", "reproduce", "--from", text, "--out", folder}, 66, "no measurements"},
+      {{"lab", "reproduce", "--from", "/nonexistent/m", "--out", folder}, 66, "/nonexistent/m"},
       {{"lab", "replay"}, 64, "LOG"},
       {{"lab", "replay", hello}, 64, "--policy"},
       {{"lab", "replay", hello, "--policy", "sometimes"}, 64, "'sometimes'"},
