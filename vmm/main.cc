@@ -15,10 +15,9 @@ namespace {
 constexpr Subcommand kSubcommands[] = {
     {"run", "run a kernel or a BIOS ROM on a PC, the terminal being its serial port", CmdRun},
     {"bench", "measure against native and QEMU TCG: tables, a chart, JSON and SVG", CmdBench},
-    {"lab", "experiments with adaptive translation: a matrix of runs, CSV, an HTML report", CmdLab},
     {"dump", "show translations: guest code, IR, CCFs, exits, adaptation", CmdDump},
     {"log", "show what happened in a run that was recorded with --log", CmdLog},
-    {"lab", "experiments: what other policies would have done", CmdLab},
+    {"lab", "experiments: matrices of runs, reports, replays under other policies", CmdLab},
     {"cpu", "show the CPU that guests see", CmdCpu},
 };
 
