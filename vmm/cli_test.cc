@@ -677,8 +677,14 @@ TEST_CASE("A guest that computes or sleeps can be stopped at once") {
   };
   for (const auto& code : loops) {
     OnTerminal terminal({"run", WriteFile("loop", FlatKernel(code)), "--ram", "4M"});
-    usleep(100000);
-    const auto begin = std::chrono::steady_clock::now();
+    auto begin = std::chrono::steady_clock::now();
+    // Signals are caught from just before the terminal becomes raw; the guest runs a little later.
+    while (!terminal.IsRaw()) {
+      REQUIRE(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+      usleep(1000);
+    }
+    usleep(50000);
+    begin = std::chrono::steady_clock::now();
     terminal.Send(SIGTERM);
     CHECK(terminal.Wait() == 143);
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
