@@ -6,6 +6,8 @@ namespace alibi::devices {
 namespace {
 
 constexpr u64 kSecondNs = 1'000'000'000;
+// MC146818 data sheet, UIP: at 32,768 Hz an update takes 1,984 us and is announced 244 us before.
+constexpr u64 kUpdateNs = (244 + 1984) * 1000;
 
 enum Register : u8 {
   kSeconds = 0x00,
@@ -117,6 +119,11 @@ bool Cmos::IsStopped() const {
 i64 Cmos::UnixSeconds() {
   if (IsStopped()) return stopped_seconds_;
   return offset_seconds_ + static_cast<i64>((clock_.NowNs() - second_phase_ns_) / kSecondNs);
+}
+
+// A second begins where its update ends. SET and a stopped divider keep updates away.
+bool Cmos::IsUpdating() {
+  return !IsStopped() && (clock_.NowNs() - second_phase_ns_) % kSecondNs >= kSecondNs - kUpdateNs;
 }
 
 Cmos::Fields Cmos::FieldsOf(i64 unix_seconds) {
@@ -300,6 +307,7 @@ void Cmos::OnTimer() {
 
 u8 Cmos::ReadRegister(u8 index) {
   if (IsTimeRegister(index)) return TimeRegister(index, FieldsOf(UnixSeconds()));
+  if (index == kA) return memory_[kA] | (IsUpdating() ? kUpdateInProgress : 0);
   if (index == kC) {
     CollectFlags();
     UpdateIrq();

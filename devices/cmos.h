@@ -1,8 +1,9 @@
 // The PC's real-time clock and CMOS memory (Motorola MC146818), ports 0x70-0x71.
 //
-// The time is the host's at creation plus the machine's clock; the guest may set its own. An update
-// takes no time: "update in progress" always reads 0, and every read sees a consistent time.
-// Flags in register C are computed when asked for; timers run only for interrupts enabled in B.
+// The time is the host's at creation plus the machine's clock; the guest may set its own. "Update
+// in progress" shows for the last 2,228 us of each second; reads meanwhile see the old second, as a
+// whole. Flags in register C are computed when asked for; timers run only for interrupts enabled in
+// B.
 #ifndef ALIBI_DEVICES_CMOS_H_
 #define ALIBI_DEVICES_CMOS_H_
 
@@ -50,6 +51,7 @@ class Cmos : public Device {
   u8 TimeRegister(u8 index, const Fields& fields) const;
   void SetTimeRegister(u8 index, u8 value);
   bool IsStopped() const;
+  bool IsUpdating();
   bool AlarmMatches(i64 unix_seconds) const;
   u64 PeriodNs() const;
   void CollectFlags();

@@ -87,12 +87,47 @@ TEST_CASE("RTC: the guest sets its own time, and it goes on from there") {
   CHECK(board.In(0x09) == 0x99);
 }
 
-TEST_CASE("RTC: update in progress is never seen, C clears on read") {
+// MC146818 data sheet, figure "update-ended and periodic interrupt relationships".
+TEST_CASE("RTC: update in progress shows 244 us before an update of 1,984 us") {
   Board board;
-  for (int i = 0; i < 2000; ++i) {
-    board.clock.Advance(997'000);
-    CHECK((board.In(0x0a) & 0x80) == 0);
+  const auto updating = [&] { return (board.In(0x0a) & 0x80) != 0; };
+  for (int second = 0; second < 3; ++second) {
+    static_cast<void>(board.In(0x0c));
+    const u8 shown = board.In(0x00);
+    CHECK_FALSE(updating());
+    board.clock.Advance(1'000'000'000 - 2'228'000 - 1);
+    CHECK_FALSE(updating());
+    board.clock.Advance(1);
+    CHECK(updating());
+    CHECK(board.In(0x0a) == 0xa6);
+    board.clock.Advance(2'228'000 - 1);
+    CHECK(updating());
+    CHECK(board.In(0x00) == shown);
+    CHECK((board.In(0x0c) & 0x10) == 0);
+    board.clock.Advance(1);
+    CHECK_FALSE(updating());
+    CHECK(board.In(0x00) != shown);
+    CHECK((board.In(0x0c) & 0x10) == 0x10);
   }
+}
+
+TEST_CASE("RTC: nothing is updated while the clock is set or its divider stands") {
+  Board board;
+  board.clock.Advance(999'000'000);
+  CHECK(board.In(0x0a) == 0xa6);
+  board.Out(0x0b, 0x82);
+  CHECK(board.In(0x0a) == 0x26);
+  board.Out(0x0b, 0x02);
+  CHECK(board.In(0x0a) == 0x26);
+  board.clock.Advance(999'000'000);
+  CHECK(board.In(0x0a) == 0xa6);
+  board.Out(0x0a, 0x76);
+  CHECK(board.In(0x0a) == 0x76);
+}
+
+TEST_CASE("RTC: C clears on read") {
+  Board board;
+  board.clock.Advance(2'000'000'000);
   CHECK((board.In(0x0c) & 0x10) == 0x10);
   CHECK((board.In(0x0c) & 0x10) == 0);
   CHECK(board.irq8.rises() == 0);
