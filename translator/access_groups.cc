@@ -162,8 +162,9 @@ class Planner {
     return {vcpu::kRsp, push ? -size : 0, size, push ? -size : size, push};
   }
 
-  // Nothing of it needs r10. An access off a base register is better off with its displacement in
-  // r10, which keeps the look-up out of the address's dependency chain.
+  // Nothing of it needs r10, as a check of its segment would. An access off a base register is
+  // better off with its displacement in r10, which keeps the look-up out of the address's
+  // dependency chain.
   bool Foldable(unsigned i) const {
     const Instr& instr = tu_.instrs[i];
     const MemOperand& mem = instr.mem;
@@ -173,7 +174,8 @@ class Planner {
     }
     return !IsBaseDisp(instr, mode_) && sites_[i].lookup == LookupKind::kSlot &&
            tu_.flags_live_before[i] == 0 && !UsesStolenOperand(instr) && !UsesHighByte(instr) &&
-           mem.segment < vcpu::kFs && (mem.base == kNoReg || !IsStolen(mem.base)) &&
+           mem.segment < vcpu::kFs && !ChecksSegment(instr, mode_) &&
+           (mem.base == kNoReg || !IsStolen(mem.base)) &&
            (mem.index == kNoReg || !IsStolen(mem.index));
   }
 

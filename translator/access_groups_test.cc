@@ -99,6 +99,11 @@ TEST_CASE("Indexed accesses with dead flags fold, and the group goes on", "[grou
   CHECK(Plan("39 c8 48 8b 03 48 8b 0c fe 48 8b 53 08 74 00").letters == "-----");
   // ... nor when they name the registers that the translation needs.
   CHECK(Plan("48 8b 03 4a 8b 0c d6 48 8b 53 08 31 c0 eb 00").letters == "-----");
+  // ... nor when their segment is asked first: mov eax, [ebx]; mov cs:[0x2000], ecx;
+  // mov edx, [ebx + 4]; xor eax, eax; hlt
+  CHECK(Plan("8b 03 2e 89 0d 00 20 10 00 8b 53 04 31 c0 f4", 32).letters == "-----");
+  CHECK(Plan("8b 03 2e 8b 0d 00 20 10 00 8b 53 04 31 c0 f4", 32).letters == "Lrf--");
+  CHECK(Plan("8b 03 64 8b 0d 00 20 10 00 8b 53 04 31 c0 f4", 32).letters == "-----");
   // Off another base register the group changes hands.
   CHECK(Plan("48 8b 03 48 8b 0e 48 8b 53 08 31 c0 eb 00").letters == "-----");
 }

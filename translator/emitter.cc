@@ -41,6 +41,7 @@ void CodeStream::JmpWithWord(u64 word, u64 target) {
   u8 bytes[kJmpWithWordBytes] = {0x49, 0xba};
   std::memcpy(bytes + 2, &word, 8);
   bytes[10] = 0xe9;
+  assembler.set_wrote_r10(true);
   assembler.embed(bytes, sizeof(bytes));
   PatchRel32(Offset() - 4, target);
 }
@@ -90,6 +91,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   if (request.count) EmitCount();
 
   PlanAccesses(*tu_, request.mode, request.plans, &groups_);
+  NoteWaitingDisplacements();
   for (index_ = 0; index_ < tu_->count; ++index_) EmitInstr(index_);
   if (!tu_->ends_with_control) {
     PadEntry();
@@ -194,13 +196,32 @@ void Emitter::Impl::MarkFaultPoint(SiteDesc* site, bool follower) {
   ccf_->faults.push_back({hot_.Offset(), site, follower});
 }
 
+void Emitter::Impl::NoteWaitingDisplacements() {
+  static_assert(kMaxTuInstructions <= 64);
+  followed_ = 0;
+  bool followed = false;
+  for (unsigned i = tu_->count; i-- > 0;) {
+    if (followed) followed_ |= u64{1} << i;
+    followed = (followed || groups_[i].follower) && !groups_[i].leader;
+  }
+  ALIBI_CHECK(!followed, "the group of every follower has a leader");
+}
+
 void Emitter::Impl::EmitInstr(unsigned i) {
   const Instr& instr = ccf_->instrs[i];
   instr_start_ = hot_.Here();
   CodeMapEntry entry{hot_.Offset(), static_cast<u8>(i), false};
   entry.ident = instr.treatment == Treatment::kIdent && !instr.mem.present;
   ccf_->map.push_back(entry);
+  hot_.assembler.set_wrote_r10(false);
+  EmitTranslation(instr);
+  // What this check misses, the guest could use to choose an address of the VMM.
+  const bool waits = (followed_ >> i) & 1;
+  ALIBI_CHECK(!waits || !hot_.assembler.wrote_r10(),
+              "nothing between a group's look-up and its last access writes r10");
+}
 
+void Emitter::Impl::EmitTranslation(const Instr& instr) {
   if (const u8 vector = UnitFault(instr.unit, request_->mode.unit_rules); vector != kUnitUsable) {
     EmitRaise(static_cast<vcpu::Vector>(vector));
     return;
@@ -221,7 +242,7 @@ void Emitter::Impl::EmitInstr(unsigned i) {
       break;
     case Treatment::kInTc:
       if (ccf_->plans[index_].kind == SiteKind::kSimulate || !EmitInTc(instr)) {
-        EmitSimulateWhole(i + 1 == tu_->count && tu_->ends_with_control);
+        EmitSimulateWhole(index_ + 1 == tu_->count && tu_->ends_with_control);
       }
       break;
     case Treatment::kSimulate:
@@ -363,6 +384,7 @@ void Emitter::Impl::EmitRaise(vcpu::Vector vector) {
   site->vector = vector;
   CallStub(stubs_.raise, site);
   site->resume = 0;
+  hot_.assembler.set_wrote_r10(false);  // for what follows: nothing is reached
 }
 
 void Emitter::Impl::EmitExit(u64 target_pc) {

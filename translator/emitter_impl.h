@@ -21,6 +21,25 @@ namespace alibi::translator {
 
 namespace x86 = asmjit::x86;
 
+// Notes whether it has been asked to write r10, where a group's displacement waits for the next
+// access. What names r10 as its first operand, or exchanges it, is taken for a write.
+class WatchingAssembler final : public x86::Assembler {
+ public:
+  bool wrote_r10() const { return wrote_r10_; }
+  void set_wrote_r10(bool wrote) { wrote_r10_ = wrote; }
+  asmjit::Error _emit(asmjit::InstId id, const asmjit::Operand_& o0, const asmjit::Operand_& o1,
+                      const asmjit::Operand_& o2, const asmjit::Operand_* more) override {
+    wrote_r10_ = wrote_r10_ || IsR10(o0) || (id == x86::Inst::kIdXchg && IsR10(o1));
+    return x86::Assembler::_emit(id, o0, o1, o2, more);
+  }
+
+ private:
+  static bool IsR10(const asmjit::Operand_& operand) {
+    return operand.isReg() && operand.as<asmjit::BaseReg>().isGp() && operand.id() == vcpu::kR10;
+  }
+  bool wrote_r10_ = false;
+};
+
 // One linear buffer of code that will run at `host`.
 class CodeStream {
  public:
@@ -36,7 +55,10 @@ class CodeStream {
   // `bytes` and, as the address they end with, a %gs displacement.
   void RawGsAbs(std::initializer_list<u8> bytes, i32 displacement);
   // The parts of a look-up, with r10 or r11.
-  void MovR10Gs(i32 displacement) { RawGsAbs({0x65, 0x4c, 0x8b, 0x14, 0x25}, displacement); }
+  void MovR10Gs(i32 displacement) {
+    assembler.set_wrote_r10(true);
+    RawGsAbs({0x65, 0x4c, 0x8b, 0x14, 0x25}, displacement);
+  }
   void AddR11Gs(i32 displacement) { RawGsAbs({0x65, 0x4c, 0x03, 0x1c, 0x25}, displacement); }
   // cmp reg, limit; ja rel32: returns where the rel32 is, to be bound to cold code.
   u32 JaCold(const x86::Gp& reg, u32 limit);
@@ -59,7 +81,7 @@ class CodeStream {
   u64 host_ = 0;
 
  public:
-  x86::Assembler assembler;
+  WatchingAssembler assembler;
 };
 
 class Emitter::Impl {
@@ -82,6 +104,8 @@ class Emitter::Impl {
   // --- emitter.cc ---
   void EmitCount();
   void EmitInstr(unsigned i);
+  void EmitTranslation(const Instr& instr);
+  void NoteWaitingDisplacements();
   void EmitPlain(const Instr& instr);
   void EmitVzero32(const Instr& instr);
   void EmitSimulateWhole(bool ends_tu);
@@ -124,6 +148,7 @@ class Emitter::Impl {
   void LinearToR11(const Ea& ea);  // the address the guest means
   // After it, r10 is the displacement, or (ea.host_in_r11) r11 the host address.
   SiteDesc* EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
+  SiteDesc* EmitOneLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
   void EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
   x86::Mem HostOperand(const Ea& ea, unsigned size) const;
   void EmitStack(const Instr& instr);
@@ -247,6 +272,7 @@ class Emitter::Impl {
   u32 next_slot_ = 0;
   u64 instr_start_ = 0;  // host PC
   AccessPlans groups_{};
+  u64 followed_ = 0;  // by a follower of the same group: a bit per instruction
   std::vector<ColdLookup> cold_lookups_;
   std::vector<ColdExit> cold_exits_;
   std::vector<ColdCall> cold_calls_;

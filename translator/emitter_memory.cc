@@ -150,6 +150,13 @@ unsigned Emitter::Impl::ChooseSlot(const Instr& instr, AccessShape shape) {
 }
 
 SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape) {
+  SiteDesc* site = EmitOneLookup(ea, size, write, shape);
+  // From here on a leader's displacement waits for its followers.
+  if (groups_[index_].leader) hot_.assembler.set_wrote_r10(false);
+  return site;
+}
+
+SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, AccessShape shape) {
   const SitePlan& plan = ccf_->plans[index_];
   const AccessPlan& group = groups_[index_];
   SiteDesc* site = NewSite();
@@ -347,6 +354,9 @@ void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* si
     length = RewriteInstr(instr, rewrite, bytes);
   }
   ALIBI_CHECK(length != 0, "a memory operand can be rewritten once AH..BH are out of the way");
+  for (const u8 reg : rewrite.gpr) {
+    if (reg == vcpu::kR10) hot_.assembler.set_wrote_r10(true);
+  }
   MarkFaultPoint(site, follower);
   a().embed(bytes, length);
   for (unsigned s = 0; s < count; ++s) {

@@ -19,6 +19,7 @@
 #include "vmm/fiber.h"
 #include "vmm/host_check.h"
 #include "vmm/machine.h"
+#include "vmm/register_checks.h"
 
 namespace alibi {
 namespace {
@@ -72,33 +73,6 @@ SegmentRegister FlatSegment(u16 selector, u8 type) {
   r.type = type;
   r.present = r.db = r.s = r.g = 1;
   return r;
-}
-
-Status CheckSpecialRegisters(const SpecialRegisters& r, const vcpu::CpuidPolicy& cpu) {
-  const bool paging = r.cr0 & vcpu::kCr0Pg;
-  const bool lma = r.efer & vcpu::kEferLma, lme = r.efer & vcpu::kEferLme;
-  struct Row {
-    bool wrong;
-    const char* message;
-  };
-  const Row rows[] = {
-      {paging && !(r.cr0 & vcpu::kCr0Pe), "CR0.PG without CR0.PE; set both or neither"},
-      {r.cr0 >> 32 != 0, "CR0 has bits above 31; clear them"},
-      {(r.cr4 & ~cpu.cr4_valid()) != 0, "CR4 has bits that this CPU does not; see `alibi cpu`"},
-      {(r.efer & ~(cpu.efer_valid() | vcpu::kEferLma)) != 0,
-       "EFER has bits that this CPU does not; see `alibi cpu`"},
-      {lma != (lme && paging), "EFER.LMA must be EFER.LME with CR0.PG"},
-      {lma && !(r.cr4 & vcpu::kCr4Pae), "long mode without CR4.PAE; set it"},
-      {r.cr8 > 15, "CR8 is above 15; it has four bits"},
-      {!vcpu::IsCanonical(r.gdt.base) || !vcpu::IsCanonical(r.idt.base) ||
-           !vcpu::IsCanonical(r.fs.base) || !vcpu::IsCanonical(r.gs.base) ||
-           !vcpu::IsCanonical(r.tr.base) || !vcpu::IsCanonical(r.ldt.base),
-       "a base address is not canonical"},
-  };
-  for (const Row& row : rows) {
-    if (row.wrong) return Error{std::string("special registers: ") + row.message};
-  }
-  return Ok{};
 }
 
 // --- The board ---
@@ -349,6 +323,7 @@ SpecialRegisters VcpuImpl::GetSpecialRegisters() const {
   const VcpuState& s = state();
   SpecialRegisters r;
   for (unsigned i = 0; i < vcpu::kSegmentCount; ++i) r.*kSegments[i] = FromState(s.segment[i]);
+  r.ss.dpl = s.cpl;  // also where SS is null, or AMD's SYSRET has loaded its selector alone
   r.gdt = {s.gdtr.base, s.gdtr.limit};
   r.idt = {s.idtr.base, s.idtr.limit};
   r.cr0 = s.cr0;
@@ -363,10 +338,12 @@ SpecialRegisters VcpuImpl::GetSpecialRegisters() const {
 
 Status VcpuImpl::SetSpecialRegisters(const SpecialRegisters& r) {
   if (Status status = NotInsideInstruction(); !status.ok()) return status;
-  if (Status status = CheckSpecialRegisters(r, machine_->cpuid()); !status.ok()) {
+  VcpuState& s = state();
+  const bool virtual_8086 = s.system_flags & vcpu::kVm;
+  if (Status status = vmm::CheckSpecialRegisters(r, machine_->cpuid(), virtual_8086);
+      !status.ok()) {
     return status;
   }
-  VcpuState& s = state();
   for (unsigned i = 0; i < vcpu::kSegmentCount; ++i) s.segment[i] = ToState(r.*kSegments[i]);
   s.gdtr = {.base = r.gdt.base, .limit = r.gdt.limit};
   s.idtr = {.base = r.idt.base, .limit = r.idt.limit};
@@ -377,7 +354,6 @@ Status VcpuImpl::SetSpecialRegisters(const SpecialRegisters& r) {
   s.cr8 = r.cr8;
   s.efer = r.efer;
   s.apic_base = r.apic_base;
-  const bool virtual_8086 = s.system_flags & vcpu::kVm;
   s.cpl = !s.ProtectedMode() ? 0 : virtual_8086 ? 3 : r.ss.dpl & 3;
   machine_->StateChanged();
   return Ok{};

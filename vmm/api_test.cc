@@ -1,4 +1,6 @@
 // The embedding API, by small pieces of guest code.
+#include <sys/mman.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
@@ -509,6 +511,119 @@ TEST_CASE("Registers read back as set") {
   CHECK(guest.vcpu->GetMsr(0xc0000082).value() == 0xffffffff80001000);
   CHECK_FALSE(guest.vcpu->SetMsr(0xc0000082, 0x8000000000001000).ok());
   CHECK_FALSE(guest.vcpu->GetMsr(0x12345).ok());
+}
+
+// What VM entry refuses (SDM vol. 3, 26.3.1.2): one thing wrong at a time.
+TEST_CASE("Segments that no CPU can have are refused") {
+  Guest guest({0xf4});
+  using S = SpecialRegisters;
+  struct Case {
+    void (*change)(S&);
+    const char* message;  // empty: accepted
+  };
+  const Case cases[] = {
+      {[](S& s) { s.cs.type = 0xa; }, "CS: its type"},  // not accessed
+      {[](S& s) { s.cs.type = 0x7; }, "CS: its type"},  // expand-down data
+      {[](S& s) { s.cs.type = 0x3; }, ""},              // as after power-up on some CPUs
+      {[](S& s) { s.cs.type = 0x3, s.cs.dpl = 3; }, "CS: type 3"},
+      {[](S& s) { s.cs.type = 0x3, s.ss.dpl = 3; }, "CS: type 3"},
+      {[](S& s) { s.cs.type = 0xf; }, ""},
+      {[](S& s) { s.cs.unusable = 1; }, "CS: unusable"},
+      {[](S& s) { s.cs.dpl = 3; }, "CS: its DPL"},
+      {[](S& s) { s.cs.dpl = s.ss.dpl = 3; }, ""},
+      {[](S& s) { s.cs.type = 0xf, s.cs.dpl = 3; }, "CS: its DPL"},
+      {[](S& s) { s.cs.type = 0xf, s.ss.dpl = 3; }, ""},
+      {[](S& s) { s.cs.s = 0; }, "CS: a system segment"},
+      {[](S& s) { s.cs.present = 0; }, "CS: usable, but not present"},
+      {[](S& s) { s.cs.base = std::uint64_t{1} << 32; }, "CS: its base"},
+      {[](S& s) { s.cs.limit = 0xfffff000; }, "CS: g does not fit"},
+      {[](S& s) { s.cs.g = 0; }, "CS: g does not fit"},
+      {[](S& s) { s.ss.type = 0x1; }, "SS: its type"},
+      {[](S& s) { s.ss.type = 0xb; }, "SS: its type"},
+      {[](S& s) { s.ss.type = 0x7; }, ""},
+      {[](S& s) { s.ss.unusable = 1; }, ""},
+      {[](S& s) { s.ss.base = std::uint64_t{1} << 32; }, "SS: its base"},
+      {[](S& s) { s.ds.type = 0x2; }, "DS: its type"},
+      {[](S& s) { s.es.type = 0x9; }, "ES: its type"},  // code that cannot be read
+      {[](S& s) { s.es.type = 0xb; }, ""},
+      {[](S& s) { s.fs.s = 0; }, "FS: a system segment"},
+      {[](S& s) { s.gs.present = 0; }, "GS: usable, but not present"},
+      {[](S& s) { s.gs.unusable = 1, s.gs.type = 0; }, ""},
+      {[](S& s) { s.fs.base = std::uint64_t{1} << 32; }, ""},
+      {[](S& s) { s.tr.type = 9; }, "TR: give the type"},
+      {[](S& s) { s.tr.type = 3; }, ""},
+      {[](S& s) { s.tr.unusable = 1; }, "TR: give the type"},
+      {[](S& s) { s.tr.s = 1; }, "TR: s must be 0"},
+      {[](S& s) { s.tr.selector = 4; }, "TR: its selector"},
+      {[](S& s) { s.ldt.type = 3; }, "LDT: its type"},
+      {[](S& s) { s.ldt.unusable = 1, s.ldt.type = 0; }, ""},
+      {[](S& s) { s.cr0 &= ~1ull; }, ""},
+      {[](S& s) { s.cr0 &= ~1ull, s.cs.dpl = s.ss.dpl = 3; }, "SS: its DPL is 0 in real mode"},
+  };
+  for (const Case& c : cases) {
+    SpecialRegisters s = SpecialRegisters::FlatProtectedMode();
+    c.change(s);
+    const Status status = guest.vcpu->SetSpecialRegisters(s);
+    INFO("case " << &c - cases << ": " << (status.ok() ? "accepted" : status.error().message));
+    REQUIRE(status.ok() == (*c.message == 0));
+    if (status.ok()) {
+      CHECK(guest.vcpu->SetSpecialRegisters(guest.vcpu->GetSpecialRegisters()).ok());
+    } else {
+      CHECK(status.error().message.find(c.message) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("Virtual-8086 segments go with RFLAGS.VM") {
+  Guest guest({0xf4});
+  Registers r = guest.vcpu->GetRegisters();
+  r.rflags |= 1u << 17;
+  REQUIRE(guest.vcpu->SetRegisters(r).ok());
+  SpecialRegisters s = SpecialRegisters::FlatProtectedMode();
+  CHECK_FALSE(guest.vcpu->SetSpecialRegisters(s).ok());
+  for (SegmentRegister* segment : {&s.cs, &s.ss, &s.ds, &s.es, &s.fs, &s.gs}) {
+    *segment = {};
+    segment->base = 0x1000, segment->selector = 0x100, segment->limit = 0xffff;
+    segment->type = 3, segment->present = segment->s = 1, segment->dpl = 3;
+  }
+  CHECK(guest.vcpu->SetSpecialRegisters(s).ok());
+  CHECK(guest.vcpu->SetSpecialRegisters(guest.vcpu->GetSpecialRegisters()).ok());
+  s.ds.base = 0;
+  CHECK_FALSE(guest.vcpu->SetSpecialRegisters(s).ok());
+}
+
+TEST_CASE("The privilege of a VCPU without a stack segment reads back") {
+  Guest guest({0xf4});
+  SpecialRegisters s = SpecialRegisters::FlatProtectedMode();
+  s.cs.dpl = s.ss.dpl = 3;
+  s.ss.unusable = 1;
+  REQUIRE(guest.vcpu->SetSpecialRegisters(s).ok());
+  s = guest.vcpu->GetSpecialRegisters();
+  CHECK((s.ss.unusable && s.ss.dpl == 3));
+  CHECK(guest.vcpu->SetSpecialRegisters(s).ok());
+}
+
+// A store through CS is checked against its room, which needs r10. A group's displacement waited
+// there: the next access of the group was made at the guest's address in the VMM.
+TEST_CASE("A store through CS leaves the group's displacement alone") {
+  // mov eax, [ebx]; mov cs:[0x2000], ecx; mov edx, [ebx + 4]; xor eax, eax; hlt
+  Guest guest({0x8b, 0x03, 0x2e, 0x89, 0x0d, 0, 0x20, 0, 0, 0x8b, 0x53, 0x04, 0x31, 0xc0, 0xf4});
+  SpecialRegisters s = SpecialRegisters::FlatProtectedMode();
+  s.cs.type = 3;  // data, as real mode leaves it: it can be stored to
+  REQUIRE(guest.vcpu->SetSpecialRegisters(s).ok());
+  constexpr std::uint32_t kAddress = 0x40000, kSecret = 0x5ec2e7, kGuests = 0x900d;
+  void* secret = mmap(reinterpret_cast<void*>(kAddress), 4096, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  REQUIRE(secret == reinterpret_cast<void*>(kAddress));
+  std::memcpy(static_cast<char*>(secret) + 4, &kSecret, 4);
+  std::memcpy(guest.ram + kAddress + 4, &kGuests, 4);
+  Registers r = guest.vcpu->GetRegisters();
+  r.rbx = kAddress, r.rcx = 7;
+  REQUIRE(guest.vcpu->SetRegisters(r).ok());
+  CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+  CHECK(guest.vcpu->GetRegisters().rdx == kGuests);
+  CHECK(guest.ram[0x2000] == 7);
+  munmap(secret, 4096);
 }
 
 TEST_CASE("Machines in two threads do not meet") {

@@ -36,7 +36,7 @@ struct TableRegister {
   std::uint16_t limit = 0;
 };
 
-// As kvm_sregs. The CPL is ss.dpl in protected mode.
+// As kvm_sregs. The CPL is ss.dpl in protected mode, even of an unusable SS.
 struct SpecialRegisters {
   SegmentRegister cs, ds, es, fs, gs, ss;
   SegmentRegister tr, ldt;
@@ -99,7 +99,9 @@ class Vcpu {
   virtual Registers GetRegisters() const = 0;
   virtual Status SetRegisters(const Registers& registers) = 0;
   virtual SpecialRegisters GetSpecialRegisters() const = 0;
-  // Fails on combinations that no CPU can be in, and on bits that this one does not have.
+  // Fails on combinations that no CPU can be in, and on bits that this one does not have: what VM
+  // entry checks (SDM vol. 3, 26.3.1, with "unrestricted guest"), segments' types among it. Those of
+  // virtual-8086 mode depend on RFLAGS.VM, so SetRegisters() comes first there.
   virtual Status SetSpecialRegisters(const SpecialRegisters& registers) = 0;
   virtual Result<std::uint64_t> GetMsr(std::uint32_t index) const = 0;
   virtual Status SetMsr(std::uint32_t index, std::uint64_t value) = 0;
