@@ -19,6 +19,7 @@
 #include "vcpu/contract.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/control_transfer.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
 #include "vcpu/msr.h"
@@ -560,7 +561,8 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   request.slot_seed = slot_seed_;
   request.count = options_.executions != nullptr;
   request.ports = options_.ports;
-  request.sysret_loads_ss = options_.cpuid->vendor() == vcpu::Vendor::kIntel;
+  request.sysret_loads_ss =
+      vcpu::HasIntelsWay(vcpu::GuestDifference::kSysretStackSegment, options_.cpuid->vendor());
   const bool any_site = sites_.MayHaveInPage(phys.value);
   for (unsigned i = 0; i < tu_->count; ++i) {
     const u64 site_pc = tu_->instrs[i].pc;

@@ -4,6 +4,7 @@
 
 #include "vcpu/breakpoints.h"
 #include "vcpu/control_registers.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupt_flag.h"
@@ -576,7 +577,9 @@ Outcome InterruptReturn(VcpuState& state, LinearMemory& memory, unsigned operand
 
 Outcome Syscall(VcpuState& state, LinearMemory& memory, Vendor vendor, u64 next_rip) {
   if (!(state.efer & kEferSce)) return InvalidOpcode();
-  if (vendor == Vendor::kIntel && !state.In64BitCode()) return InvalidOpcode();
+  if (!state.In64BitCode() && HasIntelsWay(GuestDifference::kSyscallOutside64BitCode, vendor)) {
+    return InvalidOpcode();
+  }
   const unsigned selector = (state.star >> 32) & 0xffff;
   const bool long_mode = state.LongModeActive();
   const u64 flags = state.Rflags() & ~kRf;
@@ -615,17 +618,21 @@ void PrepareFastSyscall(VcpuState& state) {
 
 Outcome Sysret(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned operand_bits) {
   if (!(state.efer & kEferSce)) return InvalidOpcode();
-  if (vendor == Vendor::kIntel && !state.In64BitCode()) return InvalidOpcode();
+  if (!state.In64BitCode() && HasIntelsWay(GuestDifference::kSyscallOutside64BitCode, vendor)) {
+    return InvalidOpcode();
+  }
   if (!state.ProtectedMode() || state.cpl != 0) return GeneralProtection();
   const bool from64 = state.In64BitCode();
   const bool to64 = from64 && operand_bits == 64;
   const u64 target = to64 ? state.gpr[kRcx] : static_cast<u32>(state.gpr[kRcx]);
-  if (vendor == Vendor::kIntel && to64 && !IsCanonical(target)) return GeneralProtection();
+  if (to64 && !IsCanonical(target) && HasIntelsWay(GuestDifference::kSysretNonCanonical, vendor)) {
+    return GeneralProtection();
+  }
   const unsigned selector = (state.star >> 48) & 0xffff;
-  if (vendor == Vendor::kIntel) {
+  if (HasIntelsWay(GuestDifference::kSysretStackSegment, vendor)) {
     state.segment[kSs] = Flat((selector + 8) | 3, kFlatData, 3);
   } else {
-    // AMD changes the selector alone: a null SS stays unusable in compatibility mode.
+    // A null SS stays unusable in compatibility mode.
     state.segment[kSs].selector = static_cast<u16>(selector + 8);
   }
   if (from64) {
@@ -642,7 +649,9 @@ Outcome Sysret(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned o
 
 Outcome Sysenter(VcpuState& state, LinearMemory& memory, Vendor vendor) {
   const bool long_mode = state.LongModeActive();
-  if (vendor == Vendor::kAmd && long_mode) return InvalidOpcode();
+  if (long_mode && !HasIntelsWay(GuestDifference::kSysenterInLongMode, vendor)) {
+    return InvalidOpcode();
+  }
   const unsigned selector = state.sysenter_cs & 0xfffc;
   if (!state.ProtectedMode() || selector == 0) return GeneralProtection();
   state.system_flags &= ~static_cast<u32>(kVm | kRf);
@@ -655,7 +664,9 @@ Outcome Sysenter(VcpuState& state, LinearMemory& memory, Vendor vendor) {
 }
 
 Outcome Sysexit(VcpuState& state, LinearMemory& memory, Vendor vendor, unsigned operand_bits) {
-  if (vendor == Vendor::kAmd && state.LongModeActive()) return InvalidOpcode();
+  if (state.LongModeActive() && !HasIntelsWay(GuestDifference::kSysenterInLongMode, vendor)) {
+    return InvalidOpcode();
+  }
   const unsigned selector = state.sysenter_cs & 0xffff;
   if (!state.ProtectedMode() || (selector & 0xfffc) == 0 || state.cpl != 0) {
     return GeneralProtection();

@@ -2,7 +2,23 @@
 
 #include <algorithm>
 
+#include "vcpu/cpu_differences.h"
+
 namespace alibi::vcpu {
+
+CpuidRegisters HostCpuid(u32 leaf, u32 subleaf) {
+  CpuidRegisters r;
+  asm volatile("cpuid"
+               : "=a"(r.eax), "=b"(r.ebx), "=c"(r.ecx), "=d"(r.edx)
+               : "a"(leaf), "c"(subleaf));
+  return r;
+}
+
+Vendor VendorOf(const CpuidRegisters& leaf0) {
+  constexpr u32 kAuth = 0x68747541, kHygo = 0x6f677948;  // "Auth"enticAMD, "Hygo"nGenuine
+  return leaf0.ebx == kAuth || leaf0.ebx == kHygo ? Vendor::kAmd : Vendor::kIntel;
+}
+
 namespace {
 
 constexpr u32 Bit(unsigned n) { return u32{1} << n; }
@@ -146,25 +162,12 @@ CpuidRegisters operator|(const CpuidRegisters& a, const CpuidRegisters& b) {
 }
 CpuidRegisters operator~(const CpuidRegisters& a) { return {~a.eax, ~a.ebx, ~a.ecx, ~a.edx}; }
 
-CpuidRegisters HostCpuid(u32 leaf, u32 subleaf) {
-  CpuidRegisters r;
-  asm volatile("cpuid"
-               : "=a"(r.eax), "=b"(r.ebx), "=c"(r.ecx), "=d"(r.edx)
-               : "a"(leaf), "c"(subleaf));
-  return r;
-}
-
 u64 HostXcr0() {
   constexpr u32 kOsxsave = Bit(27);
   if (!(HostCpuid(1, 0).ecx & kOsxsave)) return 0;
   u32 low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return low | (u64{high} << 32);
-}
-
-Vendor VendorOf(const CpuidRegisters& leaf0) {
-  constexpr u32 kAuth = 0x68747541, kHygo = 0x6f677948;  // "Auth"enticAMD, "Hygo"nGenuine
-  return leaf0.ebx == kAuth || leaf0.ebx == kHygo ? Vendor::kAmd : Vendor::kIntel;
 }
 
 // AVX-512 comes with all of its three components or not at all.
@@ -356,8 +359,7 @@ CpuidRegisters CpuidPolicy::Query(const VcpuState& state, u32 leaf, u32 subleaf)
   const bool basic = leaf < kHypervisorLeaf;
   const bool too_high = basic ? leaf > max_basic_ : leaf >= 0x80000000 && leaf > max_extended_;
   if (too_high) {
-    // Intel answers with the highest basic leaf, AMD with zeros.
-    if (vendor_ == Vendor::kAmd) return {};
+    if (!HasIntelsWay(GuestDifference::kCpuidBeyondHighestLeaf, vendor_)) return {};
     leaf = max_basic_;
   }
   const Entry* entry = Find(leaf, subleaf);

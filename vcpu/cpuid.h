@@ -20,6 +20,10 @@ struct CpuidRegisters {
   constexpr bool operator==(const CpuidRegisters&) const = default;
 };
 
+// The instruction itself, on the host: where that is a virtual machine, an exit.
+CpuidRegisters HostCpuid(u32 leaf, u32 subleaf);
+Vendor VendorOf(const CpuidRegisters& leaf0);
+
 inline constexpr unsigned kPhysicalAddressBits = 40;
 inline constexpr unsigned kLinearAddressBits = 48;
 
