@@ -320,12 +320,14 @@ void MergeFlags(VcpuState& state, u64 value, u64 mask) {
   state.SetRflags((state.Rflags() & ~mask) | (value & mask));
 }
 
-// Data segments that the outer level must not keep.
+// Data segments that the outer level must not keep. Null selectors lose their RPL (SDM vol. 2,
+// RET).
 void DropInnerSegments(VcpuState& state, unsigned cpl) {
   for (SegmentIndex index : {kEs, kDs, kFs, kGs}) {
     Segment& segment = state.segment[index];
-    bool conforming = (segment.Type() & 0xc) == 0xc;
-    if (segment.CodeOrData() && !conforming && segment.Dpl() < cpl) {
+    const bool conforming = (segment.Type() & 0xc) == 0xc;
+    const bool inner = segment.CodeOrData() && !conforming && segment.Dpl() < cpl;
+    if (inner || NullSelector(segment.selector)) {
       // In long mode the base stays: only the selector and the rights are taken away.
       segment = Segment{.base = state.LongModeActive() ? segment.base : 0};
     }

@@ -669,6 +669,41 @@ TEST_CASE("A return to an outer level takes away inner data segments", "[control
   CHECK(s.segment[kGs].attributes == 0);
 }
 
+TEST_CASE("A return to an outer level takes the RPL off null selectors", "[control]") {
+  for (const bool iret : {false, true}) {
+    for (const bool long_mode : {false, true}) {
+      INFO("iret " << iret << " long mode " << long_mode);
+      Transfer m;
+      if (long_mode) {
+        m.LongMode(0);
+      } else {
+        m.Protected32(0);
+      }
+      VcpuState& s = m.state();
+      s.segment[kDs] = Segment{.selector = 1};
+      s.segment[kEs] = Segment{.selector = 2};
+      s.segment[kFs] = Segment{.base = long_mode ? 0x5000u : 0u, .selector = 3};
+      s.segment[kGs].attributes = WithDpl(kFlatData, 3);
+      s.segment[kGs].selector = kData3;
+      std::vector<u64> words = {0x1111, kCode3, 2, kUserStack, kData3};
+      if (!iret) words.erase(words.begin() + 2);
+      for (unsigned i = 0; i < words.size(); ++i) {
+        if (long_mode) {
+          m.memory.Put<u64>(s.gpr[kRsp] + i * 8, words[i]);
+        } else {
+          m.memory.Put<u32>(s.gpr[kRsp] + i * 4, static_cast<u32>(words[i]));
+        }
+      }
+      const unsigned bits = long_mode ? 64 : 32;
+      REQUIRE((iret ? m.Iret(bits) : FarReturn(s, m.memory, bits, 0)).done());
+      CHECK(s.cpl == 3);
+      for (SegmentIndex index : {kDs, kEs, kFs}) CHECK(s.segment[index].selector == 0);
+      CHECK(s.segment[kFs].base == (long_mode ? 0x5000 : 0));
+      CHECK(s.segment[kGs].selector == kData3);
+    }
+  }
+}
+
 TEST_CASE("A return to a 16-bit stack leaves the upper half of ESP", "[control]") {
   Transfer m;
   m.Protected32(0);
