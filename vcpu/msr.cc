@@ -86,6 +86,8 @@ constexpr MsrRow kMsrs[] = {
      kAll},
     {0x79, 1, "BIOS_UPDT_TRIG", Need::kIntel, Rule::kIgnore, kNowhere, 0},
     {0x8b, 1, "BIOS_SIGN_ID", Need::kNothing, Rule::kIgnore, kNowhere, 0},
+    // No ratios and nothing that could be programmed: the TSC's frequency is CPUID's to tell.
+    {0xce, 1, "PLATFORM_INFO", Need::kIntel, Rule::kReadOnly, kNowhere, 0},
     {kMsrMtrrCap, 1, "MTRRCAP", Need::kMtrr, Rule::kReadOnly, kNowhere, kMtrrCapValue},
     {kMsrSysenterCs, 1, "SYSENTER_CS", Need::kNothing, Rule::kMasked, ALIBI_AT(sysenter_cs),
      kLow32},
@@ -125,6 +127,11 @@ constexpr MsrRow kMsrs[] = {
     {kMsrKernelGsBase, 1, "KERNEL_GS_BASE", Need::kLongMode, Rule::kCanonical,
      ALIBI_AT(kernel_gs_base), kAll},
     {kMsrTscAux, 1, "TSC_AUX", Need::kNothing, Rule::kMasked, ALIBI_AT(tsc_aux), kLow32},
+    // Every AMD CPU has these counters, without a CPUID bit (APM vol. 2, 13.2). Nothing counts
+    // here, and since they do not keep what is written, Linux finds that out and counts by
+    // software.
+    {0xc0010000, 4, "PERF_CTL", Need::kAmd, Rule::kIgnore, kNowhere, 0},
+    {0xc0010004, 4, "PERF_CTR", Need::kAmd, Rule::kIgnore, kNowhere, 0},
     {0xc0010010, 1, "SYSCFG", Need::kAmd, Rule::kIgnore, kNowhere, 0},
     // Bit 24: the TSC counts at the P0 frequency, whatever the power state.
     {0xc0010015, 1, "HWCR", Need::kAmd, Rule::kIgnore, kNowhere, 1u << 24},
