@@ -20,6 +20,7 @@
 #include "vmm/drive_options.h"
 #include "vmm/host_check.h"
 #include "vmm/loader/file.h"
+#include "vmm/loader/gzip.h"
 #include "vmm/loader/linux.h"
 #include "vmm/loader/linux_rom.h"
 #include "vmm/observe.h"
@@ -170,7 +171,8 @@ int CmdRun(int argc, char** argv) {
       "COM1 is the terminal; Ctrl-C ends it, Ctrl-A X quits, Ctrl-A S shows the counters,\n"
       "Ctrl-A C sends a Ctrl-C, Ctrl-A Ctrl-A a Ctrl-A, Ctrl-A H shows these keys.");
   app.add_option("IMAGE,--kernel", options.image,
-                 "the kernel: a Linux bzImage, or ELF with a multiboot 1 header or a PVH note");
+                 "the kernel: a Linux bzImage, or ELF with a multiboot 1 header or a PVH note;\n"
+                 "compressed by gzip or not");
   app.add_option("--bios", options.bios,
                  "a ROM to start instead: a multiple of 4K, up to 16M; at the top of 4 GB and,\n"
                  "its last 128K, below 1 MB")
@@ -237,12 +239,18 @@ int CmdRun(int argc, char** argv) {
     firmware_text = false;  // nobody asked for that one's own story
   }
   // Setup code calls the BIOS.
-  const bool real_mode = options.entry == "16";
-  if (real_mode && options.bios.empty()) {
+  bool real_mode = options.entry == "16";
+  const auto take_bios = [&](const std::string& why) {
     auto found = FindBios();
-    if (!found.ok()) return Fail(kNoInput, "--entry 16: " + found.error().message);
+    if (!found.ok()) return Status(Error{why + ": " + found.error().message});
     options.bios = *found;
     firmware_text = false;
+    return Status(Ok{});
+  };
+  if (real_mode && options.bios.empty()) {
+    if (Status taken = take_bios("--entry 16"); !taken.ok()) {
+      return Fail(kNoInput, taken.error().message);
+    }
   }
   if (real_mode && options.image.empty()) {
     return Fail(kUsage, "--entry 16 is for a Linux kernel's IMAGE");
@@ -310,9 +318,20 @@ int CmdRun(int argc, char** argv) {
   if (Status devices = ReadDeviceOptions(options, &config.devices); !devices.ok()) {
     return Fail(kUsage, devices.error().message);
   }
-  const bool bios = !options.bios.empty();
   auto image = loader::ReadWholeFile(options.image.empty() ? options.bios : options.image);
   if (!image.ok()) return Fail(kNoInput, image.error().message);
+  if (!options.image.empty() && loader::IsGzip(*image)) {
+    auto kernel = loader::Gunzip(*image, options.image);
+    if (!kernel.ok()) return Fail(kBadImage, kernel.error().message);
+    image = std::move(*kernel);
+  }
+  if (options.bios.empty() && options.entry.empty() && loader::StartsThroughBios(*image)) {
+    if (Status taken = take_bios("'" + options.image + "' starts through a BIOS"); !taken.ok()) {
+      return Fail(kUnsupportedHost, taken.error().message);
+    }
+    real_mode = true;
+  }
+  const bool bios = !options.bios.empty();
   if (real_mode && !loader::IsLinux(*image)) {
     return Fail(kBadImage, fmt::format("'{}' is no Linux bzImage: --entry 16 is for those alone",
                                        options.image));

@@ -89,6 +89,12 @@ _LIBRARIES = {
         defines = [],
         linkopts = ["-lxxhash"],
     ),
+    "zlib": struct(
+        packages = ["zlib1g-dev"],
+        headers = ["zlib.h"],
+        defines = [],
+        linkopts = ["-lz"],
+    ),
     "zydis": struct(
         packages = ["libzydis-dev", "libzycore-dev"],
         headers = ["Zydis/Zydis.h", "Zycore/Zycore.h"],

@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -44,6 +45,27 @@ std::optional<u64> FindPvhEntry(std::span<const u8> notes) {
   return std::nullopt;
 }
 
+struct FileRange {
+  u64 first, end;
+};
+
+// The length of the preamble at the beginning of a segment of the file; `own` is what is not the
+// program's.
+u64 PreambleOf(std::span<const u8> bytes, u64 offset, const std::vector<FileRange>& own) {
+  u64 at = 0;
+  while (at < bytes.size()) {
+    u64 next = at;
+    for (const FileRange& range : own) {
+      if (range.first <= offset + at && offset + at < range.end) {
+        next = std::max(next, range.end - offset);
+      }
+    }
+    if (next == at && bytes[at] != 0) break;
+    at = std::max(next, at + 1);
+  }
+  return std::min<u64>(at, bytes.size());
+}
+
 // A program header of either class, widened.
 struct ProgramHeader {
   u64 offset, virtual_address, physical_address, file_size, memory_size;
@@ -71,12 +93,17 @@ Result<LoadableImage> ParseClass(std::span<const u8> image, const std::string& n
 
   LoadableImage loadable;
   std::optional<u64> translated_entry;
+  std::vector<FileRange> own = {{0, sizeof header}, {table, table + table_size}};
+  std::vector<u64> offsets;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Phdr raw;
     std::memcpy(&raw, image.data() + table + u64{i} * header.e_phentsize, sizeof raw);
     if (raw.p_type == PT_NOTE && raw.p_offset <= image.size() &&
-        raw.p_filesz <= image.size() - raw.p_offset && !loadable.pvh_entry) {
-      loadable.pvh_entry = FindPvhEntry(image.subspan(raw.p_offset, raw.p_filesz));
+        raw.p_filesz <= image.size() - raw.p_offset) {
+      if (own.size() < kMostSegments) own.push_back({raw.p_offset, raw.p_offset + raw.p_filesz});
+      if (!loadable.pvh_entry) {
+        loadable.pvh_entry = FindPvhEntry(image.subspan(raw.p_offset, raw.p_filesz));
+      }
     }
     if (raw.p_type != PT_LOAD) continue;
     const ProgramHeader segment{raw.p_offset, raw.p_vaddr, raw.p_paddr, raw.p_filesz, raw.p_memsz};
@@ -96,6 +123,7 @@ Result<LoadableImage> ParseClass(std::span<const u8> image, const std::string& n
     }
     loadable.segments.push_back(Segment{segment.physical_address, segment.memory_size,
                                         image.subspan(segment.offset, segment.file_size)});
+    offsets.push_back(segment.offset);
     // Kernels linked high have a virtual entry point; they start at its physical place.
     const u64 into = header.e_entry - segment.virtual_address;
     if (!translated_entry && header.e_entry >= segment.virtual_address &&
@@ -104,6 +132,10 @@ Result<LoadableImage> ParseClass(std::span<const u8> image, const std::string& n
     }
   }
   if (loadable.segments.empty()) return Bad(name, "the ELF file has nothing to load");
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    Segment& segment = loadable.segments[i];
+    if (offsets[i] == 0) segment.preamble = PreambleOf(segment.bytes, offsets[i], own);
+  }
   loadable.entry = translated_entry.value_or(header.e_entry);
   return loadable;
 }
@@ -118,6 +150,20 @@ std::string Hex(u64 value) {
   char text[24];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
   return text;
+}
+
+void DropPreambleIn(u64 first, u64 end, LoadableImage* image) {
+  for (Segment& segment : image->segments) {
+    const u64 segment_end = segment.address + segment.memory_size;
+    if (segment.address >= end || segment_end <= first) continue;
+    const u64 dropped = std::min(end, segment_end) - segment.address;
+    if (dropped > segment.preamble) continue;
+    segment.address += dropped;
+    segment.memory_size -= dropped;
+    segment.bytes = segment.bytes.subspan(dropped);
+    segment.preamble -= dropped;
+  }
+  std::erase_if(image->segments, [](const Segment& segment) { return segment.memory_size == 0; });
 }
 
 bool LooksLikeElf(std::span<const u8> image) {

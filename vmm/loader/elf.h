@@ -18,6 +18,9 @@ struct Segment {
   u64 address = 0;
   u64 memory_size = 0;
   std::span<const u8> bytes;
+  // So many of the first bytes are the file's own: ELF header, program headers, notes, and zeros
+  // between them. Linkers make them part of the first segment, and no kernel misses them.
+  u64 preamble = 0;
 };
 
 struct LoadableImage {
@@ -31,6 +34,10 @@ bool LooksLikeElf(std::span<const u8> image);
 
 // Takes little-endian executables for i386 (ELF32) and x86-64 (ELF64).
 Result<LoadableImage> ParseElf(std::span<const u8> image, const std::string& name);
+
+// Linked to 1 MB without a script, a kernel has its headers in the page in front, which is ROM in a
+// PC. Takes from each segment what lies in [first, end) if that is preamble alone.
+void DropPreambleIn(u64 first, u64 end, LoadableImage* image);
 
 // Integers of the file at `offset`, which the caller has checked.
 u16 Load16(std::span<const u8> bytes, u64 offset);

@@ -25,17 +25,27 @@ constexpr u64 kSetupSectors = 0x1f1, kParagraphs = 0x1f4, kVideoMode = 0x1fa, kB
 // The rest of boot_params.
 constexpr u64 kRsdpAddress = 0x70, kE820Entries = 0x1e8, kE820Table = 0x2d0;
 constexpr u64 kBootParamsBytes = 4096;
-constexpr u16 kOldestVersion = 0x204;  // syssize has 32 bits, so the payload's end is known
+constexpr u16 kOldestVersion = 0x202;  // the command line goes by its pointer
 constexpr u8 kLoadedHigh = 1, kCanUseHeap = 0x80;
 constexpr u16 kKernel64 = 1;     // of kExtraLoadFlags: there is a 64-bit entry
 constexpr u64 kEntry64 = 0x200;  // from where the kernel was loaded
 constexpr u8 kUndefinedLoader = 0xff;
 constexpr u16 kNormalVideo = 0xffff;
 
-constexpr u64 kSetupStack = 0xe000;  // in the setup code's segment; its heap ends below
+constexpr u64 kSetupStack = 0xe000;  // in the setup code's segment; see vmm/loader/linux_rom.S
 constexpr u64 kFirmwareTop = u64{1} << 20;
 constexpr u64 kGdt = 0x8000, kPageTables = 0x9000;
 constexpr u64 kBootParams = 0x10000, kCommandLineAt = 0x20000;
+// A zImage lies between 64 KB and 576 KB. Its setup code comes behind it, then the command line, in
+// the same segment as the stack.
+constexpr u64 kLowKernel = 0x10000, kLowKernelEnd = 0x90000;
+
+struct SetupPlaces {
+  u64 setup, command_line, command_line_end;
+  u16 heap_end;  // in the setup code's segment, less 200h
+};
+constexpr SetupPlaces kHighSetup = {kBootParams, kCommandLineAt, kExtendedBda, kSetupStack - 0x200};
+constexpr SetupPlaces kLowSetup = {0x90000, 0x99000, 0x9c000, 0x9000 - 0x200};
 
 Error Bad(const std::string& name, const std::string& why) {
   return Error{"cannot load '" + name + "': " + why};
@@ -104,6 +114,10 @@ bool IsLinux(std::span<const u8> image) {
          Load32(image, kHeaderMagic) == 0x53726448;  // "HdrS"
 }
 
+bool StartsThroughBios(std::span<const u8> image) {
+  return IsLinux(image) && (!(image[kLoadFlags] & kLoadedHigh) || Load32(image, kCode32Start) == 0);
+}
+
 namespace {
 
 // Where everything goes, once the image and the options have been found sound.
@@ -115,22 +129,27 @@ struct Plan {
   std::string command_line;
   u64 initrd_at = 0;       // 0: none
   bool long_mode = false;  // there is a 64-bit entry
+  SetupPlaces places = kHighSetup;
 };
 
 Result<Plan> MakePlan(std::span<const u8> image, const std::string& name,
                       const LinuxOptions& options) {
   if (!IsLinux(image)) return Bad(name, "it has no Linux boot header");
   const u16 version = Load16(image, kVersion);
-  if (version < kOldestVersion || !(image[kLoadFlags] & kLoadedHigh)) {
-    return Bad(name,
-               "its boot protocol is older than 2.04, or it is a zImage; give a bzImage of Linux "
-               "2.6.14 or newer");
+  if (version < kOldestVersion) {
+    return Bad(name, "its boot protocol is older than 2.02; give a kernel of Linux 2.4 or newer");
+  }
+  const bool real_mode = options.entry == LinuxEntryPoint::k16;
+  if (!real_mode && StartsThroughBios(image)) {
+    return Bad(name, "it has no 32-bit entry; --entry 16 starts it through a BIOS");
   }
   const u64 sectors = image[kSetupSectors] == 0 ? 4 : image[kSetupSectors];
   const u64 setup_bytes = (sectors + 1) * 512;
   if (setup_bytes >= image.size()) return Bad(name, "truncated: the file ends in its setup code");
   const std::span<const u8> kernel = image.subspan(setup_bytes);
-  if (const u64 wanted = u64{Load32(image, kParagraphs)} * 16; kernel.size() < wanted) {
+  // In paragraphs, of which the last may be short. Before 2.04 the upper half means something else.
+  const u64 paragraphs = version >= 0x204 ? Load32(image, kParagraphs) : Load16(image, kParagraphs);
+  if (const u64 wanted = paragraphs * 16; kernel.size() + 15 < wanted) {
     return Bad(name, "truncated: it has " + std::to_string(image.size()) + " bytes, not " +
                          std::to_string(setup_bytes + wanted));
   }
@@ -144,14 +163,20 @@ Result<Plan> MakePlan(std::span<const u8> image, const std::string& name,
   // Where it goes. A relocatable kernel may run at any address from its preferred one up and is
   // loaded there; another one moves itself there. Until it has set up its own memory it needs
   // init_size bytes from that address.
-  u64 load_at = Load32(image, kCode32Start), end = load_at + kernel.size();
+  // For setup code it lies where all loaders put it.
+  const bool low = !(image[kLoadFlags] & kLoadedHigh);
+  u64 load_at = !real_mode ? Load32(image, kCode32Start) : low ? kLowKernel : kHoleEnd;
+  u64 end = load_at + kernel.size();
   if (version >= 0x20a && header_end >= kInitSize + 4) {
     const u64 preferred = std::min(Load64(image, kPreferredAddress), kFourGiB);
-    const bool may_move = options.entry != LinuxEntryPoint::k16 && image[kRelocatable] != 0;
+    const bool may_move = !real_mode && image[kRelocatable] != 0;
     if (may_move && preferred >= kHoleEnd) load_at = preferred;
     end = std::max(load_at + kernel.size(), preferred + Load32(image, kInitSize));
   }
-  if (load_at < kHoleEnd) return Bad(name, "it wants to be loaded below 1 MB");
+  if (load_at < kHoleEnd && !low) return Bad(name, "it wants to be loaded below 1 MB");
+  if (low && load_at + kernel.size() > kLowKernelEnd) {
+    return Bad(name, "it is a zImage of more than 512 KB");
+  }
   if (end > options.low_ram_bytes) {
     return Bad(name, "it needs " + std::to_string((end + kMiB - 1) / kMiB) +
                          " MB of RAM, and there are " +
@@ -160,7 +185,8 @@ Result<Plan> MakePlan(std::span<const u8> image, const std::string& name,
 
   const u64 line_max = version >= 0x206 ? Load32(image, kCommandLineMax) : 255;
   const std::string line(options.command_line.c_str());  // a NUL inside ends it for the guest
-  if (line.size() > line_max || line.size() >= kExtendedBda - kCommandLineAt) {
+  const SetupPlaces& places = low ? kLowSetup : kHighSetup;
+  if (line.size() > line_max || line.size() >= places.command_line_end - places.command_line) {
     return Bad(name, "its command line may have " + std::to_string(line_max) + " characters, not " +
                          std::to_string(line.size()));
   }
@@ -168,9 +194,10 @@ Result<Plan> MakePlan(std::span<const u8> image, const std::string& name,
   // As high as the kernel can reach, out of its way.
   u64 initrd_at = 0;
   if (!options.initrd.empty()) {
-    const u64 reach = u64{Load32(image, kInitrdMax)} + 1;
+    const u64 reach = version >= 0x203 ? u64{Load32(image, kInitrdMax)} + 1 : 0x38000000;
     // A BIOS keeps its tables at the top of RAM.
-    const u64 firmware = options.entry == LinuxEntryPoint::k16 ? kFirmwareTop : 0;
+    const u64 firmware = real_mode ? kFirmwareTop : 0;
+    end = std::max(end, kHoleEnd);
     const u64 top =
         std::min(options.low_ram_bytes - std::min(options.low_ram_bytes, firmware), reach);
     const u64 size = options.initrd.size();
@@ -188,7 +215,7 @@ Result<Plan> MakePlan(std::span<const u8> image, const std::string& name,
     }
   }
 
-  return Plan{setup_bytes, header_end, kernel, load_at, line, initrd_at, long_mode};
+  return Plan{setup_bytes, header_end, kernel, load_at, line, initrd_at, long_mode, places};
 }
 
 std::vector<u8> WithNul(const std::string& text) {
@@ -203,9 +230,8 @@ void FillHeader(Header& header, std::span<const u8> image, const Plan& plan, u64
   header.Put(kVideoMode, kNormalVideo);
   header.Put(kTypeOfLoader, kUndefinedLoader);
   header.Put(kLoadFlags, static_cast<u8>(image[kLoadFlags] | kCanUseHeap));
-  header.Put(kHeapEnd, static_cast<u16>(kSetupStack - 0x200));
-  header.Put(kCode32Start, static_cast<u32>(plan.load_at));
-  header.Put(kCommandLine, static_cast<u32>(kCommandLineAt));
+  header.Put(kHeapEnd, plan.places.heap_end);
+  header.Put(kCommandLine, static_cast<u32>(plan.places.command_line));
   header.Put(kRamdiskImage, static_cast<u32>(plan.initrd_at));
   header.Put(kRamdiskSize, static_cast<u32>(initrd_bytes));
 }
@@ -239,11 +265,11 @@ Result<LinuxSetup> PrepareLinuxSetup(std::span<const u8> image, const std::strin
   FillHeader(setup, image, *plan, options.initrd.size());
   LinuxSetup result;
   result.setup = setup.Take();
-  result.setup_at = kBootParams;
+  result.setup_at = static_cast<u32>(plan->places.setup);
   result.kernel = plan->kernel;
   result.kernel_at = static_cast<u32>(plan->load_at);
   result.command_line = WithNul(plan->command_line);
-  result.command_line_at = kCommandLineAt;
+  result.command_line_at = static_cast<u32>(plan->places.command_line);
   result.initrd_at = static_cast<u32>(plan->initrd_at);
   return result;
 }
@@ -256,6 +282,7 @@ Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,
   BootParams params;
   params.PutHeader(image.subspan(kHeaderStart, plan->header_end - kHeaderStart));
   FillHeader(params, image, *plan, options.initrd.size());
+  params.Put(kCode32Start, static_cast<u32>(plan->load_at));
   params.PutScreen();
   params.Put(kRsdpAddress, options.rsdp);
   for (const MapRange& range : PcMemoryMap(options.low_ram_bytes, options.high_ram_bytes)) {

@@ -1,5 +1,6 @@
-// Loads Linux kernels by the x86 boot protocol (Documentation/x86/boot.rst, version 2.04 and up):
-// the bzImage, its command line, an initial RAM disk and the memory map, and says where to enter.
+// Loads Linux kernels by the x86 boot protocol (Documentation/x86/boot.rst, version 2.02 and up):
+// the bzImage, or the zImage of old, its command line, an initial RAM disk and the memory map, and
+// says where to enter.
 //
 //   0x08000  GDT              0x10000  struct boot_params     0x20000  command line
 //   0x09000  page tables      ...      the kernel, and the initial RAM disk as high as it may be
@@ -43,6 +44,10 @@ struct LinuxEntry {
 
 // Does it have a bzImage's signature?
 bool IsLinux(std::span<const u8> image);
+
+// Is its setup code the only way in? So it is with a zImage, which is loaded below 1 MB, and with
+// what has no code at 1 MB to jump to (iPXE).
+bool StartsThroughBios(std::span<const u8> image);
 
 // `name` is the image's, for messages.
 Result<LinuxEntry> LoadLinux(std::span<const u8> image, const std::string& name,

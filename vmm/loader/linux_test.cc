@@ -100,6 +100,59 @@ TEST_CASE("A kernel that cannot be relocated goes to 1 MB", "[linux]") {
   CHECK(entry.value().rip == kMiB);
 }
 
+// Debian's memtest86+ and ipxe.lkrn: syssize is rounded up, and nothing fills the file up to it.
+TEST_CASE("A kernel's last paragraph may be short", "[linux]") {
+  std::vector<u8> image = BzImage();
+  Put<u32>(image, 0x1f4, 5000 / 16 + 1);
+  FakeRam ram;
+  LinuxOptions options;
+  options.low_ram_bytes = 64 * kMiB;
+  REQUIRE(LoadLinux(image, "memtest", options, ram).ok());
+  CHECK(ram.writes.at(16 * kMiB).size() == 5000);
+}
+
+TEST_CASE("What has no 32-bit entry starts through a BIOS", "[linux]") {
+  CHECK_FALSE(StartsThroughBios(BzImage()));
+  const std::vector<u8> initrd(5000, 0x42);
+  LinuxOptions options;
+  options.low_ram_bytes = 64 * kMiB;
+  options.initrd = initrd;
+  options.command_line = "x";
+  SECTION("iPXE: loaded high, but entered nowhere") {
+    std::vector<u8> image = BzImage();
+    Put<u16>(image, 0x206, 0x207);
+    Put<u32>(image, 0x214, 0);
+    CHECK(StartsThroughBios(image));
+    const auto setup = PrepareLinuxSetup(image, "ipxe.lkrn", options);
+    REQUIRE(setup.ok());
+    CHECK(setup.value().kernel_at == kMiB);
+    CHECK(Load32(setup.value().setup, 0x214) == 0);  // its own affair
+  }
+  SECTION("a zImage, loaded low") {
+    std::vector<u8> image = BzImage();
+    Put<u16>(image, 0x206, 0x202);
+    Put<u32>(image, 0x1f4, 0xabcd0000 + 5000 / 16);  // the upper half means something else
+    Put<u32>(image, 0x214, 0x1000);
+    Put<u32>(image, 0x22c, 0);
+    image[0x211] = 0;
+    CHECK(StartsThroughBios(image));
+    const auto setup = PrepareLinuxSetup(image, "zImage", options);
+    REQUIRE(setup.ok());
+    CHECK(setup.value().kernel_at == 0x10000);
+    CHECK(setup.value().setup_at == 0x90000);
+    const std::vector<u8>& code = setup.value().setup;
+    CHECK(Load32(code, 0x214) == 0x1000);
+    CHECK(Load32(code, 0x228) == setup.value().command_line_at);
+    CHECK(setup.value().command_line_at >= 0x90000u + Load16(code, 0x224) + 0x200);
+    CHECK(setup.value().initrd_at >= kMiB);
+    options.command_line = std::string(256, 'x');
+    CHECK_FALSE(PrepareLinuxSetup(image, "zImage", options).ok());
+    options.command_line = "";
+    image.resize(3 * 512 + (512 << 10) + 1);
+    CHECK_FALSE(PrepareLinuxSetup(image, "zImage", options).ok());
+  }
+}
+
 TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux]") {
   struct Bad {
     const char* what;
@@ -109,9 +162,12 @@ TEST_CASE("What is wrong with a kernel is said, and nothing is written", "[linux
   const Bad bad[] = {
       {"no Linux boot header", [](auto& image, auto&) { image[0x202] = 0; }},
       {"no Linux boot header", [](auto& image, auto&) { image.resize(0x200); }},
-      {"older than 2.04", [](auto& image, auto&) { image[0x206] = 3; }},
+      {"older than 2.02", [](auto& image, auto&) { Put<u16>(image, 0x206, 0x201); }},
       {"truncated", [](auto& image, auto&) { image[0x1f1] = 200; }},
-      {"truncated: it has 6536 bytes, not 6544", [](auto& image, auto&) { image[0x1f4]++; }},
+      // 5,000 bytes are 312 paragraphs and a half.
+      {"truncated: it has 6536 bytes, not 6560", [](auto& image, auto&) { image[0x1f4] += 2; }},
+      {"no 32-bit entry", [](auto& image, auto&) { image[0x211] = 0; }},
+      {"no 32-bit entry", [](auto& image, auto&) { Put<u32>(image, 0x214, 0); }},
       {"needs 24 MB", [](auto&, auto& options) { options.low_ram_bytes = 4 * kMiB; }},
       {"2047 characters", [](auto&, auto& options) { options.command_line.resize(3000, 'x'); }},
       // The kernel moves itself up to where it was linked.

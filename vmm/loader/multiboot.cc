@@ -233,7 +233,8 @@ Result<MultibootEntry> LoadMultiboot(std::span<const u8> image, const std::strin
                                       : Result<LoadableImage>(Bad(
                                             name, "neither an ELF file nor load addresses in the header"));
   if (!parsed.ok()) return parsed.error();
-  const LoadableImage& loadable = parsed.value();
+  LoadableImage& loadable = *parsed;
+  DropPreambleIn(kVgaHole, kHoleEnd, &loadable);
 
   Layout layout(options.low_ram_bytes);
   bool entry_is_loaded = false;

@@ -405,6 +405,65 @@ TEMPLATE_TEST_CASE("multiboot: hostile program headers", "", Elf32, Elf64) {
   }
 }
 
+// What `ld -Ttext=0x100000` makes: the headers are part of a segment that begins a page earlier, in
+// the ROM's place. Nobody needs them there.
+TEMPLATE_TEST_CASE("multiboot: headers in front of the first page", "", Elf32, Elf64) {
+  TestType elf;
+  auto& segment = elf.segments[0];
+  segment.p_paddr = segment.p_vaddr = 0xff000;
+  segment.p_offset = 0;
+  FakeMemory memory;
+  const auto load = [&](const std::vector<u8>& image) {
+    return LoadMultiboot(image, "k.elf", SomeRam(), memory).ok();
+  };
+  SECTION("in the text's segment") {
+    segment.p_filesz = 0x1200;
+    segment.p_memsz = 0x1800;
+    REQUIRE(load(elf.Bytes()));
+    const std::vector<u8> image = elf.Bytes();
+    for (u64 i = 0; i < 0x200; ++i) {
+      REQUIRE(memory.ByteAt(0x100000 + i) == image[0x1000 + i]);
+    }
+    CHECK(memory.ByteAt(0x100200) == 0);
+    CHECK(memory.ByteAt(0x100800) == 0xcc);
+    CHECK(memory.ByteAt(0xff000) == 0xcc);
+  }
+  SECTION("in a segment of their own") {
+    segment.p_filesz = segment.p_memsz = sizeof(elf.header) + 2 * sizeof(segment);
+    elf.AddSegment(0x100000, 0x1000, 0x200, 0x800);
+    REQUIRE(load(elf.Bytes()));
+    CHECK(memory.ByteAt(0xff000) == 0xcc);
+  }
+  SECTION("but not what the kernel may want") {
+    segment.p_filesz = 0x1200;
+    segment.p_memsz = 0x1800;
+    std::vector<u8> image = elf.Bytes();
+    image[0xfff] = 0x90;
+    CHECK_THAT(Refusal(image), Contains("hole"));
+    segment.p_offset = 0x1000;
+    segment.p_filesz = 0x200;
+    CHECK_THAT(Refusal(elf.Bytes()), Contains("hole"));
+    segment.p_offset = 0;
+    segment.p_filesz = sizeof(elf.header);  // zeros that the kernel finds behind it
+    CHECK_THAT(Refusal(elf.Bytes()), Contains("hole"));
+  }
+  SECTION("a note among them") {
+    segment.p_filesz = 0x1200;
+    segment.p_memsz = 0x1800;
+    std::vector<u8> image = elf.Bytes();
+    image[0x300] = 0x55;
+    CHECK_THAT(Refusal(image), Contains("hole"));
+    auto note = segment;
+    note.p_type = PT_NOTE;
+    note.p_offset = 0x2f0;
+    note.p_filesz = 0x20;
+    elf.segments.push_back(note);
+    image = elf.Bytes();
+    image[0x300] = 0x55;
+    CHECK(load(image));
+  }
+}
+
 TEST_CASE("multiboot: a truncated image never loads, at any length") {
   Elf64 elf;
   elf.segments[0].p_filesz = 0x1000;

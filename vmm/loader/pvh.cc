@@ -101,6 +101,7 @@ Result<PvhEntry> LoadPvh(std::span<const u8> image, const std::string& name,
   if (options.modules.size() > kMostModules) {
     return Bad(name, "there are more than " + std::to_string(kMostModules) + " modules");
   }
+  DropPreambleIn(kVgaHole, kHoleEnd, &*parsed);
   Layout layout(options.low_ram_bytes);
   u64 end = 0;
   for (const Segment& segment : parsed->segments) {
