@@ -51,6 +51,7 @@ struct RunOptions {
   std::string initrd;
   std::string entry;
   std::string com1;
+  std::string sandbox = "on";
   bool no_reboot = false;
   DriveOptions drives;
 };
@@ -224,6 +225,9 @@ int CmdRun(int argc, char** argv) {
                  "room for translations: bytes, or with K, M, G (64M)");
   app.add_option("--shadow-size", options.shadow_size,
                  "room for shadow page tables: bytes, or with K, M, G (512M)");
+  app.add_option("--sandbox", options.sandbox,
+                 "on, or off: do not confine the programs that read disk images (on)")
+      ->check(CLI::IsMember({"on", "off"}));
   app.footer(ExitCodeHelp());
   std::vector<char*> arguments = WithOwnSpelling(argc, argv);
   if (const auto status =
@@ -348,6 +352,7 @@ int CmdRun(int argc, char** argv) {
     if (real_mode) config.devices.boot_first = loader::kLinuxRomBootPath;
   }
 
+  options.drives.confined = options.sandbox == "on";
   ExitCode drives_code = kUsage;
   auto drives = OpenDrives(options.drives, &drives_code);
   if (!drives.ok()) return Fail(drives_code, drives.error().message);

@@ -227,6 +227,10 @@ TEST_CASE("images that cannot be used: one line, and a status that says which ki
   fails(64, "--disk", ",readonly", "names no file");
   fails(64, "--drive", "if=ide", "names no file");
   if (HasQemuTools()) {
+    const std::string backed = Path("backed.qcow2");
+    REQUIRE(Shell("qemu-img create -q -f qcow2 -u -b /etc/hostname -F raw " + backed + " 1M") == 0);
+    fails(77, "--disk", backed, "/etc/hostname");
+    fails(77, "--drive", "file=" + backed + ",format=qcow2,backing=refuse", "/etc/hostname");
     const std::string cut = Path("cut.qcow2");
     REQUIRE(Shell("qemu-img create -q -f qcow2 " + cut + " 64M && truncate -s 70 " + cut) == 0);
     fails(65, "--disk", cut, "cut.qcow2");

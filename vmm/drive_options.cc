@@ -50,6 +50,11 @@ Status ParseKey(const std::string& key, const std::string& value, DriveRequest* 
     } else {
       return Error{fmt::format("{}={}: ide or virtio is wanted", key, value)};
     }
+  } else if (key == "backing") {
+    if (value != "allow" && value != "refuse") {
+      return Error{fmt::format("backing={}: allow or refuse is wanted", value)};
+    }
+    request->image.allow_backing = value == "allow";
   } else if (key == "media") {
     if (value != "disk" && value != "cdrom") {
       return Error{fmt::format("media={}: disk or cdrom is wanted", value)};
@@ -57,19 +62,34 @@ Status ParseKey(const std::string& key, const std::string& value, DriveRequest* 
     request->cdrom = value == "cdrom";
   } else {
     return Error{fmt::format(
-        "'{}' is no option of a drive; there are format, readonly, snapshot, interface, media",
+        "'{}' is no option of a drive; there are format, readonly, snapshot, interface, backing, "
+        "media",
         key)};
   }
   return Ok{};
+}
+
+ExitCode ExitCodeOf(block::OpenFailure failure) {
+  switch (failure) {
+    case block::OpenFailure::kUnreadable:
+      return kNoInput;
+    case block::OpenFailure::kBadImage:
+      return kBadImage;
+    case block::OpenFailure::kRefused:
+      return kRefused;
+    case block::OpenFailure::kUnavailable:
+      break;
+  }
+  return kUnsupportedHost;
 }
 
 }  // namespace
 
 void AddDriveOptions(CLI::App& app, DriveOptions* options) {
   app.add_option("--disk", options->disks,
-                 "a disk image: FILE[,format=F][,interface=virtio|ide][,readonly][,snapshot];\n"
-                 "a comma in a name is doubled. Formats: " +
-                     block::FormatList() + " (by the\nname). Without a kernel the BIOS boots it")
+                 "a disk image: FILE[,format=F][,interface=virtio|ide][,readonly][,snapshot]\n"
+                 "[,backing=allow]; a comma in a name is doubled. Formats: " +
+                     block::FormatList() + "\n(by the name). Without a kernel the BIOS boots it")
       ->type_name("FILE,...")
       ->allow_extra_args(false);
   app.add_option("--cdrom", options->cdroms, "an ISO image in an IDE CD-ROM drive")
@@ -145,12 +165,11 @@ Result<std::vector<DriveConfig>> OpenDrives(const DriveOptions& options, ExitCod
   std::vector<DriveConfig> drives;
   for (DriveRequest& request : requests) {
     if (options.snapshot && !request.cdrom) request.image.snapshot = true;
+    request.image.confined = options.confined;
     block::OpenFailure failure;
     auto image = block::OpenImage(request.image, &failure);
     if (!image.ok()) {
-      *code = failure == block::OpenFailure::kUnreadable ? kNoInput
-              : failure == block::OpenFailure::kBadImage ? kBadImage
-                                                         : kUnsupportedHost;
+      *code = ExitCodeOf(failure);
       return image.error();
     }
     DriveConfig drive;

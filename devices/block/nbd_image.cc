@@ -1,16 +1,19 @@
 #include "devices/block/nbd_image.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <libnbd.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
 #include <vector>
+
+#include "base/file_descriptor.h"
+#include "devices/block/image_server.h"
 
 namespace alibi::block {
 namespace {
@@ -24,11 +27,38 @@ int LastError() {
   return error == 0 ? EIO : error;
 }
 
-// QEMU's lists of options separate by commas.
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) escaped += c == ',' ? std::string(",,") : std::string(1, c);
-  return escaped;
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (static_cast<u8>(c) < 0x20) {
+      constexpr char kDigits[] = "0123456789abcdef";
+      quoted += {'\\', 'u', '0', '0', kDigits[c >> 4], kDigits[c & 15]};
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+bool IsBlockDevice(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISBLK(info.st_mode);
+}
+
+// The image as a node of QEMU's. Without other files none is looked for, whatever the image says.
+std::string Description(const NbdOptions& options) {
+  const bool may_have_backing = options.format == "qcow2" || options.format == "vmdk";
+  std::string node = "json:{\"driver\":" + Quoted(options.format);
+  if (may_have_backing && options.others.empty()) node += ",\"backing\":null";
+  for (const NamedFile& file : options.others) {
+    if (!file.holds_data) continue;
+    node += ",\"data-file\":{\"driver\":\"file\",\"filename\":" + Quoted(file.path) + "}";
+    break;
+  }
+  return node + ",\"file\":{\"driver\":\"" +
+         (IsBlockDevice(options.path) ? "host_device" : "file") +
+         "\",\"filename\":" + Quoted(options.path) + "}}";
 }
 
 // What the child said on stderr: its last line, without the program's name.
@@ -44,11 +74,6 @@ std::string LastWords(int fd) {
     last = last.substr(colon + 3);
   }
   return last;
-}
-
-bool IsBlockDevice(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISBLK(info.st_mode);
 }
 
 template <class Step>
@@ -76,37 +101,29 @@ std::string NbdImage::FindProgram() {
 
 Result<std::unique_ptr<BlockImage>> NbdImage::Open(const std::string& program,
                                                    const NbdOptions& options) {
-  const std::string image = "driver=" + Escaped(options.format) + ",file.driver=" +
-                            (IsBlockDevice(options.path) ? "host_device" : "file") +
-                            ",file.filename=" + Escaped(options.path);
-  // The child is no member of our session: a Ctrl-C at the terminal is for us, and the child must
-  // live until we have closed the image. What it says goes to a file, for our own message; the
-  // shell's syntax knows no descriptors above 9, and libnbd uses 3.
-  const int words = memfd_create("qemu-nbd", 0);
-  const int log = words < 0 ? -1 : fcntl(words, F_DUPFD, 10);
-  if (words >= 0) close(words);
-  const std::string script =
-      "exec setsid \"$@\" 2>>" + (log < 0 ? "/dev/null" : "/proc/self/fd/" + std::to_string(log));
-  std::vector<std::string> command = {
-      "/bin/sh",        "-c", script, "sh", program, "--image-opts", "--cache=writeback",
-      "--discard=unmap"};
-  if (options.read_only) command.push_back("--read-only");
-  command.push_back(image);
-  std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-
+  const FileDescriptor words(memfd_create("qemu-nbd", MFD_CLOEXEC));
+  ServerOptions server;
+  server.command = {program, "--cache=writeback", "--discard=unmap"};
+  if (options.read_only) server.command.push_back("--read-only");
+  server.command.push_back(Description(options));
+  server.files = options.others;
+  for (NamedFile& file : server.files) file.written = file.written && !options.read_only;
+  server.files.push_back({options.path, !options.read_only});
+  server.confined = options.confined;
+  server.messages = words.get();
+  auto started = StartImageServer(server);
+  if (!started.ok()) return started.error();
   nbd_handle* handle = nbd_create();
   if (handle == nullptr) {
-    if (log >= 0) close(log);
+    close(started->connection);
     return Error{std::string("libnbd: ") + nbd_get_error()};
   }
-  const bool connected = nbd_connect_systemd_socket_activation(handle, arguments.data()) == 0;
+  const bool connected = nbd_connect_socket(handle, started->connection) == 0;
   const std::string problem = connected ? "" : nbd_get_error();
-  std::unique_ptr<NbdImage> opened(new NbdImage(handle));
-  const std::string said = log < 0 ? "" : LastWords(log);
-  if (log >= 0) close(log);
+  std::unique_ptr<NbdImage> opened(new NbdImage(handle, started->process));
   if (!connected) {
+    opened.reset();  // when it has ended, it has said why
+    const std::string said = words.get() < 0 ? "" : LastWords(words.get());
     const bool locked = said.find("lock") != std::string::npos;
     return Error{"'" + options.path + "' as " + options.format + ": " +
                  (said.empty() ? problem : said) +
@@ -124,6 +141,8 @@ Result<std::unique_ptr<BlockImage>> NbdImage::Open(const std::string& program,
 NbdImage::~NbdImage() {
   nbd_shutdown(handle_, 0);
   nbd_close(handle_);
+  while (waitpid(server_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 IoResult NbdImage::Read(u64 offset, std::span<u8> data) {

@@ -1,14 +1,18 @@
 // An image in a format of its own (qcow2, VMDK, VDI, VHDX): QEMU's `qemu-nbd` reads and writes it,
-// as a child process that libnbd talks to. The child ends with us, however we end: it sees its
-// connection close, writes what it holds back and closes the image.
+// as a child process (image_server.h) that libnbd talks to. The child ends with us, however we end:
+// it sees its connection close, writes what it holds back and closes the image.
 #ifndef ALIBI_DEVICES_BLOCK_NBD_IMAGE_H_
 #define ALIBI_DEVICES_BLOCK_NBD_IMAGE_H_
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "devices/block/image.h"
+#include "devices/block/references.h"
 
 struct nbd_handle;
 
@@ -18,6 +22,8 @@ struct NbdOptions {
   std::string path;
   std::string format;  // a block driver of QEMU's; never left to a guess
   bool read_only = false;
+  std::vector<NamedFile> others = {};  // that the image may use; none: it names none
+  bool confined = true;                // the server can open these files alone
 };
 
 class NbdImage final : public BlockImage {
@@ -37,9 +43,10 @@ class NbdImage final : public BlockImage {
   IoResult WriteZeroes(u64 offset, u64 bytes, bool may_unmap) override;
 
  private:
-  explicit NbdImage(nbd_handle* handle) : handle_(handle) {}
+  NbdImage(nbd_handle* handle, pid_t server) : handle_(handle), server_(server) {}
 
   nbd_handle* const handle_;
+  const pid_t server_;
   int flush_error_ = 0;
 };
 

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "base/file_descriptor.h"
 #include "devices/block/nbd_image.h"
 #include "devices/block/raw_image.h"
+#include "devices/block/references.h"
 #include "devices/block/snapshot_image.h"
 
 namespace alibi::block {
@@ -22,36 +22,18 @@ namespace {
 struct Format {
   const char* name;  // QEMU's driver
   const char* extensions[3];
-  u64 magic_offset;
-  std::string_view magic;
 };
 
 constexpr const char* kRaw = "raw";
 constexpr Format kFormats[] = {
-    {"qcow2", {".qcow2", ".qcow"}, 0, "QFI\xfb"},
-    {"vmdk", {".vmdk"}, 0, "KDMV"},
-    {"vmdk", {".vmdk"}, 0, "# Disk DescriptorFile"},
-    {"vdi", {".vdi"}, 0x40, "\x7f\x10\xda\xbe"},
-    {"vhdx", {".vhdx"}, 0, "vhdxfile"},
-    {"vpc", {".vhd", ".vpc"}, 0, "conectix"},
+    {"qcow2", {".qcow2", ".qcow"}}, {"vmdk", {".vmdk"}}, {"vdi", {".vdi"}}, {"vhdx", {".vhdx"}},
+    {"vpc", {".vhd", ".vpc"}},
 };
 
 std::string FormatByName(const std::string& path) {
   for (const Format& format : kFormats) {
     for (const char* extension : format.extensions) {
       if (extension != nullptr && path.ends_with(extension)) return format.name;
-    }
-  }
-  return kRaw;
-}
-
-// The format that the file's first bytes look like, or raw.
-std::string FormatByContents(int fd) {
-  char bytes[512] = {};
-  if (pread(fd, bytes, sizeof bytes, 0) < 0) return kRaw;
-  for (const Format& format : kFormats) {
-    if (std::memcmp(bytes + format.magic_offset, format.magic.data(), format.magic.size()) == 0) {
-      return format.name;
     }
   }
   return kRaw;
@@ -80,6 +62,29 @@ Result<u64> SizeOf(int fd, Failure* failure, bool* is_block_device) {
     return Error{"it is empty"};
   }
   return size;
+}
+
+// What the image names: refused, or, where the user allows it, told to the server.
+Status Follow(int fd, const ImageOptions& options, const std::string& format, NbdOptions* server,
+              Failure* failure) {
+  const std::vector<Reference> references = FindReferences(fd, format);
+  if (references.empty()) return Ok{};
+  failure->kind = OpenFailure::kRefused;
+  const Reference& first = references.front();
+  const bool backing = first.kind == Reference::Kind::kBacking;
+  if (format == "vhdx" || format == "vpc") {
+    return Error{"it holds differences from '" + Printable(first.name) +
+                 "' only, and qemu-nbd reads no such images; merge the two"};
+  }
+  if (!options.allow_backing) {
+    return Error{std::string("it names another file of the host, '") + Printable(first.name) +
+                 (backing ? "', to be read below it" : "', as part of its contents") +
+                 "; say backing=allow if you trust who made the image"};
+  }
+  auto files = FollowReferences(options.path, format);
+  if (!files.ok()) return files.error();
+  server->others = std::move(*files);
+  return Ok{};
 }
 
 Result<std::unique_ptr<BlockImage>> Open(const ImageOptions& options, Failure* failure) {
@@ -130,6 +135,11 @@ Result<std::unique_ptr<BlockImage>> Open(const ImageOptions& options, Failure* f
     return std::unique_ptr<BlockImage>(
         new RawImage(file.Release(), *size, read_only, is_block_device));
   }
+  NbdOptions server{options.path, format, read_only};
+  server.confined = options.confined;
+  if (Status followed = Follow(file.get(), options, format, &server, failure); !followed.ok()) {
+    return followed.error();
+  }
   const std::string program = NbdImage::FindProgram();
   if (program.empty()) {
     failure->kind = OpenFailure::kUnavailable;
@@ -137,7 +147,7 @@ Result<std::unique_ptr<BlockImage>> Open(const ImageOptions& options, Failure* f
   }
   close(file.Release());  // with its lock
   failure->kind = OpenFailure::kBadImage;
-  return NbdImage::Open(program, {options.path, format, read_only});
+  return NbdImage::Open(program, server);
 }
 
 }  // namespace
@@ -159,11 +169,7 @@ Result<std::unique_ptr<BlockImage>> OpenImage(const ImageOptions& options, OpenF
 
 std::string FormatList() {
   std::string list = kRaw;
-  std::string last;
-  for (const Format& format : kFormats) {
-    if (last != format.name) list += std::string(", ") + format.name;
-    last = format.name;
-  }
+  for (const Format& format : kFormats) list += std::string(", ") + format.name;
   return list;
 }
 

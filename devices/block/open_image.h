@@ -19,11 +19,15 @@ struct ImageOptions {
   std::string format = {};  // raw, qcow2, vmdk, vdi, vhdx, vpc; empty: by the name
   bool read_only = false;
   bool snapshot = false;  // writes are forgotten at the end; the image is opened read-only
+  // The files that the image names may be used: whoever made it chose them.
+  bool allow_backing = false;
+  bool confined = true;  // the program that reads other formats can open nothing else
 };
 
 enum class OpenFailure : u8 {
   kUnreadable,   // missing, no permission, a directory, in use
   kBadImage,     // empty, damaged, another format
+  kRefused,      // it names other files
   kUnavailable,  // this host lacks a program
 };
 
