@@ -87,7 +87,9 @@ void Mmu::set_default_jump_targets(const void* const targets[2]) {
 // --- Modes and views ---
 
 void Mmu::RecomputePagingKey() {
+  const PhysAddr before = context_.root;
   context_ = ContextOf(*state_);
+  if (context_.root != before) previous_root_ = before;
   const PagingMode mode = context_.format->levels == 0   ? PagingMode::kNone
                           : context_.format->levels == 2 ? PagingMode::k32Bit
                           : context_.format->levels == 3 ? PagingMode::kPae
@@ -101,7 +103,6 @@ void Mmu::RecomputePagingKey() {
   kernel_key_ = shared | (context_.write_protect ? ViewKey::kWp : 0) |
                 (context_.smep ? ViewKey::kSmep : 0) | (context_.smap ? ViewKey::kSmap : 0);
   open_key_ = kernel_key_ | root | ViewKey::kSmapOpen;
-  if (!ViewKey{kernel_key_}.follows_root()) kernel_key_ |= root;
   linear_mask_ = (state_->efer & vcpu::kEferLma) ? ~u64{0} : 0xffffffffu;
   if (mode == PagingMode::kPae) {
     if (pdpte_root_ != root) {
@@ -112,80 +113,12 @@ void Mmu::RecomputePagingKey() {
     }
     for (unsigned slot = 0; slot < 4; ++slot) context_.pdpte[slot] = pdpte_[slot];
   }
-  for (unsigned i = 0; i < pool_.follower_count(); ++i) {
-    View& view = pool_.follower(i);
-    if (view.key().mode() == mode) FollowRoot(view);
-  }
+  RunGroupOfRoot(mode);
+  kernel_key_ |=
+      ViewKey{kernel_key_}.follows_root() ? u64{groups_.running()} << ViewKey::kGroupShift : root;
 }
 
-// --- Views that follow the root ---
-
-// The root is no table of this view any more; what hangs below it may go on being one.
-void Mmu::ForgetRoot(View& view) {
-  if (view.root_page == View::kNoArenaPage) return;
-  UnregisterTable(memory_->InfoAt(u64{view.root_page} << 12),
-                  Use::Make(0, view.id(), view.context().format->levels));
-  view.root_page = View::kNoArenaPage;
-}
-
-// CR3 was loaded: what the new root maps as the old one did stays, with all that was derived from
-// it. A flag that the new root's entry lacks is set now, as a CPU may that fetches it early (SDM
-// vol. 3, 4.8).
-void Mmu::FollowRoot(View& view) {
-  const unsigned top = context_.format->levels;
-  const bool latched = top == kPdpteLevel;
-  if (view.context().root == context_.root && !latched) return;
-  if (view.context().root != context_.root) {
-    view.SetPeer(nullptr);
-    view.SetSmapPeer(nullptr);
-  }
-  const unsigned bytes = context_.format->entry_bytes;
-  view.ForEachRootEntry([&](unsigned slot, u64 old_entry) {
-    const PhysAddr address = context_.root + slot * bytes;
-    const u64 entry = latched ? context_.pdpte[slot] : ReadEntry(*memory_, address, bytes);
-    const bool leaf = IsLeaf(view.context(), top, old_entry);
-    const u64 ignored = leaf ? kPteIgnoredAbove : kPteIgnoredAbove | kPteAccessed | kPteDirty;
-    if ((entry ^ old_entry) & ~ignored) {
-      DropUpperEntry(view, top, 0, slot, old_entry);
-    } else if (!latched && !leaf && !(entry & kPteAccessed)) {
-      WalkResult walk;
-      walk.top_level = walk.leaf_level = top;
-      walk.entry_address[top] = address;
-      walk.entry[top] = entry;
-      MarkWalk(context_, &walk, false);
-    }
-  });
-  ForgetRoot(view);
-  // Of the VCPU's context no more than this: the view may be one for other settings of CR0 and CR4.
-  view.SetRoot(context_.root);
-  if (latched) {
-    for (unsigned slot = 0; slot < 4; ++slot) view.SetPdpte(slot, context_.pdpte[slot]);
-  }
-  if (latched || !view.UsesRoot()) return;
-  ReserveNodes();
-  if (view.UsesRoot()) RegisterRoot(view, context_.root);
-}
-
-void Mmu::RegisterRoot(View& view, PhysAddr root) {
-  const u64 offset = memory_->ArenaOffset(root);
-  if (offset == GuestMemory::kNotRam) return;
-  TraceTable(offset, Use::Make(0, view.id(), view.context().format->levels, kRightsAll));
-  view.root_page = static_cast<u32>(offset >> 12);
-}
-
-// CR3 was loaded without a switch of views: the neighbours are those of the new address space.
-void Mmu::LinkPeers() {
-  const ViewKey key = current_->key();
-  if (!key.follows_root()) return;
-  constexpr u64 kLong = u64{2} << ViewKey::kCodeBitsShift;
-  if (key.long_mode()) {
-    View* user = pool_.Find(ViewKey{user_key_ | kLong});
-    if (user != nullptr && user->HasPeer(current_)) current_->SetPeer(user);
-  }
-  const u64 code_bits = key.packed & (u64{3} << ViewKey::kCodeBitsShift);
-  View* open = pool_.Find(ViewKey{open_key_ | code_bits});
-  if (open != nullptr && open->HasSmapPeer(current_)) current_->SetSmapPeer(open);
-}
+// --- Switches ---
 
 bool Mmu::LoadPdptes(u64 cr3) {
   u64 pdpte[4];
@@ -230,27 +163,35 @@ void Mmu::SwitchTo(ViewKey key) {
     pool_.Adopt(view, key, context_);
   }
   pool_.Touch(view);
-  constexpr u64 kSmapSwitch = ViewKey::kSmapOpen | ViewKey::kRootMask;
-  if (current_ != nullptr && current_->key().user() != key.user()) {
-    // What SYSCALL and SYSRET may do by themselves from now on: between 64-bit code only. SYSCALL
-    // enters with SMAP closed (or is unusable), so that an open view is nobody's peer.
-    const bool both_long = current_->key().long_mode() && key.long_mode() &&
-                           !((current_->key().packed | key.packed) & ViewKey::kSmapOpen);
-    current_->SetPeer(both_long ? view : nullptr);
-    view->SetPeer(both_long ? current_ : nullptr);
-  }
-  if (current_ != nullptr && !key.user() && !current_->key().user()) {
-    const u64 changed = (current_->key().packed ^ key.packed);
-    if ((changed & ~kSmapSwitch) == 0 && (changed & ViewKey::kSmapOpen)) {
-      current_->SetSmapPeer(view);
-      view->SetSmapPeer(current_);
-    } else {
-      // The user view enters `view` from now on, and must be told so first.
-      view->SetPeer(nullptr);
-    }
-  }
+  LinkSwitched(*view);
   current_ = view;
   ++counters_.view_switches;
+}
+
+// What SYSCALL, SYSRET, STAC and CLAC may do by themselves between the current view and the next.
+// Two views of an address space are neighbours if each has been entered from the other; whatever
+// else leads into a view leaves it alone, since its neighbour may have another one by now.
+void Mmu::LinkSwitched(View& next) {
+  constexpr u64 kSmapSwitch = ViewKey::kSmapOpen | ViewKey::kRootMask | ViewKey::kGroupMask;
+  const ViewKey from = current_->key(), to = next.key();
+  const u64 changed = from.packed ^ to.packed;
+  const bool same_root = current_->context().root == next.context().root;
+  if (changed & ViewKey::kUser) {
+    // Between 64-bit code only. SYSCALL enters with SMAP closed (or is unusable), so that an open
+    // view is nobody's peer.
+    const bool peers = same_root && from.long_mode() && to.long_mode() &&
+                       !((from.packed | to.packed) & ViewKey::kSmapOpen);
+    current_->SetPeer(peers ? &next : nullptr);
+    next.SetPeer(peers ? current_ : nullptr);
+  } else if (same_root && (changed & ViewKey::kSmapOpen) && !(changed & ~kSmapSwitch)) {
+    current_->SetSmapPeer(&next);
+    next.SetSmapPeer(current_);
+    return;
+  } else {
+    // The user view enters another view than `next`, and must be told first.
+    next.SetPeer(nullptr);
+  }
+  if (to.packed & ViewKey::kSmapOpen) next.SetSmapPeer(nullptr);
 }
 
 void Mmu::PagingModeChanged() {

@@ -25,6 +25,7 @@
 #include "mmu/out_of_sync.h"
 #include "mmu/page_walker.h"
 #include "mmu/reverse_map.h"
+#include "mmu/root_groups.h"
 #include "mmu/view.h"
 #include "mmu/view_pool.h"
 #include "vcpu/fault.h"
@@ -159,11 +160,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   }
   void RecomputePagingKey();
   void AdoptPdptes(u64 root, const u64 pdpte[4]);
-  void FollowRoot(View& view);
-  void RegisterRoot(View& view, PhysAddr root);
-  void ForgetRoot(View& view);
-  void LinkPeers();
   void SwitchTo(ViewKey key);
+  void LinkSwitched(View& next);
   [[gnu::noinline]] View* ObtainView();
   // The view whose rights `who` has now, if there is one.
   View* ViewFor(vcpu::Privilege who);
@@ -173,6 +171,18 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   bool Addressable(LinearAddr address) const {
     return linear_mask_ != ~u64{0} || IsCanonical(address.value);
   }
+
+  // --- kernel_views.cc: views that follow the root ---
+  PhysAddr RootEntryAddress(unsigned slot) const;
+  u64 RootEntry(unsigned slot) const;
+  void RunGroupOfRoot(PagingMode mode);
+  void FollowRoot(View& view);
+  void RegisterRoot(View& view, PhysAddr root);
+  void ForgetRoot(View& view);
+  void LinkPeers();
+  // Does the address space run, or did it until CR3 was loaded last? Isolated kernels have two
+  // roots.
+  bool Runs(PhysAddr root) const { return root == context_.root || root == previous_root_; }
 
   // --- mmu.cc: the VMM's own accesses ---
   bool Translate(LinearAddr address, unsigned size, vcpu::Privilege who, bool write,
@@ -246,7 +256,10 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   ReverseMap uses_;
   OutOfSyncTables out_of_sync_;
   ViewPool pool_;
+  RootGroups groups_;
   PagingContext context_;
+  PhysAddr previous_root_;
+  PagingMode followed_mode_ = PagingMode::kNone;
   MmuOptions options_;
   void* node_memory_ = nullptr;
   u32 peak_chunks_ = 0;

@@ -70,7 +70,7 @@ void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
   bool running = false;
   for (u32 node = info.table_chain; node != 0;) {
     const Use use = uses_[node].use;
-    running |= pool_[use.view()].context().root == context_.root;
+    running |= Runs(pool_[use.view()].context().root);
     // A removal may have taken nodes of this very chain (a table that leads to itself); what was
     // followed already is harmless to follow again.
     node = FollowUse(use, in_page, old_value, new_value) ? info.table_chain : uses_[node].next;
@@ -147,6 +147,10 @@ bool Mmu::ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new
   if (!(old_entry & kPtePresent)) return false;
   // Never used by a walk: nothing was derived from it.
   if (!(old_entry & kPteAccessed)) return false;
+  if (level == context.format->levels && view.key().follows_root() &&
+      !view.UsesRootEntry(static_cast<unsigned>(slot))) {
+    return false;
+  }
   const bool leaf = IsLeaf(context, level, old_entry);
   const u64 changed =
       (old_entry ^ new_entry) & ~(leaf ? kPteIgnoredAbove : kPteIgnoredAbove | kPteDirty);

@@ -11,14 +11,16 @@
 #include "base/types.h"
 #include "mmu/counters.h"
 #include "mmu/page_walker.h"
+#include "mmu/root_groups.h"
 #include "vcpu/contract.h"
 
 namespace alibi::mmu {
 
 // Everything that selects a view, in one word: the root below bit 48, then mode bits.
 //
-// A view that cannot see user pages (SMAP closed) has no root in its key: kernels map the same in
-// every address space, so one such view serves all of them and follows CR3 (Mmu::FollowRoot).
+// A view that cannot see user pages (SMAP closed) has no root in its key, but a group of roots:
+// kernels map the same in many address spaces, so one such view serves all of them and follows CR3
+// (Mmu::FollowRoot, mmu/root_groups.h).
 struct ViewKey {
   u64 packed = 0;
 
@@ -28,6 +30,8 @@ struct ViewKey {
                        kSmap = u64{1} << 53, kNxe = u64{1} << 54, kUser = u64{1} << 55,
                        kSmapOpen = u64{1} << 56;
   static constexpr unsigned kCodeBitsShift = 57;  // 0: 16, 1: 32, 2: 64
+  static constexpr unsigned kGroupShift = 59;     // RootGroups, 3 bits
+  static constexpr u64 kGroupMask = u64{RootGroups::kMost - 1} << kGroupShift;
 
   constexpr PagingMode mode() const { return static_cast<PagingMode>((packed >> kModeShift) & 3); }
   constexpr bool user() const { return packed & kUser; }
@@ -35,6 +39,8 @@ struct ViewKey {
   constexpr bool follows_root() const {
     return (packed & (kSmap | kUser | kSmapOpen)) == kSmap && mode() != PagingMode::kNone;
   }
+  // Of a view that follows the root.
+  constexpr unsigned group() const { return static_cast<unsigned>(packed >> kGroupShift) & 7; }
   constexpr bool long_mode() const { return (packed >> kCodeBitsShift & 3) == 2; }
   constexpr bool operator==(const ViewKey&) const = default;
 };
@@ -146,6 +152,7 @@ class View {
   void ForgetRootEntries() {
     for (u64& word : root_used_) word = 0;
   }
+  bool UsesRootEntry(unsigned slot) const { return root_used_[slot / 64] >> (slot % 64) & 1; }
   bool UsesRoot() const {
     for (const u64 word : root_used_) {
       if (word != 0) return true;
@@ -154,7 +161,7 @@ class View {
   }
   // f(slot, entry) for each; f may forget it.
   template <class F>
-  void ForEachRootEntry(F f) {
+  void ForEachRootEntry(F f) const {
     for (unsigned word = 0; word < kMostRootEntries / 64; ++word) {
       for (u64 bits = root_used_[word]; bits != 0; bits &= bits - 1) {
         const unsigned slot = word * 64 + static_cast<unsigned>(__builtin_ctzll(bits));

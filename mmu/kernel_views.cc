@@ -1,0 +1,130 @@
+// Kernel views that follow the root: the group that a root belongs to, and what becomes of its
+// views when CR3 is loaded.
+#include "mmu/mmu.h"
+
+namespace alibi::mmu {
+namespace {
+
+// Does an entry of another root lead where this one led, with the same rights?
+bool Alike(const PagingContext& context, u64 entry, u64 other) {
+  const bool leaf = IsLeaf(context, context.format->levels, entry);
+  const u64 ignored = leaf ? kPteIgnoredAbove : kPteIgnoredAbove | kPteAccessed | kPteDirty;
+  return ((entry ^ other) & ~ignored) == 0;
+}
+
+}  // namespace
+
+PhysAddr Mmu::RootEntryAddress(unsigned slot) const {
+  return context_.root + slot * context_.format->entry_bytes;
+}
+
+u64 Mmu::RootEntry(unsigned slot) const {
+  if (context_.format->levels == kPdpteLevel) return context_.pdpte[slot];
+  return ReadEntry(*memory_, RootEntryAddress(slot), context_.format->entry_bytes);
+}
+
+// The loaded root's group runs, and its views follow the root. A root that a group follows already
+// is traced for it, so that there is nothing to look at; but PAE's top level is what was loaded.
+void Mmu::RunGroupOfRoot(PagingMode mode) {
+  const u64 root = context_.root.value;
+  if (mode != followed_mode_) {
+    // Views of another mode did not follow what ran since.
+    followed_mode_ = mode;
+    groups_.ForgetRoots();
+  }
+  unsigned group = groups_.GroupOf(root);
+  const bool known = group != RootGroups::kMost;
+  if (known && mode != PagingMode::kPae) {
+    groups_.Run(group, root);
+    return;
+  }
+  const auto for_each_follower = [&](auto f) {
+    for (unsigned i = 0; i < pool_.follower_count(); ++i) {
+      View& view = pool_.follower(i);
+      if (view.key().mode() == mode) f(view);
+    }
+  };
+  if (!known) {
+    RootGroups::Fit fits[RootGroups::kMost] = {};
+    for_each_follower([&](const View& view) {
+      RootGroups::Fit& fit = fits[view.key().group()];
+      view.ForEachRootEntry([&](unsigned slot, u64 entry) {
+        ++(Alike(view.context(), entry, RootEntry(slot)) ? fit.kept : fit.lost);
+      });
+    });
+    const unsigned groups = groups_.count();
+    group = groups_.Choose(fits);
+    counters_.root_groups += groups_.count() - groups;
+  }
+  groups_.Run(group, root);
+  for_each_follower([&](View& view) {
+    if (view.key().group() != group) return;
+    if (!known) {
+      ++counters_.root_follows;
+      view.SetPeer(nullptr);
+      view.SetSmapPeer(nullptr);
+    }
+    FollowRoot(view);
+  });
+}
+
+// CR3 was loaded: what the new root maps as the old one did stays, with all that was derived from
+// it. A flag that the new root's entry lacks is set now, as a CPU may that fetches it early (SDM
+// vol. 3, 4.8).
+void Mmu::FollowRoot(View& view) {
+  const unsigned top = context_.format->levels;
+  const bool latched = top == kPdpteLevel;
+  view.ForEachRootEntry([&](unsigned slot, u64 old_entry) {
+    const u64 entry = RootEntry(slot);
+    if (!Alike(view.context(), old_entry, entry)) {
+      DropUpperEntry(view, top, 0, slot, old_entry);
+    } else if (!latched && !(entry & kPteAccessed)) {
+      WalkResult walk;
+      walk.top_level = walk.leaf_level = top;
+      walk.entry_address[top] = RootEntryAddress(slot);
+      walk.entry[top] = entry;
+      MarkWalk(context_, &walk, false);
+    }
+  });
+  ForgetRoot(view);
+  // Of the VCPU's context no more than this: the view may be one for other settings of CR0 and CR4.
+  view.SetRoot(context_.root);
+  if (latched) {
+    for (unsigned slot = 0; slot < 4; ++slot) view.SetPdpte(slot, context_.pdpte[slot]);
+  }
+  if (latched || !view.UsesRoot()) return;
+  ReserveNodes();
+  if (view.UsesRoot()) RegisterRoot(view, context_.root);
+}
+
+void Mmu::RegisterRoot(View& view, PhysAddr root) {
+  const u64 offset = memory_->ArenaOffset(root);
+  if (offset == GuestMemory::kNotRam) return;
+  TraceTable(offset, Use::Make(0, view.id(), view.context().format->levels, kRightsAll));
+  view.root_page = static_cast<u32>(offset >> 12);
+}
+
+// The root is no table of this view any more; what hangs below it may go on being one.
+void Mmu::ForgetRoot(View& view) {
+  if (view.root_page == View::kNoArenaPage) return;
+  UnregisterTable(memory_->InfoAt(u64{view.root_page} << 12),
+                  Use::Make(0, view.id(), view.context().format->levels));
+  view.root_page = View::kNoArenaPage;
+}
+
+// CR3 was loaded, maybe without a switch of views: the kernel view's neighbours are those of the
+// new address space, as far as they know it as theirs.
+void Mmu::LinkPeers() {
+  const ViewKey key = current_->key();
+  if (!key.follows_root()) return;
+  constexpr u64 kLong = u64{2} << ViewKey::kCodeBitsShift;
+  if (key.long_mode()) {
+    View* user = pool_.Find(ViewKey{user_key_ | kLong});
+    if (user != nullptr && user->HasPeer(current_)) current_->SetPeer(user);
+  }
+  const u64 code_bits = key.packed & (u64{3} << ViewKey::kCodeBitsShift);
+  View* open = pool_.Find(ViewKey{open_key_ | code_bits});
+  if (open != nullptr && open->HasSmapPeer(current_)) current_->SetSmapPeer(open);
+}
+
+}  // namespace alibi::mmu
