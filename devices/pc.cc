@@ -73,6 +73,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
       }),
       debug_exit_(hooks_.exit_requested),
       pvpanic_(hooks_.panicked),
+      boot_failure_(hooks_.boot_failed),
       numeric_error_(lines_[kNumericErrorIrq], hooks_.ignore_numeric_error),
       debug_console_(hooks_.debug_output),
       printer_(hooks_.debug_output) {
@@ -128,6 +129,7 @@ Status Pc::Wire(const PcConfig& config) {
       {0xf0, 1, &numeric_error_, "x87 errors"},
       {0xf4, 4, &debug_exit_, "debug exit"},
       {Pvpanic::kPort, 1, &pvpanic_, "pvpanic"},
+      {BootFailure::kPort, BootFailure::kPortCount, &boot_failure_, "boot failure"},
       {0x378, 3, &printer_, "printer"},
   };
   for (const PortRow& row : ports) {

@@ -28,6 +28,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "devices/acpi_pm.h"
+#include "devices/boot_failure.h"
 #include "devices/bus.h"
 #include "devices/clock.h"
 #include "devices/cmos.h"
@@ -71,6 +72,7 @@ struct PcHooks {
   std::function<void(u8)> debug_output;
   std::function<void(u32 status)> exit_requested;
   std::function<void()> panicked;          // the guest's kernel, by its own account
+  std::function<void()> boot_failed;       // firmware found nothing to boot from
   std::function<void()> interrupt_raised;  // InterruptPending() may have become true
   std::function<void()> nmi;
   std::function<void()> ignore_numeric_error;  // IGNNE# is asserted
@@ -192,6 +194,7 @@ class Pc : private LapicHost {
   TestMemory<0x10000> test_memory_;
   DebugExit debug_exit_;
   Pvpanic pvpanic_;
+  BootFailure boot_failure_;
   NumericErrorLatch numeric_error_;
   PostPort post_;
   PostPort post190_;

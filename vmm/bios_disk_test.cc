@@ -114,5 +114,21 @@ TEST_CASE("SeaBIOS boots disks and discs") {
   CHECK(Boot("--policy never --disk " + disk) == 1);
 }
 
+TEST_CASE("Without a system on any drive the run ends and says so") {
+  if (access("/usr/share/seabios/bios-256k.bin", R_OK) != 0) {
+    WARN("SKIP: seabios is not installed");
+    return;
+  }
+  const std::string disk = Save("empty.img", std::vector<u8>(1 << 20));
+  const std::string disc = Save("empty.iso", std::vector<u8>(1 << 20));
+  for (const char* interface : {"ide", "virtio"}) {
+    INFO(interface);
+    CHECK(Boot("--disk " + disk + ",interface=" + interface) == 86);
+  }
+  CHECK(Boot("--cdrom " + disc) == 86);
+  CHECK(Boot("--cdrom " + disc + " --disk " + disk + " --disk " + MakeDisk() +
+             ",interface=virtio") == 86);  // a BIOS starts the first disk alone
+}
+
 }  // namespace
 }  // namespace alibi

@@ -147,6 +147,10 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
       return Fail(kResetLoop,
                   "the guest resets the machine again and again before it has got anywhere; "
                   "--no-reboot shows the first time, --trace=irq,io what led to it");
+    case PcEnd::kNoBootDevice:
+      return Fail(kNoBootDevice,
+                  "no bootable device: the firmware found no system on any drive; give --disk or "
+                  "--cdrom with one, or a kernel's IMAGE");
     case PcEnd::kPanicked:
       return Fail(kGuestPanic, "the guest's kernel panicked; its last words are on its console");
     case PcEnd::kPowerOff:

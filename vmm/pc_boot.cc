@@ -9,6 +9,7 @@
 #include "vmm/loader/linux.h"
 #include "vmm/loader/linux_rom.h"
 #include "vmm/loader/multiboot.h"
+#include "vmm/loader/option_rom.h"
 #include "vmm/loader/pvh.h"
 #include "vmm/pc_machine.h"
 
@@ -131,6 +132,7 @@ Status PcMachine::LoadPvh(const Kernel& kernel, loader::GuestMemory& memory) {
 }
 
 void PcMachine::DescribeToFirmware() {
+  pc_->fw_cfg().AddFile(loader::kNoBootDeviceRomFile, loader::NoBootDeviceRom());
   loader::AcpiHardware hardware;
   for (loader::FirmwareFile& file : loader::ScriptAcpi(loader::BuildAcpi(hardware, 0))) {
     pc_->fw_cfg().AddFile(file.name, std::move(file.bytes));

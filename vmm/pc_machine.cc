@@ -72,6 +72,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
     End(PcEnd::kDebugExit);
   };
   hooks.panicked = [this] { End(PcEnd::kPanicked); };
+  hooks.boot_failed = [this] { End(PcEnd::kNoBootDevice); };
   // The board tells before there is a `pc_`, while it sets itself up.
   hooks.interrupt_raised = [this] {
     if (pc_ != nullptr && !in_mmio_write_) machine_->InterruptsChanged();

@@ -76,6 +76,7 @@ enum class PcEnd : u8 {
   kTripleFault,
   kReset,          // through the keyboard controller or a reset port
   kResetLoop,      // again and again, see ResetLoop
+  kNoBootDevice,   // firmware found nothing to start
   kPanicked,       // the guest's kernel said so to the pvpanic device
   kPowerOff,       // ACPI soft off
   kHaltedForever,  // halted, and no interrupt can come

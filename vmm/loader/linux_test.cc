@@ -7,6 +7,7 @@
 
 #include "vmm/loader/elf.h"
 #include "vmm/loader/linux_rom.h"
+#include "vmm/loader/option_rom.h"
 #include "vmm/loader/test_images.h"
 
 namespace alibi::loader {
@@ -233,8 +234,8 @@ TEST_CASE("Setup code for the 16-bit entry gets its parameters", "[linux]") {
   CHECK_FALSE(PrepareLinuxSetup(large, "vmlinuz", options).ok());
 }
 
-TEST_CASE("The ROM is one that a BIOS takes", "[linux]") {
-  const std::vector<u8> rom = LinuxRom();
+TEST_CASE("The ROMs are ones that a BIOS takes", "[linux]") {
+  const std::vector<u8> rom = GENERATE(LinuxRom(), NoBootDeviceRom());
   const auto sum = [&rom](u64 first, u64 size) {
     u8 result = 0;
     for (u64 i = first; i < first + size; ++i) result = static_cast<u8>(result + rom[i]);
