@@ -3,10 +3,46 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 
+#include "vmm/version.h"
+
 namespace alibi::vmm {
+namespace {
+
+const CLI::Option* FindOption(const CLI::App& app, const std::string& argument) {
+  if (argument.starts_with("--")) {
+    return app.get_option_no_throw(argument.substr(0, argument.find('=')));
+  }
+  // Flags of one letter each, in one word.
+  const CLI::Option* option = nullptr;
+  for (std::size_t at = 1; at < argument.size(); ++at) {
+    option = app.get_option_no_throw(std::string("-") + argument[at]);
+    if (option == nullptr || option->get_items_expected_max() > 0) break;
+  }
+  return option;
+}
+
+// CLI11 takes what follows an unknown option for an argument in its own right, and complains of
+// that one first.
+std::optional<std::string> FindUnknownOption(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--") break;
+    if (argument.size() < 2 || argument[0] != '-' ||
+        std::isdigit(static_cast<unsigned char>(argument[1]))) {
+      continue;
+    }
+    const CLI::Option* option = FindOption(app, argument);
+    if (option == nullptr) return argument.substr(0, argument.find('='));
+    if (option->get_items_expected_min() > 0 && argument.find('=') == std::string::npos) ++i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::string ExitCodeHelp() {
   std::string text =
@@ -28,13 +64,25 @@ int Fail(ExitCode code, const std::string& message) {
   return code;
 }
 
-std::optional<int> ParseArguments(CLI::App& app, const std::string& command, int argc,
-                                  char** argv) {
+std::optional<int> ParseArguments(CLI::App& app, const std::string& command, int argc, char** argv,
+                                  InsteadOf instead_of) {
   app.name("alibi " + command);
+  app.set_version_flag("--version", fmt::format("alibi {}", kVersion));
+  if (const auto unknown = FindUnknownOption(app, argc, argv)) {
+    std::string message = fmt::format("there is no option {}", *unknown);
+    const std::string_view name =
+        std::string_view(*unknown).substr(unknown->find_first_not_of('-'));
+    const std::string_view advice = instead_of != nullptr ? instead_of(name) : "";
+    if (!advice.empty()) message += fmt::format(": {}", advice);
+    return Fail(kUsage, fmt::format("{}; see alibi {} --help", message, command));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
+    return kSuccess;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
     return kSuccess;
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, fmt::format("{}; see alibi {} --help", error.what(), command));

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -26,8 +27,14 @@ struct Subcommand {
 // Says what is wrong, on one line of stderr, and returns the code.
 int Fail(ExitCode code, const std::string& message);
 
-// The exit status to end with at once (after --help, or when the arguments are wrong), or nothing.
-std::optional<int> ParseArguments(CLI::App& app, const std::string& command, int argc, char** argv);
+// What to do instead of an option of another program's, without its dashes; "" if there is nothing
+// to say.
+using InsteadOf = std::string_view (*)(std::string_view option);
+
+// The exit status to end with at once (after --help and --version, or when the arguments are
+// wrong), or nothing.
+std::optional<int> ParseArguments(CLI::App& app, const std::string& command, int argc, char** argv,
+                                  InsteadOf instead_of = nullptr);
 
 // "65536", "64K", "128M", "2G": bytes.
 Result<u64> ParseSize(const std::string& text);

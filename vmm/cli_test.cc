@@ -193,6 +193,15 @@ TEST_CASE("Bad command lines and images") {
       {{"run", hello, "--net", "user,hostfwd=tcp:22"}, 64, "write tcp"},
       {{"run", hello, "--net", "tap"}, 64, "ifname"},
       {{"run", hello, "--console", "vga"}, 64, "--console"},
+      // QEMU's options, with what to do instead, and nobody's.
+      {{"run", "-smp", "2", hello}, 64, "no option -smp: there is one CPU"},
+      {{"run", hello, "-m", "512"}, 64, "no option -m: give --ram SIZE"},
+      {{"run", "-kernel", hello, "-vnc", ":1"}, 64, "no option -vnc: there is no remote display"},
+      {{"run", hello, "--nographic"}, 64, "no option --nographic: the terminal is"},
+      {{"run", hello, "-device=virtio-rng-pci"}, 64, "no option -device: devices have"},
+      {{"run", hello, "--frobnicate", "yes"}, 64, "no option --frobnicate; see alibi run --help"},
+      {{"run", hello, "-xyz", "1"}, 64, "no option -xyz;"},
+      {{"cpu", "--frobnicate=1"}, 64, "no option --frobnicate; see alibi cpu --help"},
   };
   for (const Case& c : cases) {
     std::string command;
@@ -221,7 +230,14 @@ TEST_CASE("Help and version") {
     INFO(word);
     CHECK(run.out.find(word) != std::string::npos);
   }
-  CHECK(Call({"--version"}).out.rfind("alibi ", 0) == 0);
+  const std::string version = Call({"--version"}).out;
+  CHECK(version.rfind("alibi ", 0) == 0);
+  for (const char* command : {"run", "cpu", "log"}) {
+    const Outcome outcome = Call({command, "--version"});
+    CHECK(outcome.status == 0);
+    CHECK(outcome.out == version);
+  }
+  CHECK(Call({"run", "-version"}).out == version);
   CHECK(Call({}).status == 64);
   const Outcome cpu = Call({"cpu"});
   CHECK(cpu.status == 0);

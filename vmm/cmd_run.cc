@@ -25,6 +25,7 @@
 #include "vmm/loader/linux_rom.h"
 #include "vmm/observe.h"
 #include "vmm/pc_machine.h"
+#include "vmm/qemu_options.h"
 #include "vmm/terminal.h"
 
 namespace alibi::vmm {
@@ -99,10 +100,12 @@ std::vector<char*> WithOwnSpelling(int argc, char** argv) {
     const char* ours;  // empty: left out, what follows is the image
   };
   static constexpr Spelling kSpellings[] = {
-      {"-kernel", ""},       {"-append", "--append"},    {"-initrd", "--initrd"},
-      {"-bios", "--bios"},   {"-hda", "--hda"},          {"-hdb", "--hdb"},
-      {"-hdc", "--hdc"},     {"-hdd", "--hdd"},          {"-drive", "--drive"},
-      {"-cdrom", "--cdrom"}, {"-snapshot", "--snapshot"}};
+      {"-kernel", ""},           {"-append", "--append"},     {"-initrd", "--initrd"},
+      {"-bios", "--bios"},       {"-hda", "--hda"},           {"-hdb", "--hdb"},
+      {"-hdc", "--hdc"},         {"-hdd", "--hdd"},           {"-drive", "--drive"},
+      {"-cdrom", "--cdrom"},     {"-snapshot", "--snapshot"}, {"-net", "--net"},
+      {"-serial", "--serial"},   {"-display", "--display"},   {"-no-reboot", "--no-reboot"},
+      {"-version", "--version"}, {"-help", "--help"}};
   std::vector<char*> arguments;
   for (int i = 0; i < argc; ++i) {
     const char* argument = argv[i];
@@ -234,8 +237,8 @@ int CmdRun(int argc, char** argv) {
       ->check(CLI::IsMember({"on", "off"}));
   app.footer(ExitCodeHelp());
   std::vector<char*> arguments = WithOwnSpelling(argc, argv);
-  if (const auto status =
-          ParseArguments(app, "run", static_cast<int>(arguments.size()) - 1, arguments.data())) {
+  if (const auto status = ParseArguments(app, "run", static_cast<int>(arguments.size()) - 1,
+                                         arguments.data(), InsteadOfQemuOption)) {
     return *status;
   }
 
