@@ -613,7 +613,7 @@ TEST_CASE("The terminal is raw while the guest runs, and restored whatever ends 
     int status;
   };
   const Case cases[] = {
-      {"Ctrl-C", [](OnTerminal& t) { t.Type("\x03"); }, 130},
+      {"SIGINT", [](OnTerminal& t) { t.Send(SIGINT); }, 130},
       {"Ctrl-A X", [](OnTerminal& t) { t.Type("\x01x"); }, 0},
       {"SIGTERM", [](OnTerminal& t) { t.Send(SIGTERM); }, 143},
       {"SIGHUP", [](OnTerminal& t) { t.Send(SIGHUP); }, 129},
@@ -625,18 +625,33 @@ TEST_CASE("The terminal is raw while the guest runs, and restored whatever ends 
     OnTerminal terminal({"run", kernel, "--ram", "4M"});
     REQUIRE(terminal.WaitFor(">"));
     CHECK(terminal.IsRaw());
+    CHECK(terminal.seen().find("alibi: Ctrl-C goes to the guest; Ctrl-A X ends") !=
+          std::string::npos);
+    terminal.Type("\x03");  // comes back as '#'
+    CHECK(terminal.WaitFor("#"));
     terminal.Type("abc");
     CHECK(terminal.WaitFor("ABC"));
     terminal.Type("\x01\x01");  // Ctrl-A itself, which comes back as '!'
     CHECK(terminal.WaitFor("!"));
     terminal.Type(
         "\x01"
-        "c");  // Ctrl-C for the guest, which comes back as '#'
-    CHECK(terminal.WaitFor("#"));
+        "c");  // another Ctrl-C
+    CHECK(terminal.WaitFor("!#"));
     c.end(terminal);
     CHECK(terminal.Wait() == c.status);
     CHECK(terminal.IsRestored());
   }
+}
+
+TEST_CASE("With --com1 Ctrl-C ends the run") {
+  // Says '>' on COM2, and waits.
+  const std::string kernel =
+      WriteFile("waiter", FlatKernel({0x66, 0xba, 0xf8, 0x02, 0xb0, '>', 0xee, 0xeb, 0xfe}));
+  OnTerminal terminal({"run", kernel, "--ram", "4M", "--com1", TempFile("com1.txt")});
+  REQUIRE(terminal.WaitFor(">"));
+  terminal.Type("\x03");
+  CHECK(terminal.Wait() == 130);
+  CHECK(terminal.IsRestored());
 }
 
 // Writes "Hi" to the top left of the screen in white on blue, and ends.

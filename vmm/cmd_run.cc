@@ -176,8 +176,8 @@ int CmdRun(int argc, char** argv) {
   RunOptions options;
   CLI::App app(
       "Runs a Linux or multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port\n"
-      "COM1 is the terminal; Ctrl-C ends it, Ctrl-A X quits, Ctrl-A S shows the counters,\n"
-      "Ctrl-A C sends a Ctrl-C, Ctrl-A Ctrl-A a Ctrl-A, Ctrl-A H shows these keys.");
+      "COM1 is the terminal, and every key goes to the guest, Ctrl-C too; but Ctrl-A X quits,\n"
+      "Ctrl-A S shows the counters, Ctrl-A Ctrl-A sends a Ctrl-A, Ctrl-A H shows these keys.");
   app.add_option("IMAGE,--kernel", options.image,
                  "the kernel: a Linux bzImage, or ELF with a multiboot 1 header or a PVH note;\n"
                  "compressed by gzip or not");
@@ -437,8 +437,15 @@ int CmdRun(int argc, char** argv) {
   PcEnd end;
   {
     RunningMachine() = &pc;
+    // With --com1 a program's input is there, not a console.
+    const auto ctrl_c =
+        options.com1.empty() ? TerminalGuard::CtrlC::kKey : TerminalGuard::CtrlC::kSignal;
     TerminalGuard guard(
-        STDIN_FILENO, [](int) { RunningMachine().load()->RequestStop(); }, console.farewell());
+        STDIN_FILENO, ctrl_c, [](int) { RunningMachine().load()->RequestStop(); },
+        console.farewell());
+    if (guard.raw() && ctrl_c == TerminalGuard::CtrlC::kKey) {
+      fmt::print(stderr, "alibi: {}\n", EscapeFilter::kGreeting);
+    }
     if (const Status begun = console.Begin(); !begun.ok()) {
       return Fail(kHostResources, begun.error().message);
     }

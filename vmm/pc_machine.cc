@@ -336,7 +336,9 @@ void PcMachine::TakeInput() {
   if (input_filter_ && !input.empty()) input = input_filter_(std::move(input));
   if (input_is_keyboard_) {
     pc_->keyboard().Type(KeysOf(input));
-  } else if (!input.empty() && devices_->console() != nullptr) {
+  } else if (!input.empty() && devices_->console() != nullptr &&
+             // A user who sees only COM1 types to it: the driver may be a module, not loaded yet.
+             (devices_->console()->in_use() || !input_filter_)) {
     devices_->console()->Receive(input);
   } else if (!input.empty() && waiting < kMostTyped) {
     pc_->SerialInput(input);

@@ -66,7 +66,7 @@ void Install(int signal, void (*handler)(int)) {
 
 }  // namespace
 
-TerminalGuard::TerminalGuard(int fd, void (*on_signal)(int), const char* farewell) {
+TerminalGuard::TerminalGuard(int fd, CtrlC ctrl_c, void (*on_signal)(int), const char* farewell) {
   ProcessState& state = State();
   ALIBI_CHECK(!state.in_use, "one terminal guard at a time");
   state.in_use = true;
@@ -86,7 +86,7 @@ TerminalGuard::TerminalGuard(int fd, void (*on_signal)(int), const char* farewel
   if (!isatty(fd) || tcgetpgrp(fd) != getpgrp() || tcgetattr(fd, &state.before) != 0) return;
   termios raw = state.before;
   cfmakeraw(&raw);
-  raw.c_lflag |= ISIG;
+  if (ctrl_c == CtrlC::kSignal) raw.c_lflag |= ISIG;
   raw.c_cc[VSUSP] = raw.c_cc[VQUIT] = _POSIX_VDISABLE;
   raw.c_oflag |= OPOST | ONLCR;  // guests and our own messages end lines with \n
   state.raw_fd = fd;
@@ -106,6 +106,9 @@ int TerminalGuard::caught() { return State().caught; }
 const char EscapeFilter::kHelp[] =
     "Ctrl-A X quits, Ctrl-A S shows the counters, Ctrl-A C sends Ctrl-C to the guest,\n"
     "Ctrl-A Ctrl-A sends Ctrl-A, Ctrl-A H or ? shows this.\n";
+
+const char EscapeFilter::kGreeting[] =
+    "Ctrl-C goes to the guest; Ctrl-A X ends the run, Ctrl-A H shows more keys";
 
 std::string EscapeFilter::Filter(const std::string& input) {
   static constexpr char kEscape = 1, kCtrlC = 3;

@@ -10,17 +10,19 @@
 namespace alibi::vmm {
 
 // At most one at a time. While it lives:
-//  - `fd`, if it is a terminal that belongs to us, is raw: no echo, no lines. Ctrl-C still is a
-//    signal; every other key goes to the guest.
+//  - `fd`, if it is a terminal that belongs to us, is raw: no echo, no lines. Every key goes to the
+//    guest; with CtrlC::kSignal, Ctrl-C ends the run.
 //  - SIGINT, SIGTERM, SIGHUP and SIGQUIT call `on_signal` once (which must be safe in a signal
 //    handler); a second one ends the process. The handlers run on the alternate stack, because the
 //    stack pointer of translated code is the guest's.
 //  - a crash restores the terminal first.
 class TerminalGuard {
  public:
+  enum class CtrlC : bool { kKey, kSignal };
+
   // `farewell` is written to standard output when the terminal is restored, if it was raw: it ends
   // what was drawn there.
-  TerminalGuard(int fd, void (*on_signal)(int signal), const char* farewell = "");
+  TerminalGuard(int fd, CtrlC ctrl_c, void (*on_signal)(int signal), const char* farewell = "");
   ~TerminalGuard();
   TerminalGuard(const TerminalGuard&) = delete;
   TerminalGuard& operator=(const TerminalGuard&) = delete;
@@ -37,6 +39,8 @@ class TerminalGuard {
 class EscapeFilter {
  public:
   static const char kHelp[];
+  // For the beginning of a run, where nobody knows the keys yet.
+  static const char kGreeting[];
   // Returns what is the guest's.
   std::string Filter(const std::string& input);
   bool quit() const { return quit_; }

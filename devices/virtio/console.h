@@ -23,6 +23,9 @@ class Console final : public VirtioDevice {
   // terminal's size; 0: unknown.
   Console(std::function<void(std::string_view)> output, u16 columns, u16 rows);
 
+  // A driver has taken it.
+  bool in_use() { return attached() && transport().running(); }
+
   // Bytes for the guest; they wait until it takes them.
   void Receive(std::string_view bytes);
 
