@@ -43,11 +43,15 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
         // that mode has nothing to add.
         Deliver(message);
       }),
-      pit_(clock, timers_, lines_[kTimerIrq]),
+      timer_line_(lines_[kTimerIrq]),
+      rtc_line_(lines_[kRtcIrq]),
+      pit_(clock, timers_, timer_line_.first()),
       port61_(clock, pit_),
       serial_(clock, timers_, lines_[kSerialIrq], hooks_.serial_output),
-      cmos_(clock, timers_, lines_[kRtcIrq], config.unix_seconds, config.low_ram_bytes,
+      cmos_(clock, timers_, rtc_line_.first(), config.unix_seconds, config.low_ram_bytes,
             config.high_ram_bytes),
+      hpet_(clock, timers_, timer_line_, rtc_line_,
+            [this](unsigned input) -> IrqLine& { return ioapic_.Line(input); }),
       keyboard_(lines_[kKeyboardIrq], lines_[kMouseIrq], gates_),
       port92_(gates_),
       reset_control_(gates_),
@@ -145,6 +149,8 @@ Status Pc::Wire(const PcConfig& config) {
   added = mmio_.Add(Vga::kWindow, Vga::kWindowBytes, vga_.window(), "VGA");
   if (!added.ok()) return added;
   added = mmio_.Add(Lapic::kBase, Lapic::kSize, lapic_, "local APIC");
+  if (!added.ok()) return added;
+  added = mmio_.Add(Hpet::kBase, Hpet::kSize, hpet_, "HPET");
   if (!added.ok()) return added;
   return mmio_.Add(IoApic::kBase, IoApic::kSize, ioapic_, "I/O APIC");
 }

@@ -11,7 +11,8 @@
 //           0xe9, 0x402, ...      debug consoles      0x190        POST latch
 //           0x378-0x37a           printer             0xf0         x87 error latch
 //           0xe0-0xe3, 0x2000-0x2017  test device
-//   memory  0xa0000-0xbffff VGA, 0xfec00000 I/O APIC, 0xfee00000 local APIC, 0xff000000 test device
+//   memory  0xa0000-0xbffff VGA, 0xfec00000 I/O APIC, 0xfed00000 HPET, 0xfee00000 local APIC,
+//           0xff000000 test device
 //   lines   0 8254, 1 keyboard, 2 cascade, 4 COM1, 8 RTC, 9 ACPI, 12 mouse, 13 x87 errors; each
 //   goes to the
 //           8259s and to the I/O APIC's input of the same number, but the 8254 to input 2, as
@@ -35,6 +36,7 @@
 #include "devices/debug_exit.h"
 #include "devices/debug_port.h"
 #include "devices/fw_cfg.h"
+#include "devices/hpet.h"
 #include "devices/interrupt_controller.h"
 #include "devices/ioapic.h"
 #include "devices/irq.h"
@@ -174,10 +176,13 @@ class Pc : private LapicHost {
   PhysAddr lapic_page_ = Lapic::kBase;
   IoApic ioapic_;
   std::array<IsaLine, 16> lines_;
+  // Of the 8254 and the RTC, or of the HPET.
+  SwitchedLine timer_line_, rtc_line_;
   Pit8254 pit_;
   SystemControlPort port61_;
   Uart16550 serial_;
   Cmos cmos_;
+  Hpet hpet_;
   SystemGates gates_;
   Keyboard8042 keyboard_;
   SystemPortA port92_;

@@ -142,6 +142,19 @@ DefinitionBlock ("dsdt.aml", "DSDT", 2, "ALIBI", "ALIBIPC", 1)
         }
     }
 
+    Scope (\_SB)
+    {
+        Device (HPET)
+        {
+            Name (_HID, EisaId ("PNP0103"))
+            Name (_UID, 0)
+            Name (_CRS, ResourceTemplate ()
+            {
+                Memory32Fixed (ReadOnly, 0xfed00000, 0x400)
+            })
+        }
+    }
+
     // Soft off is sleep type 0 (devices/acpi_pm.h).
     Name (\_S5, Package () { 0, 0, 0, 0 })
 }

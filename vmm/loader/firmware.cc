@@ -146,6 +146,16 @@ Bytes BuildFadt(const AcpiHardware& hardware, u64 facs, u64 dsdt) {
   return table.Finish();
 }
 
+// IA-PC HPET specification 1.0a, 3.2.4.
+Bytes BuildHpet(const AcpiHardware& hardware) {
+  DescriptionTable table("HPET", 1, 20);
+  table.Put(36, hardware.hpet_block, 4);
+  table.Put(41, 64, 1);  // memory, 64 bits wide
+  table.Put(44, hardware.hpet, 8);
+  table.Put(53, 128, 2);  // ticks that a periodic timer can keep up with at least
+  return table.Finish();
+}
+
 Bytes BuildFacs() {
   Table table(64);
   table.PutText(0, "FACS");
@@ -173,7 +183,8 @@ std::vector<u8> BuildAcpi(const AcpiHardware& hardware, u64 address) {
   heap.Add(Bytes(kRsdpBytes));
   const u64 facs = heap.Add(BuildFacs(), 64);
   const u64 dsdt = heap.Add(Bytes(std::begin(kDsdt), std::end(kDsdt)));
-  const u64 tables[] = {heap.Add(BuildFadt(hardware, facs, dsdt)), heap.Add(BuildMadt(hardware))};
+  const u64 tables[] = {heap.Add(BuildFadt(hardware, facs, dsdt)), heap.Add(BuildMadt(hardware)),
+                        heap.Add(BuildHpet(hardware))};
   DescriptionTable rsdt("RSDT", 1), xsdt("XSDT", 1);
   for (const u64 table : tables) {
     rsdt.AppendInteger(table, 4);

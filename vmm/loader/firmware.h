@@ -18,6 +18,8 @@ namespace alibi::loader {
 struct AcpiHardware {
   u32 local_apic = 0xfee00000;
   u32 io_apic = 0xfec00000;
+  u32 hpet = 0xfed00000;
+  u32 hpet_block = 0x8086a201;  // lower half of its capabilities
   unsigned sci = 9;  // level-triggered, active high
   u16 smi_command = 0xb2;
   u8 acpi_enable = 0xf1, acpi_disable = 0xf0;
@@ -29,7 +31,7 @@ struct AcpiHardware {
 inline constexpr u64 kRsdpAddress = 0xf0000;
 inline constexpr u64 kFirmwareHandlers = 0xffe00;
 
-// RSDP at `address`, tables behind it: RSDT, XSDT, FADT, FACS, DSDT, MADT.
+// RSDP at `address`, tables behind it: RSDT, XSDT, FADT, FACS, DSDT, MADT, HPET.
 std::vector<u8> BuildAcpi(const AcpiHardware& hardware, u64 address);
 
 // Writes everything; false if 0 to 1 MB is not all RAM.

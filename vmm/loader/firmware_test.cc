@@ -79,6 +79,11 @@ TEST_CASE("ACPI tables are found from the RSDP, with checksums") {
   CHECK(m.Get(fadt + 112, 4) & 1u << 10);
   CHECK(m.Get(fadt + 120, 8) == 0xcf9);
   CHECK(m.Get(tables["APIC"] + 36, 4) == 0xfee00000);
+  REQUIRE(tables.count("HPET") == 1);
+  CHECK(m.Get(tables["HPET"] + 4, 4) == 56);
+  CHECK(m.Get(tables["HPET"] + 36, 4) == 0x8086a201);
+  CHECK(m.Get(tables["HPET"] + 40, 1) == 0);
+  CHECK(m.Get(tables["HPET"] + 44, 8) == 0xfed00000);
 }
 
 TEST_CASE("The BIOS data area and real-mode vectors") {
