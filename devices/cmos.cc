@@ -5,9 +5,11 @@
 namespace alibi::devices {
 namespace {
 
-constexpr u64 kSecondNs = 1'000'000'000;
+constexpr i64 kSecondNs = 1'000'000'000;
 // MC146818 data sheet, UIP: at 32,768 Hz an update takes 1,984 us and is announced 244 us before.
-constexpr u64 kUpdateNs = (244 + 1984) * 1000;
+constexpr i64 kUpdateNs = (244 + 1984) * 1000;
+// DV: from the divider's release to the first update.
+constexpr i64 kFirstUpdateNs = kSecondNs / 2;
 
 enum Register : u8 {
   kSeconds = 0x00,
@@ -76,12 +78,13 @@ i64 DaysOf(i64 year, unsigned month, unsigned day) {
 }  // namespace
 
 Cmos::Cmos(Clock& clock, TimerQueue& timers, IrqLine& irq8, i64 unix_seconds, u64 low_ram_bytes,
-           u64 high_ram_bytes)
+           u64 high_ram_bytes, u32 into_second_ns)
     : clock_(clock),
       timers_(timers),
       irq8_(irq8),
       timer_(timers.Register([this](u64) { OnTimer(); })),
-      offset_seconds_(std::clamp<i64>(unix_seconds, 0, 253'402'300'799)) {
+      offset_seconds_(std::clamp<i64>(unix_seconds, 0, 253'402'300'799)),
+      second_phase_ns_(-static_cast<i64>(into_second_ns)) {
   memory_[kA] = 0x26;
   memory_[kB] = kB24Hours;
   memory_[kD] = kDValidRam;
@@ -112,19 +115,17 @@ void Cmos::StoreChecksum() {
   memory_[kChecksumLow] = static_cast<u8>(sum);
 }
 
-bool Cmos::IsStopped() const {
-  return (memory_[kB] & kBSet) || (memory_[kA] & kDividerMask) != kDividerRunning;
-}
+bool Cmos::DividerRuns() const { return (memory_[kA] & kDividerMask) == kDividerRunning; }
+bool Cmos::IsStopped() const { return (memory_[kB] & kBSet) || !DividerRuns(); }
+i64 Cmos::PhaseNs() { return static_cast<i64>(clock_.NowNs()) - second_phase_ns_; }
 
 i64 Cmos::UnixSeconds() {
   if (IsStopped()) return stopped_seconds_;
-  return offset_seconds_ + static_cast<i64>((clock_.NowNs() - second_phase_ns_) / kSecondNs);
+  return offset_seconds_ + PhaseNs() / kSecondNs;
 }
 
 // A second begins where its update ends. SET and a stopped divider keep updates away.
-bool Cmos::IsUpdating() {
-  return !IsStopped() && (clock_.NowNs() - second_phase_ns_) % kSecondNs >= kSecondNs - kUpdateNs;
-}
+bool Cmos::IsUpdating() { return !IsStopped() && PhaseNs() % kSecondNs >= kSecondNs - kUpdateNs; }
 
 Cmos::Fields Cmos::FieldsOf(i64 unix_seconds) {
   const i64 days = unix_seconds / 86400;  // never negative: clamped at creation and when set
@@ -196,7 +197,6 @@ u8 Cmos::TimeRegister(u8 index, const Fields& fields) const {
 }
 
 void Cmos::SetTimeRegister(u8 index, u8 value) {
-  const u64 now = clock_.NowNs();
   const i64 seconds = UnixSeconds();
   Fields fields = FieldsOf(seconds);
   switch (index) {
@@ -229,10 +229,7 @@ void Cmos::SetTimeRegister(u8 index, u8 value) {
     stopped_seconds_ = wanted;
   } else {
     offset_seconds_ += wanted - seconds;
-    if (offset_seconds_ + static_cast<i64>((now - second_phase_ns_) / kSecondNs) < 0) {
-      offset_seconds_ = 0;
-      second_phase_ns_ = now;
-    }
+    if (UnixSeconds() < 0) offset_seconds_ -= UnixSeconds();
   }
 }
 
@@ -251,7 +248,7 @@ u64 Cmos::PeriodNs() const {
   unsigned rate = memory_[kA] & 0x0f;
   if (rate == 0) return 0;
   if (rate <= 2) rate += 7;  // 1 and 2 select 256 and 128 Hz with this crystal
-  return kSecondNs * (u64{1} << (rate - 1)) / 32768;
+  return u64{kSecondNs} * (u64{1} << (rate - 1)) / 32768;
 }
 
 // Sets the flags of everything that happened since the last time.
@@ -264,9 +261,8 @@ void Cmos::CollectFlags() {
   const u64 period = PeriodNs();
   if (period != 0 && now / period != since / period) happened |= kBPeriodic;
   if (!(memory_[kB] & kBSet)) {
-    const u64 start = std::max(since, second_phase_ns_);
-    const i64 first =
-        offset_seconds_ + static_cast<i64>((start - second_phase_ns_) / kSecondNs) + 1;
+    const i64 start = std::max(static_cast<i64>(since), second_phase_ns_);
+    const i64 first = offset_seconds_ + (start - second_phase_ns_) / kSecondNs + 1;
     const i64 last = UnixSeconds();
     if (last >= first) happened |= kBUpdate;
     // A day holds every possible alarm.
@@ -292,8 +288,8 @@ void Cmos::Reschedule() {
     const u64 period = PeriodNs();
     if ((enabled & kBPeriodic) && period != 0) deadline = (now / period + 1) * period;
     if (!(enabled & kBSet) && (enabled & (kBAlarm | kBUpdate))) {
-      const u64 into_second = (now - second_phase_ns_) % kSecondNs;
-      deadline = std::min(deadline, now - into_second + kSecondNs);
+      const u64 left = static_cast<u64>(kSecondNs - PhaseNs() % kSecondNs);
+      deadline = std::min(deadline, now + left);
     }
   }
   timers_.Arm(timer_, deadline);
@@ -330,14 +326,15 @@ void Cmos::WriteRegister(u8 index, u8 value) {
     case kB: {
       CollectFlags();
       const i64 seconds = UnixSeconds();
-      const bool was_stopped = IsStopped();
+      const bool was_stopped = IsStopped(), divider_ran = DividerRuns();
       memory_[index] = index == kA ? value & static_cast<u8>(~kUpdateInProgress) : value;
       if (index == kB && (value & kBSet)) memory_[kB] &= static_cast<u8>(~kBUpdate);
       if (!was_stopped && IsStopped()) stopped_seconds_ = seconds;
-      if (was_stopped && !IsStopped()) {
-        offset_seconds_ = seconds;
-        second_phase_ns_ = clock_.NowNs();
+      // The divider goes on while SET keeps updates away: the seconds stay where they were.
+      if (!divider_ran && DividerRuns()) {
+        second_phase_ns_ = static_cast<i64>(clock_.NowNs()) - (kSecondNs - kFirstUpdateNs);
       }
+      if (was_stopped && !IsStopped()) offset_seconds_ = seconds - PhaseNs() / kSecondNs;
       UpdateIrq();
       Reschedule();
       break;

@@ -19,10 +19,10 @@ namespace alibi::devices {
 
 class Cmos : public Device {
  public:
-  // `unix_seconds`: UTC at the clock's 0; years 1970 to 9999 are represented. RAM sizes in bytes:
-  // from 0, and from 4 GB.
+  // `unix_seconds`: UTC at the clock's 0, when `into_second_ns` of the second have passed; years
+  // 1970 to 9999 are represented. RAM sizes in bytes: from 0, and from 4 GB.
   Cmos(Clock& clock, TimerQueue& timers, IrqLine& irq8, i64 unix_seconds, u64 low_ram_bytes,
-       u64 high_ram_bytes = 0);
+       u64 high_ram_bytes = 0, u32 into_second_ns = 0);
 
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
@@ -50,7 +50,9 @@ class Cmos : public Device {
   void WriteRegister(u8 index, u8 value);
   u8 TimeRegister(u8 index, const Fields& fields) const;
   void SetTimeRegister(u8 index, u8 value);
+  bool DividerRuns() const;
   bool IsStopped() const;
+  i64 PhaseNs();
   bool IsUpdating();
   bool AlarmMatches(i64 unix_seconds) const;
   u64 PeriodNs() const;
@@ -70,7 +72,7 @@ class Cmos : public Device {
   std::array<u8, 128> memory_{};
   // Chip time in nanoseconds = machine clock + offset, while running; the frozen value otherwise.
   i64 offset_seconds_;
-  u64 second_phase_ns_ = 0;  // machine time at which a chip second begins, modulo a second
+  i64 second_phase_ns_;  // machine time at which a chip second begins, in the past
   i64 stopped_seconds_ = 0;
   u64 collected_ns_ = 0;  // flags are up to date until here
 };

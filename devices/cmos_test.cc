@@ -118,11 +118,80 @@ TEST_CASE("RTC: nothing is updated while the clock is set or its divider stands"
   board.Out(0x0b, 0x82);
   CHECK(board.In(0x0a) == 0x26);
   board.Out(0x0b, 0x02);
-  CHECK(board.In(0x0a) == 0x26);
-  board.clock.Advance(999'000'000);
   CHECK(board.In(0x0a) == 0xa6);
   board.Out(0x0a, 0x76);
   CHECK(board.In(0x0a) == 0x76);
+}
+
+TEST_CASE("RTC: setting SET for a moment moves no second") {
+  Board board;
+  board.clock.Advance(700'000'000);
+  const i64 before = board.cmos.UnixSeconds();
+  board.Out(0x0b, 0x82);
+  board.clock.Advance(100'000);
+  board.Out(0x0b, 0x02);
+  CHECK(board.cmos.UnixSeconds() == before);
+  board.clock.Advance(299'000'000);
+  CHECK(board.cmos.UnixSeconds() == before);
+  board.clock.Advance(1'000'000);
+  CHECK(board.cmos.UnixSeconds() == before + 1);
+}
+
+TEST_CASE("RTC: the first update comes half a second after the divider is released") {
+  Board board;
+  board.clock.Advance(300'000'000);
+  board.Out(0x0a, 0x76);
+  board.clock.Advance(5'000'000'000);
+  board.Out(0x0a, 0x26);
+  const i64 before = board.cmos.UnixSeconds();
+  CHECK(before == kLeapDay);
+  board.clock.Advance(499'000'000);
+  CHECK(board.In(0x0a) == 0xa6);
+  CHECK(board.cmos.UnixSeconds() == before);
+  board.clock.Advance(1'000'000);
+  CHECK(board.cmos.UnixSeconds() == before + 1);
+}
+
+TEST_CASE("RTC: it starts in the middle of a second, as the host does") {
+  ManualClock clock;
+  TimerQueue timers;
+  RecordingLine irq8;
+  Cmos cmos(clock, timers, irq8, kLeapDay, 64 * kMiB, 0, 999'000'000);
+  CHECK(cmos.UnixSeconds() == kLeapDay);
+  cmos.Write(0, 1, 0x0a);
+  CHECK(cmos.Read(1, 1) == 0xa6);
+  clock.Advance(1'000'000);
+  CHECK(cmos.UnixSeconds() == kLeapDay + 1);
+  CHECK(cmos.Read(1, 1) == 0x26);
+}
+
+// As Linux does it: at the start it takes the time from the edge of an update; at the end, half a
+// second past its second T, it holds the divider, writes T and lets go.
+TEST_CASE("RTC: a system that keeps its time there loses nothing over 60 reboots") {
+  Board board;
+  std::mt19937_64 random(3);
+  for (int boot = 0; boot < 60; ++boot) {
+    while ((board.In(0x0a) & 0x80) == 0) board.clock.Advance(100'000);
+    while ((board.In(0x0a) & 0x80) != 0) board.clock.Advance(10'000);
+    const i64 system_at_start = board.cmos.UnixSeconds();
+    const u64 started = board.clock.NowNs();
+    const u64 seconds = random() % 100 + 1;
+    board.clock.Advance(seconds * 1'000'000'000 + 500'000'000);
+    CHECK(board.clock.NowNs() - started == seconds * 1'000'000'000 + 500'000'000);
+    const unsigned second =
+        static_cast<unsigned>((system_at_start + static_cast<i64>(seconds)) % 60);
+    board.Out(0x0b, 0x82);
+    board.Out(0x0a, 0x76);
+    board.Out(0x00, static_cast<u8>(second / 10 << 4 | second % 10));
+    board.Out(0x0b, 0x02);
+    board.Out(0x0a, 0x26);
+    board.clock.Advance(random() % 1'000'000'000);
+    board.cmos.Reset();
+  }
+  const i64 passed = static_cast<i64>(board.clock.NowNs() / 1'000'000);
+  const i64 shown = (board.cmos.UnixSeconds() - kLeapDay) * 1000;
+  CHECK(shown <= passed + 10);
+  CHECK(shown > passed - 1010);
 }
 
 TEST_CASE("RTC: C clears on read") {

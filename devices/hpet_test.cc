@@ -12,7 +12,10 @@ constexpr u64 kConfig = 0x10, kStatus = 0x20, kCounter = 0xf0;
 constexpr u64 kMs = 1'000'000, kTicksPerMs = 100'000;
 
 struct Board {
-  u64 In(u64 offset, unsigned size = 8) { return hpet.Read(offset, size); }
+  u64 In(u64 offset, unsigned size = 8) {
+    const u64 value = hpet.Read(offset, size);
+    return size == 8 ? value : value & ((u64{1} << (8 * size)) - 1);
+  }
   void Out(u64 offset, u64 value, unsigned size = 8) { hpet.Write(offset, size, value); }
   static u64 Timer(unsigned number, u64 offset = 0) { return 0x100 + number * 0x20 + offset; }
   void Run(u64 ns) { RunFor(clock, timers, ns); }

@@ -49,7 +49,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
       port61_(clock, pit_),
       serial_(clock, timers_, lines_[kSerialIrq], hooks_.serial_output),
       cmos_(clock, timers_, rtc_line_.first(), config.unix_seconds, config.low_ram_bytes,
-            config.high_ram_bytes),
+            config.high_ram_bytes, config.into_second_ns),
       hpet_(clock, timers_, timer_line_, rtc_line_,
             [this](unsigned input) -> IrqLine& { return ioapic_.Line(input); }),
       keyboard_(lines_[kKeyboardIrq], lines_[kMouseIrq], gates_),

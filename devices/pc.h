@@ -58,7 +58,8 @@ namespace alibi::devices {
 struct PcConfig {
   u64 low_ram_bytes = 0;   // from 0; reported in CMOS
   u64 high_ram_bytes = 0;  // from 4 GB
-  i64 unix_seconds = 0;    // UTC when the clock shows 0
+  i64 unix_seconds = 0;    // UTC when the clock shows 0,
+  u32 into_second_ns = 0;  // so far into that second
   // What is written to these ports is text for debug_output.
   std::vector<u16> debug_ports = {0xe9, 0x402};
   bool serial_is_screen = true;  // firmware shows on COM1 what it shows on the screen

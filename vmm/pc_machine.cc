@@ -63,7 +63,12 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   board.debug_ports.insert(board.debug_ports.end(), config.debug_ports.begin(),
                            config.debug_ports.end());
   board.set_up = config.bios.empty();
-  board.unix_seconds = static_cast<i64>(time(nullptr));
+  timespec utc;
+  clock_gettime(CLOCK_REALTIME, &utc);
+  constexpr i64 kSecondNs = 1'000'000'000;
+  const i64 start_ns = utc.tv_sec * kSecondNs + utc.tv_nsec - static_cast<i64>(clock_.NowNs());
+  board.unix_seconds = start_ns / kSecondNs;
+  board.into_second_ns = static_cast<u32>(start_ns % kSecondNs);
   devices::PcHooks hooks;
   hooks.serial_output = [this](u8 byte) { Output(byte); };
   hooks.debug_output = [this](u8 byte) { Output(byte); };
