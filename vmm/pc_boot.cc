@@ -11,6 +11,7 @@
 #include "vmm/loader/multiboot.h"
 #include "vmm/loader/option_rom.h"
 #include "vmm/loader/pvh.h"
+#include "vmm/loader/smbios.h"
 #include "vmm/pc_machine.h"
 
 namespace alibi::vmm {
@@ -137,6 +138,9 @@ void PcMachine::DescribeToFirmware() {
   for (loader::FirmwareFile& file : loader::ScriptAcpi(loader::BuildAcpi(hardware, 0))) {
     pc_->fw_cfg().AddFile(file.name, std::move(file.bytes));
   }
+  loader::Smbios smbios = loader::BuildSmbios({low_ram_bytes_, high_ram_bytes_}, 0);
+  pc_->fw_cfg().AddFile(loader::kSmbiosAnchorFile, std::move(smbios.anchor));
+  pc_->fw_cfg().AddFile(loader::kSmbiosTablesFile, std::move(smbios.tables));
   // RAM alone, as address, length, type; the firmware knows its own places (QEMU's docs/specs,
   // fw_cfg).
   std::vector<u8> map;
@@ -154,7 +158,9 @@ void PcMachine::DescribeToFirmware() {
 Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {
   pc_->pci().AssignAsFirmware();
   loader::AcpiHardware hardware;
-  if (low_ram_bytes_ >= BiosRom::kShadowEnd && !loader::WriteFirmware(hardware, memory)) {
+  if (low_ram_bytes_ >= BiosRom::kShadowEnd &&
+      !(loader::WriteFirmware(hardware, memory) &&
+        loader::WriteSmbios({low_ram_bytes_, high_ram_bytes_}, memory))) {
     return Error{"the memory below 1 MB is not all RAM"};
   }
   return Ok{};

@@ -4,6 +4,7 @@
 //   0x00000  real-mode vectors         0xf0000  RSDP, then the ACPI tables
 //   0x00400  BIOS data area            0xffe00  handlers
 //   0x9fc00  extended BIOS data area   0xffff0  the reset vector's jump, the date
+//                                      0xf8000  SMBIOS (vmm/loader/smbios.h)
 #ifndef ALIBI_VMM_LOADER_FIRMWARE_H_
 #define ALIBI_VMM_LOADER_FIRMWARE_H_
 
