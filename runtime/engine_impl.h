@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <x86intrin.h>
 
+#include "runtime/attempted_store.h"
 #include "runtime/engine.h"
 #include "runtime/simulator/simulator.h"
 #include "runtime/stubs.h"
@@ -180,6 +181,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,
                       vcpu::GuestFault* fault);
 
+  u64 RefuseBounce(SiteDesc* site, const vcpu::GuestFault& fault);
+  u64 EndRefusedStore(SiteDesc* site);
+
   // --- sites.cc ---
   u64 SiteAddress(const SiteDesc& site) const;
   // 32-bit code: the host's sum of base and displacement is no 32-bit address.
@@ -203,6 +207,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
 
   // --- host_fault.cc ---
   void RestoreStringPointers(const SiteDesc& site, greg_t* gregs) const;
+  // SIGFPE: puts the guest in front of the handler of its exception, or of the same instruction
+  // (again_) if that is the machine's affair.
+  void DeliverArithmeticFault(bool x87);
 
   // --- fast_path_debug.cc ---
   // A debugger watches some of the operand, and more than one instruction may be running: nothing
@@ -275,6 +282,11 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   SimulatorContext watched_simulator_;
   TranslationObserver* observer_ = nullptr;
   u8* bounce_ = nullptr;
+  // What runs on the bounce buffer for its traces only, and the fault that comes behind it.
+  AttemptedStore attempted_ = AttemptedStore::kNoTrace;
+  vcpu::GuestFault refused_store_fault_;
+  X87Snapshot x87_before_store_;
+  bool simulating_ = false;           // the simulator runs, on the guest's x87 and vector state
   u64 gs_ = 0;                        // what %gs holds
   ExitDesc* pending_exit_ = nullptr;  // the unchained exit that led to the next translation
   bool pending_indirect_ = false;     // it came through the jump table

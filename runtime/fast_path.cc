@@ -3,6 +3,8 @@
 #include <immintrin.h>
 #include <x86intrin.h>
 
+#include <utility>
+
 #include "runtime/engine_impl.h"
 #include "translator/entry_check.h"
 #include "translator/unit_rules.h"
@@ -321,7 +323,9 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   ++counters_.simulate_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   const bool watched = watching_ || points_.any_watch();
+  simulating_ = true;
   const vcpu::Outcome outcome = Simulate(instr, watched ? watched_simulator_ : simulator_);
+  simulating_ = false;
   if (watched) NoteSimulatedWatch(outcome.faulted());
   if (instr.op == translator::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
   if (outcome.faulted()) {
@@ -466,7 +470,8 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
       state_.rip = site->ccf->mode.RipOf(instr.pc);
       pending_exit_ = nullptr;
       pending_indirect_ = false;
-      if (resolution == mmu::Resolution::kGuestFault && instr.mem.masked_element == 0) {
+      if (resolution == mmu::Resolution::kGuestFault && instr.mem.masked_element == 0 &&
+          AttemptedStoreOf(instr) == AttemptedStore::kNoTrace) {
         Charge(site, adapt::Event::kTruePageFault, false);
         if (CallsNowhere(*site)) fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
         return DeliverAndDispatch(fault);
@@ -579,18 +584,50 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
   return true;
 }
 
+// An instruction on a bounce operand would meet this fault at its own one.
+u64 EngineImpl::RefuseBounce(SiteDesc* site, const GuestFault& fault) {
+  attempted_ = AttemptedStoreOf(*site->instr);
+  if (attempted_ == AttemptedStore::kNoTrace) return DeliverAndDispatch(fault);
+  refused_store_fault_ = fault;
+  if (attempted_ != AttemptedStore::kConvert) x87_before_store_.Take();
+  return site->resume;
+}
+
+// It has run, and left what traces it leaves.
+u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
+  const Instr& instr = *site->instr;
+  switch (std::exchange(attempted_, AttemptedStore::kNoTrace)) {
+    case AttemptedStore::kMmx:
+      x87_before_store_.PutBackWithTopZero();
+      break;
+    case AttemptedStore::kX87:
+      if (X87Snapshot::KeptFromStoring()) {
+        state_.rip = site->ccf->mode.RipOf(instr.next_pc());
+        return Continue(site, instr.next_pc());
+      }
+      x87_before_store_.PutBack();
+      break;
+    case AttemptedStore::kConvert:
+    case AttemptedStore::kNoTrace:
+      break;
+  }
+  return DeliverAndDispatch(refused_store_fault_);
+}
+
 u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   const Instr& instr = *site->instr;
   ++counters_.bounce_callouts;
+  attempted_ = AttemptedStore::kNoTrace;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
+  state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear));
   if (translator::ChecksSegment(instr, site->ccf->mode)) {
     LinearAddr address_in_segment(
         static_cast<u32>(state_.segment[instr.mem.segment].base + linear));
     if (instr.mem.masked_element == 0) {  // else element by element
       const vcpu::Outcome outcome =
           LinearOperand(instr, simulator_, linear, site->size, &address_in_segment);
-      if (outcome.faulted()) return DeliverAndDispatch(outcome.fault());
+      if (outcome.faulted()) return RefuseBounce(site, outcome.fault());
     }
     linear = address_in_segment.value;
   }
@@ -610,24 +647,24 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
     const ElementAccess access = instr.mem.written ? ElementAccess::kProbe : ElementAccess::kRead;
     if (!AccessElements(instr, linear, access, &fault)) {
       Charge(site, adapt::Event::kTruePageFault, false);
-      return DeliverAndDispatch(fault);
+      return RefuseBounce(site, fault);
     }
     if (!instr.mem.written) ChargeSimulated(site, linear, false);
     return site->resume;
   }
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
-    return DeliverAndDispatch(NonCanonicalFault(instr));
+    return RefuseBounce(site, NonCanonicalFault(instr));
   }
   if (StopsForWatch(instr, linear, site->size)) return LeaveToStep();
   if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {
-    return DeliverAndDispatch(GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
+    return RefuseBounce(site, GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
   }
   u8* pages[2];
   if (instr.mem.written && !PlainPages(linear, site->size, true, pages) &&
       !mmu_.ProbeWrite(address, site->size, vcpu::Privilege::kCpl, &fault)) {
     SyncGs();
     Charge(site, adapt::Event::kTruePageFault, false);
-    return DeliverAndDispatch(fault);
+    return RefuseBounce(site, fault);
   }
   if (instr.mem.read) {
     if (!ReadOperand(linear, BounceOf(linear), site->size, &fault)) {
@@ -648,6 +685,7 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   const Instr& instr = *site->instr;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
+  if (attempted_ != AttemptedStore::kNoTrace) return EndRefusedStore(site);
   GuestFault fault;
   const bool written =
       instr.mem.masked_element != 0

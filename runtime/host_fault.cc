@@ -145,12 +145,48 @@ void EngineImpl::RestoreStringPointers(const SiteDesc& site, greg_t* gregs) cons
   }
 }
 
+void EngineImpl::DeliverArithmeticFault(bool x87) {
+  if (x87 && !(state_.cr0 & vcpu::kCr0Ne)) {
+    if (ignore_numeric_error_) {
+      again_ = hide_numeric_error_ = true;
+      return;
+    }
+    if (options_.platform->NumericError()) {
+      // In front of the instruction, which any interrupt interrupts. Its shadow is over: it would
+      // keep the interrupt out that it waits for.
+      again_ = true;
+      state_.halted = 1;
+      state_.interrupt_shadow = 0;
+      return;
+    }
+  }
+  Deliver(GuestFault::Simple(x87                                 ? vcpu::kX87Error
+                             : state_.cr4 & vcpu::kCr4Osxmmexcpt ? vcpu::kSimdError
+                                                                 : vcpu::kInvalidOpcode));
+}
+
 bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   auto* uc = static_cast<ucontext_t*>(context);
   greg_t* gregs = uc->uc_mcontext.gregs;
   const u64 rip = static_cast<u64>(gregs[REG_RIP]);
   if (rip == stubs_.miss_load) {
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.miss_slow);
+    return true;
+  }
+  const bool x87_error = gregs[REG_TRAPNO] == vcpu::kX87Error;
+  if (simulating_ && signal == SIGFPE && (x87_error || gregs[REG_TRAPNO] == vcpu::kSimdError)) {
+    // An exception that the guest's FPU has kept for its next instruction, which is simulated: the
+    // guest's, wherever the simulator met it. Its registers are in the VCPU block already, and
+    // the simulator's frames hold nothing that must be undone.
+    simulating_ = false;
+    ++counters_.host_faults;
+    ++counters_.host_faults_arithmetic;
+    if (watching_ || points_.any_watch()) NoteSimulatedWatch(/*faulted=*/true);
+    pending_exit_ = nullptr;
+    pending_indirect_ = false;
+    DeliverArithmeticFault(x87_error);
+    SyncGs();
+    gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
     return true;
   }
   Ccf* ccf = tc_->FindByHost(rip);
@@ -193,28 +229,12 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (signal == SIGFPE) {
     ++counters_.host_faults_arithmetic;
     // MMX instructions raise it, too, for an x87 instruction before them.
-    const bool x87 = gregs[REG_TRAPNO] == vcpu::kX87Error;
     if (info->si_code == FPE_INTDIV) {
       Charge(&site, adapt::Event::kArithmetic, true);
       return deliver(GuestFault::Simple(vcpu::kDivideError));
     }
-    if (x87 && !(state_.cr0 & vcpu::kCr0Ne)) {
-      if (ignore_numeric_error_) {
-        again_ = hide_numeric_error_ = true;
-        return dispatch();
-      }
-      if (options_.platform->NumericError()) {
-        // In front of the instruction, which any interrupt interrupts. Its shadow is over: it would
-        // keep the interrupt out that it waits for.
-        again_ = true;
-        state_.halted = 1;
-        state_.interrupt_shadow = 0;
-        return dispatch();
-      }
-    }
-    if (x87) return deliver(GuestFault::Simple(vcpu::kX87Error));
-    return deliver(GuestFault::Simple(state_.cr4 & vcpu::kCr4Osxmmexcpt ? vcpu::kSimdError
-                                                                        : vcpu::kInvalidOpcode));
+    DeliverArithmeticFault(x87_error);
+    return dispatch();
   }
   if (signal == SIGILL) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
   if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;
@@ -237,7 +257,8 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   }
   // An untouched part of the shadow table: nothing has been accessed yet.
   const bool in_table = reinterpret_cast<u64>(info->si_addr) - mmu_.gs_base() < kShadowTableBytes;
-  const bool nothing_accessed = instr.mem.masked_element != 0 && in_table;
+  const bool nothing_accessed = in_table && (instr.mem.masked_element != 0 ||
+                                             AttemptedStoreOf(instr) != AttemptedStore::kNoTrace);
   if (instr.code_bits == 64 && (!Canonical(address) || !Canonical(address + site.size - 1))) {
     if (nothing_accessed) {
       simulate_next_ = true;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "translator/decoder_library.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/state.h"
 
 namespace alibi::translator {
@@ -141,16 +142,9 @@ u16 HostXsaveAreaSize() {
   return size;
 }
 
-// AMD's CPUs and Intel's differ in some encodings. The guest gets the host's way, as it does where
-// instructions are IDENT; only CPU model base64 may show another vendor.
-bool HostIsAmd() {
-  static const bool is_amd = [] {
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    constexpr unsigned kAuth = 0x68747541, kHygo = 0x6f677948;  // AuthenticAMD, HygonGenuine
-    return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && (ebx == kAuth || ebx == kHygo);
-  }();
-  return is_amd;
-}
+// Where AMD's CPUs and Intel's differ in encodings the guest gets the host's way, as it does where
+// instructions are IDENT; only a CPU model of another vendor shows another one.
+bool NarrowsBranches() { return !vcpu::HostHasIntelsWay(vcpu::HostDifference::kNarrowBranch); }
 
 // By the library's instruction set.
 Feature FeatureOf(ZydisISASet set) {
@@ -189,7 +183,7 @@ const ZydisDecoder& DecoderFor(unsigned code_bits) {
     for (ZydisDecoder& decoder : d) {
       ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_MPX, ZYAN_FALSE);
       ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_AMD_BRANCHES,
-                             HostIsAmd() ? ZYAN_TRUE : ZYAN_FALSE);
+                             NarrowsBranches() ? ZYAN_TRUE : ZYAN_FALSE);
     }
     return d;
   }();
@@ -362,14 +356,15 @@ u8 DemandedAlignment(const ZydisDecodedInstruction& z, unsigned size) {
         case ZYDIS_MNEMONIC_PCMPESTRM:
         case ZYDIS_MNEMONIC_PCMPISTRI:
         case ZYDIS_MNEMONIC_PCMPISTRM:
-        case ZYDIS_MNEMONIC_SHA1MSG1:  // these by measurement; where the host differs it says so
+          return 1;
+        case ZYDIS_MNEMONIC_SHA1MSG1:
         case ZYDIS_MNEMONIC_SHA1MSG2:
         case ZYDIS_MNEMONIC_SHA1NEXTE:
         case ZYDIS_MNEMONIC_SHA1RNDS4:
         case ZYDIS_MNEMONIC_SHA256MSG1:
         case ZYDIS_MNEMONIC_SHA256MSG2:
         case ZYDIS_MNEMONIC_SHA256RNDS2:
-          return 1;
+          return vcpu::HostHasIntelsWay(vcpu::HostDifference::kShaAlignment) ? 16 : 1;
         default:
           return size == 16 ? 16 : 1;
       }
@@ -635,7 +630,7 @@ void NarrowBranch(const ZydisDecodedInstruction& z, Instr* out) {
   }
   bool has_66 = false;
   for (unsigned i = 0; i < z.raw.prefix_count; ++i) has_66 |= z.raw.prefixes[i].value == 0x66;
-  if (!has_66 || z.raw.rex.W || !HostIsAmd()) return;
+  if (!has_66 || z.raw.rex.W || !NarrowsBranches()) return;
   out->treatment = Treatment::kTerminator;
   out->operand_bits = 16;
   out->branch_target = LowBits(out->branch_target, 16);
@@ -647,10 +642,33 @@ void NarrowBranch(const ZydisDecodedInstruction& z, Instr* out) {
 // VPEXTRQ and VPINSRQ, which need 64-bit mode. (Other ignored Ws are dropped in rewriting.)
 void RefuseWideExtract(const ZydisDecodedInstruction& z, Instr* out) {
   if (z.mnemonic != ZYDIS_MNEMONIC_VPEXTRD && z.mnemonic != ZYDIS_MNEMONIC_VPINSRD) return;
-  if (out->code_bits == 64 || out->encoding != Encoding::kVex || !HostIsAmd()) return;
+  if (out->code_bits == 64 || out->encoding != Encoding::kVex ||
+      vcpu::HostHasIntelsWay(vcpu::HostDifference::kWideExtract)) {
+    return;
+  }
   if (!(out->bytes[out->layout.vector_prefix + 2u] & 0x80)) return;
   out->op = Op::kUd;
   out->treatment = Treatment::kUndefined;
+}
+
+// The W of AVX512-FP16's conversions from and to general registers, which CPUs ignore outside
+// 64-bit mode (SDM vol. 2, VCVTSI2SH) and the library refuses there. Where it is, or 0.
+unsigned RefusedW(const u8* bytes, unsigned available, unsigned code_bits) {
+  if (code_bits == 64) return 0;
+  unsigned at = 0;
+  const auto is_prefix = [](u8 byte) {  // those that may stand in front of EVEX
+    return byte == 0x26 || byte == 0x2e || byte == 0x36 || byte == 0x3e || byte == 0x64 ||
+           byte == 0x65 || byte == 0x67;
+  };
+  while (at < available && is_prefix(bytes[at])) ++at;
+  if (at + 5 > available || bytes[at] != 0x62) return 0;
+  const bool evex = (bytes[at + 1] & 0xc0) == 0xc0, map5 = (bytes[at + 1] & 7) == 5;
+  const bool wide = bytes[at + 2] & 0x80, scalar = (bytes[at + 2] & 3) == 2;
+  if (!evex || !map5 || !wide || !scalar) return 0;
+  for (const u8 opcode : {0x2a, 0x2c, 0x2d, 0x78, 0x79, 0x7b}) {
+    if (bytes[at + 4] == opcode) return at + 2;
+  }
+  return 0;
 }
 
 // True when the first row of the mnemonic (or its absence) decides, for look-ahead purposes.
@@ -682,6 +700,15 @@ DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned c
   z.length = 0;
   ZyanStatus status = ZydisDecoderDecodeInstruction(&decoder, &context, bytes, available, &z);
   if (!ZYAN_SUCCESS(status)) {
+    if (const unsigned w = RefusedW(bytes, available, code_bits); w != 0) {
+      std::array<u8, kMaxInstructionLength> narrow{};
+      std::copy_n(bytes, available, narrow.begin());
+      narrow[w] &= 0x7f;
+      const DecodeStatus narrow_status =
+          DecodeParts(narrow.data(), available, pc, code_bits, flags_only, out);
+      out->bytes[w] |= 0x80;
+      return narrow_status;
+    }
     std::copy_n(bytes, available, out->bytes.begin());
     if (status == ZYDIS_STATUS_NO_MORE_DATA || status == ZYDIS_STATUS_INSTRUCTION_TOO_LONG) {
       out->length = static_cast<u8>(available);

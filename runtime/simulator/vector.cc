@@ -4,6 +4,7 @@
 // The guest's vector state is live in the host's registers: see vector_state.h.
 #include "runtime/simulator/execution.h"
 #include "runtime/simulator/vector_state.h"
+#include "vcpu/cpu_differences.h"
 
 namespace alibi::runtime {
 namespace {
@@ -83,6 +84,15 @@ Outcome GatherScatter(Execution& e) {
   if (instr.mem.base != translator::kNoReg) base += e.state.gpr[instr.mem.base];
   const auto segment = static_cast<SegmentIndex>(instr.mem.segment);
   VectorState v;
+  // On Intel's CPUs a fault may show what there was to do before the first element was read.
+  const bool early = !scatter && vcpu::HostHasIntelsWay(vcpu::HostDifference::kGatherFault);
+  if (early && !f.evex) {
+    for (unsigned i = 0; i < f.bytes / element; ++i) {
+      const bool active = v.Get(f.vvvv, i * element + element - 1, 1) & 0x80;
+      v.Set(f.vvvv, i * element, element, active ? ~u64{0} : 0);
+    }
+    v.ClearFrom(f.vvvv, f.bytes);
+  }
   for (unsigned i = 0; i < count; ++i) {
     const bool active =
         f.evex ? (v.Mask(f.mask) >> i) & 1 : v.Get(f.vvvv, i * element + element - 1, 1) & 0x80;
@@ -97,6 +107,7 @@ Outcome GatherScatter(Execution& e) {
         u64 value;
         ALIBI_RETURN_IF_FAULT(e.Read(segment, offset, element, &value));
         v.Set(f.reg, i * element, element, value);
+        if (early) v.ClearFrom(f.reg, f.bytes);
       }
     }
     if (f.evex) {
@@ -185,7 +196,7 @@ Outcome MaskMovDqu(Execution& e) {
 Outcome MaskMovQ(Execution& e) {
   const VectorFields f(e.instr);
   // MMX registers: the mantissas of the x87 registers. Reading one enters the MMX state as the
-  // instruction itself does.
+  // instruction itself does, or raises #MF for an earlier one (EngineImpl::HandleHostFault).
   u64 registers[8];
   asm volatile(
       "movq %%mm0, %0\n\tmovq %%mm1, %1\n\tmovq %%mm2, %2\n\tmovq %%mm3, %3\n\t"

@@ -89,6 +89,7 @@ class Runner {
 void RunAll(unsigned code_bits, unsigned at_least) {
   // Of each opcode, prefix and extension with memory and with a register.
   constexpr unsigned kEach = 2, kEachEvex = 1;
+  SayWhatHostLacks("what encodings do");
   Runner runner;
   std::map<std::string, unsigned> seen;
   const Visitor visit = [&](const InstructionBytes& bytes, unsigned) {

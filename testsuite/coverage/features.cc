@@ -3,7 +3,9 @@
 #include <cpuid.h>
 
 #include <memory>
+#include <string>
 
+#include "testsuite/host_cpu.h"
 #include "vcpu/cpuid.h"
 #include "vcpu/reset.h"
 #include "vcpu/state.h"
@@ -42,6 +44,16 @@ bool GuestIsShown(Feature feature) {
   }();
   const FeatureBit& bit = FeatureBitOf(feature);
   return HasBit(bit, policy.Query(*state, bit.leaf, bit.subleaf));
+}
+
+void SayWhatHostLacks(const char* what) {
+  std::string lacking;
+  for (unsigned i = 1; i < static_cast<unsigned>(Feature::kCount); ++i) {
+    const auto feature = static_cast<Feature>(i);
+    if (!HostHas(feature))
+      lacking += std::string(lacking.empty() ? "" : ", ") + FeatureBitOf(feature).text;
+  }
+  testsuite::CanCheck(lacking.empty(), what, lacking);
 }
 
 }  // namespace alibi::coverage

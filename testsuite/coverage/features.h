@@ -11,6 +11,9 @@ bool HostHas(translator::Feature feature);
 // CPUID as a guest in 64-bit mode sees it.
 bool GuestIsShown(translator::Feature feature);
 
+// Says for each feature that the host lacks that `what` of it is not compared.
+void SayWhatHostLacks(const char* what);
+
 }  // namespace alibi::coverage
 
 #endif  // ALIBI_TESTSUITE_COVERAGE_FEATURES_H_

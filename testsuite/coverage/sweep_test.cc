@@ -10,6 +10,7 @@ namespace alibi::coverage {
 namespace {
 
 void CheckSpace(unsigned code_bits, const char* space, u64 at_least) {
+  SayWhatHostLacks("encodings, but for their #UD");
   SweepOptions options;
   options.code_bits = code_bits;
   options.space = space;

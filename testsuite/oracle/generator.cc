@@ -145,6 +145,13 @@ void Generator::MakeVector() {
   }
   const unsigned top = static_cast<unsigned>(random_.Below(8));
   v.fsw = static_cast<u16>(top << 11);
+  if (random_.Percent(20)) {
+    // Exceptions and conditions from before. One that is not masked is pending, sometimes on
+    // purpose.
+    v.fsw |= static_cast<u16>(random_.Next() & 0x477f);
+    if (random_.Percent(20)) v.fcw &= static_cast<u16>(~v.fsw | 0xffc0);
+    if ((v.fsw & ~v.fcw & 0x3f) != 0) v.fsw |= 0x8080;
+  }
   for (unsigned i = 0; i < 8; ++i) {
     if (random_.Percent(50)) v.ftw |= static_cast<u8>(1u << i);
     const long double value = static_cast<long double>(random_.Pick(kDoubles)) *

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "testsuite/host_cpu.h"
 #include "testsuite/oracle/compare.h"
 #include "testsuite/oracle/listing.h"
+#include "testsuite/oracle/segments.h"
 
 namespace alibi::oracle {
 
@@ -65,7 +67,14 @@ class Harness::Verifying final : public runtime::TranslationObserver {
 Harness::Harness()
     : observer_(std::make_unique<Verifying>()),
       guest_(std::make_unique<Outcome>()),
-      native_outcome_(std::make_unique<Outcome>()) {}
+      native_outcome_(std::make_unique<Outcome>()) {
+  const u64 components = XsaveLayout::Host().mask;
+  testsuite::CanCheck(components & 4, "AVX instructions, but for their #UD", "AVX");
+  testsuite::CanCheck((components & 0xe0) == 0xe0, "AVX-512 instructions, but for their #UD",
+                      "AVX-512");
+  testsuite::CanCheck(HostAllowsSegments(), "16-bit code, segments that are not flat",
+                      "modify_ldt(2)");
+}
 Harness::~Harness() = default;
 
 bool Harness::Applies(const Traits& traits, Kind kind) {

@@ -149,6 +149,59 @@ const Case kCases[] = {
     {"An MMX instruction reports an x87 exception from before: #MF, not #XM",
      {{0xdf, 0xe8}, {0x0f, 0xe5, 0x1e}},
      [](CpuState& s) { s.vector.fcw = 0x340; }},
+    {"MASKMOVQ with an x87 exception pending: #MF, and the VMM goes on",
+     {{0xd9, 0xe8}, {0xd9, 0xee}, {0xde, 0xf9}, {0x0f, 0xf7, 0xc1}},  // fld1; fldz; fdivp
+     [](CpuState& s) { s.vector.fcw = 0x37b; }},
+    {"MASKMOVQ with an x87 exception pending from before",
+     {{0x0f, 0xf7, 0xc1}},
+     [](CpuState& s) {
+       s.vector.fcw = 0x37b;
+       s.vector.fsw = 0x8084;
+     }},
+    {"A store from an MMX register that faults: the top of stack",
+     {{0x0f, 0x7f, 0x06}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage;
+       s.vector.fsw = 0x2800;
+       s.vector.ftw = 0x5a;
+       for (unsigned i = 0; i < 8; ++i) s.vector.st[i][0] = static_cast<u8>(i + 1);
+     }},
+    {"FISTP of what is no number to where nothing can be stored: which exception",
+     {{0xdf, 0x1e}, {0x90}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage;
+       s.vector.fcw = 0x340;
+     }},
+    {"FSTP, rounded, to where nothing can be stored: the stack is not popped",
+     {{0xd9, 0xeb}, {0xd9, 0x1e}},  // fldpi; fstp dword [rsi]
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage;
+       s.vector.fcw = 0x340;
+     }},
+    {"VCVTPS2PH to where nothing can be stored: MXCSR",
+     {{0xc4, 0xe3, 0x7d, 0x1d, 0x0e, 0x00}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage;
+       for (unsigned i = 0; i < 32; ++i) s.vector.zmm[1][i] = static_cast<u8>(0x11 * (i % 5));
+     }},
+    {"VCVTPS2PH with an exception that is not masked to where nothing can be stored",
+     {{0xc4, 0xe3, 0x7d, 0x1d, 0x0e, 0x00}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage;
+       s.vector.mxcsr = 0;
+       for (unsigned i = 0; i < 32; ++i) s.vector.zmm[1][i] = static_cast<u8>(0x11 * (i % 5));
+     }},
+    {"A gather of which the second element faults",
+     {{0xc4, 0xe2, 0x71, 0x90, 0x14, 0x1e}},  // vpgatherdd xmm2, [rsi + xmm3], xmm1
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage - 8;
+       for (unsigned i = 0; i < 64; ++i) s.vector.zmm[2][i] = static_cast<u8>(0x55 + i);
+       for (unsigned i = 0; i < 64; ++i) s.vector.zmm[1][i] = static_cast<u8>(0x80 + i);
+       for (unsigned i = 0; i < 16; ++i) s.vector.zmm[3][i] = i % 4 == 0 ? 2 * i : 0;
+     }},
+    {"SHA with an operand that is neither aligned nor there",
+     {{0x0f, 0x38, 0xc8, 0x06}},  // sha1nexte xmm0, [rsi]
+     [](CpuState& s) { s.gpr[kRsi] = kAbsentPage + 4; }},
     {"Elements that a mask leaves out do not fault, at the end of a page",
      {{0x62, 0xf1, 0x7f, 0x49, 0x6f, 0x06}},  // vmovdqu8 zmm0 {k1}, [rsi]
      [](CpuState& s) {

@@ -1,0 +1,78 @@
+// Stores that leave traces even if memory refuses them: Intel's CPUs do an instruction's work
+// before they look at its destination (cpu_differences.inc: MmxStoreFault, ConvertToHalfFault,
+// X87StoreFault). Where the runtime finds the fault first, the instruction still has to run once.
+#ifndef ALIBI_RUNTIME_ATTEMPTED_STORE_H_
+#define ALIBI_RUNTIME_ATTEMPTED_STORE_H_
+
+#include "translator/ir.h"
+#include "vcpu/cpu_differences.h"
+
+namespace alibi::runtime {
+
+enum class AttemptedStore : u8 {
+  kNoTrace,
+  kMmx,      // the top of stack is 0 already
+  kConvert,  // reports the conversion's exceptions in MXCSR, or by #XM
+  kX87,      // is not made, and raises no fault, if its value causes an unmasked exception
+};
+
+inline AttemptedStore AttemptedStoreOf(const translator::Instr& instr) {
+  using translator::Encoding, translator::Unit;
+  using vcpu::HostDifference, vcpu::HostHasIntelsWay;
+  if (!instr.mem.written || instr.treatment != translator::Treatment::kIdent) {
+    return AttemptedStore::kNoTrace;
+  }
+  const u8 opcode = instr.bytes[instr.layout.opcode];
+  if (instr.unit == Unit::kMmx && HostHasIntelsWay(HostDifference::kMmxStoreFault)) {
+    return AttemptedStore::kMmx;
+  }
+  if (instr.unit == Unit::kX87 && HostHasIntelsWay(HostDifference::kX87StoreFault)) {
+    const unsigned extension = instr.bytes[instr.layout.modrm] >> 3 & 7;
+    const bool control =
+        (opcode == 0xd9 || opcode == 0xdd) && extension >= 6;  // FNSTCW and its kin
+    return control ? AttemptedStore::kNoTrace : AttemptedStore::kX87;
+  }
+  // VCVTPS2PH: map 3, 1D.
+  if (opcode == 0x1d && instr.encoding != Encoding::kLegacy &&
+      instr.bytes[instr.layout.vector_prefix] != 0xc5 &&
+      (instr.bytes[instr.layout.vector_prefix + 1u] & 7) == 3 &&
+      HostHasIntelsWay(HostDifference::kConvertToHalfFault)) {
+    return AttemptedStore::kConvert;
+  }
+  return AttemptedStore::kNoTrace;
+}
+
+// The x87 state, live in the host's FPU, from before such a store.
+class X87Snapshot {
+ public:
+  void Take() { asm volatile("fxsave64 %0" : "=m"(area_) : : "memory"); }
+  // FXRSTOR takes XMM registers, too; they have not changed.
+  void PutBack() const { asm volatile("fxrstor64 %0" : : "m"(area_) : "memory"); }
+  // The same, but for the top of stack. The image's registers are numbered from there.
+  void PutBackWithTopZero() {
+    alignas(16) u8 registers[8 * 16];
+    __builtin_memcpy(registers, area_ + 32, sizeof(registers));
+    const unsigned top = area_[3] >> 3 & 7;
+    for (unsigned i = 0; i < 8; ++i) {
+      __builtin_memcpy(area_ + 32 + ((i + top) & 7) * 16, registers + i * 16, 16);
+    }
+    area_[3] &= 0xc7;
+    PutBack();
+  }
+
+  // Whether what has run since has met an exception, unmasked, that keeps x87 results from being
+  // stored: all but PE, which comes with a result.
+  static bool KeptFromStoring() {
+    u16 status, control;
+    asm volatile("fnstsw %0" : "=m"(status));
+    asm volatile("fnstcw %0" : "=m"(control));
+    return (status & ~control & 0x1f) != 0;
+  }
+
+ private:
+  alignas(16) u8 area_[512];
+};
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_ATTEMPTED_STORE_H_
