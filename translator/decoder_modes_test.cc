@@ -227,6 +227,18 @@ TEST_CASE("Near branches with an operand-size prefix, 64-bit code", "[decoder]")
   }
 }
 
+TEST_CASE("W of FP16's conversions is ignored outside 64-bit code", "[decoder]") {
+  const Instr wide = D("62 f5 fe 08 2a c0", 32), narrow = D("62 f5 7e 08 2a c0", 32);
+  CHECK(wide.mnemonic == narrow.mnemonic);
+  CHECK(wide.feature == Feature::kAvx512Fp16);
+  CHECK(wide.gprs[0].bits == 32);
+  CHECK(wide.bytes[2] == 0xfe);  // as the guest has it
+  const Instr memory = D("67 62 f5 fe 08 7b 44 02 01", 16);
+  CHECK(memory.mem.size == 4);
+  CHECK(memory.bytes[3] == 0xfe);
+  CHECK(D("62 f5 fe 08 2a c0", 64).gprs[0].bits == 64);
+}
+
 TEST_CASE("What CPUID does not show is #UD", "[decoder]") {
   FeatureSet none;
   for (unsigned i = 1; i < static_cast<unsigned>(Feature::kCount); ++i) {

@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <initializer_list>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "testsuite/coverage/features.h"
 #include "testsuite/coverage/host_probe.h"
 #include "translator/decoder.h"
+#include "vcpu/cpu_differences.h"
 
 namespace alibi::coverage {
 namespace {
@@ -55,9 +57,12 @@ const char* WhyUndefined(const Candidate& c) {
   if ((Begins(c, {0x0f, 0x20}) || Begins(c, {0x0f, 0x22})) && !GuestIsShown(Feature::kAltMovCr8)) {
     return "LOCK MOV CR0 names CR8 where CPUID shows AltMovCr8";
   }
-  // AMD's CPUs ignore the W that both manuals demand.
-  if (c.bytes[0] == 0xc4 && (c.bytes[1] & 0x1f) == 3 && (c.bytes[2] & 0x87) == 0x05 &&
-      c.bytes[3] <= 1) {
+  const std::string_view name = c.mnemonic != 0 ? translator::MnemonicName(c.mnemonic) : "";
+  if (name == "TDCALL" || name == "SEAMCALL" || name == "SEAMRET" || name == "SEAMOPS") {
+    return "TDX: #UD outside VMX operation (SDM vol. 2), in which virtual hosts are";
+  }
+  if (!vcpu::HostHasIntelsWay(vcpu::HostDifference::kIgnoredVexW) && c.bytes[0] == 0xc4 &&
+      (c.bytes[1] & 0x1f) == 3 && (c.bytes[2] & 0x87) == 0x05 && c.bytes[3] <= 1) {
     return "VPERMQ and VPERMPD with VEX.W = 0: reserved (SDM, APM)";
   }
   // EVEX.F2.0F with W and a rounding mode: VCVTSI2SD and VCVTUSI2SD of 32 bits cannot round.
@@ -79,6 +84,14 @@ const char* WhyDefined(const Candidate& c) {
     case Op::kSysenter:
     case Op::kSysexit:
       return "the simulator decides: privilege, mode, vendor";
+    case Op::kSyscall:
+    case Op::kSysret:
+      // By the vendor that the guest is shown.
+      if (c.code_bits != 64 && vcpu::HasIntelsWay(vcpu::GuestDifference::kSyscallOutside64BitCode,
+                                                  vcpu::CpuIdentity::kHost.vendor)) {
+        return "the simulator decides: privilege, mode, vendor";
+      }
+      break;
     default:
       break;
   }

@@ -161,10 +161,11 @@ VEX and EVEX with every pp, L, W, map, unused and used vvvv, and for EVEX b, z, 
 in 64- and 32-bit code, and compares what is #UD and how long it is: some 39 million encodings, every difference fixed or explained
 below. The test suite runs about a million of them.
 
-| encoding | host (Zen 5) | Alibi | why |
+| encoding | host | Alibi | why |
 |---|---|---|---|
-| MOVDIRI, SSE4A, CLZERO, MONITORX, SVM, XSAVES, ... | runs | #UD | the guest's CPUID does not show them |
-| AVX-512 FP16 | #UD | IDENT where CPUID shows it | not on this host, so #UD for its guests |
+| MOVDIRI, SSE4A, CLZERO, MONITORX, SVM, TDX, XSAVES, ... | runs | #UD | the guest's CPUID does not show them |
+| AVX-512 FP16 | #UD on Zen 5 | IDENT where CPUID shows it | not on this host, so #UD for its guests |
+| SYSCALL, SYSRET in 32-bit code | #UD on Intel's | by vendor | the simulator decides |
 | LOCK MOV CR0 | runs: CR8 | #UD | AltMovCr8 is not shown |
 | VPERMQ, VPERMPD with VEX.W = 0 | runs | #UD | reserved in both manuals |
 | VCVT(U)SI2SD with W and a rounding mode, 32-bit code | runs | #UD | W is ignored there, and 32-bit sources have none |
