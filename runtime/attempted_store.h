@@ -45,12 +45,16 @@ inline AttemptedStore AttemptedStoreOf(const translator::Instr& instr) {
 // The x87 state, live in the host's FPU, from before such a store.
 class X87Snapshot {
  public:
-  void Take() { asm volatile("fxsave64 %0" : "=m"(area_) : : "memory"); }
-  // FXRSTOR takes XMM registers, too; they have not changed.
-  void PutBack() const { asm volatile("fxrstor64 %0" : : "m"(area_) : "memory"); }
+  void Take() {
+    asm volatile("xsave64 %0" : "+m"(area_) : "a"(kComponent), "d"(0) : "memory");
+    __builtin_memcpy(area_ + 512, &kComponent, 4);  // present, whether or not it is in use
+  }
+  void PutBack() const {
+    asm volatile("xrstor64 %0" : : "m"(area_), "a"(kComponent), "d"(0) : "memory");
+  }
   // The same, but for the top of stack. The image's registers are numbered from there.
   void PutBackWithTopZero() {
-    alignas(16) u8 registers[8 * 16];
+    u8 registers[8 * 16];
     __builtin_memcpy(registers, area_ + 32, sizeof(registers));
     const unsigned top = area_[3] >> 3 & 7;
     for (unsigned i = 0; i < 8; ++i) {
@@ -70,7 +74,8 @@ class X87Snapshot {
   }
 
  private:
-  alignas(16) u8 area_[512];
+  static constexpr u32 kComponent = 1;  // x87, of the XSAVE feature set
+  alignas(64) u8 area_[512 + 64] = {};
 };
 
 }  // namespace alibi::runtime
