@@ -49,12 +49,6 @@ void SiteTable::Link(u32 index) {
   head = index;
 }
 
-void SiteTable::Unlink(u32 index) {
-  u32* link = &page_heads_[PageHash(records_[index].phys)];
-  while (*link != index) link = &next_in_page_[*link];
-  *link = next_in_page_[index];
-}
-
 SiteRecord* SiteTable::Find(u64 pc, u64 phys) {
   u32 vacant;
   const u32 at = Locate(pc, phys, &vacant);
@@ -65,6 +59,7 @@ SiteRecord& SiteTable::FindOrInsert(u64 pc, u64 phys) {
   u32 vacant;
   u32 at = Locate(pc, phys, &vacant);
   if (at != kNone) {
+    if (states_[at] == State::kForgotten) Link(at);
     states_[at] = State::kInUse;
     return records_[at];
   }
@@ -75,11 +70,7 @@ SiteRecord& SiteTable::FindOrInsert(u64 pc, u64 phys) {
     return overflow_;
   }
   at = vacant;
-  if (states_[at] == State::kForgotten) {
-    Unlink(at);
-  } else {
-    ++size_;
-  }
+  if (states_[at] == State::kEmpty) ++size_;
   records_[at] = SiteRecord();
   records_[at].pc = pc;
   records_[at].phys = phys;
@@ -97,9 +88,14 @@ void SiteTable::Clear() {
 }
 
 void SiteTable::ForgetPage(u64 phys_page) {
-  for (u32 at = page_heads_[PageHash(phys_page)]; at != kNone; at = next_in_page_[at]) {
+  for (u32* link = &page_heads_[PageHash(phys_page)]; *link != kNone;) {
+    const u32 at = *link;
     SiteRecord& record = records_[at];
-    if (record.phys >> 12 != phys_page >> 12) continue;
+    if (record.phys >> 12 != phys_page >> 12) {
+      link = &next_in_page_[at];
+      continue;
+    }
+    *link = next_in_page_[at];
     // What it cost so far stays true; its character does not.
     record.kind = Kind::kDirect;
     record.alone = false;

@@ -37,11 +37,11 @@ class SiteTable {
   // The place of the key, or kNone; *vacant is where it would go (kNone: the table is full).
   u32 Locate(u64 pc, u64 phys, u32* vacant) const;
   void Link(u32 index);
-  void Unlink(u32 index);
 
   std::vector<SiteRecord> records_;
   std::vector<State> states_;
-  // Sites of one code page hang together, so that forgetting a page is no search of the table.
+  // Sites of one code page hang together while they are in use, so that forgetting a page is no
+  // search of the table, and no second look at what is forgotten.
   std::vector<u32> page_heads_;
   std::vector<u32> next_in_page_;
   SiteRecord overflow_;

@@ -234,6 +234,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   bool AddWritable(u64 arena_offset, View& view, u64 index);
   void PruneWritable(u64 arena_offset);
   void AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page);
+  void CompactExecuted(PageInfo& info, PhysAddr page);
   void FlushView(View& view, bool release);
 
   // Is the page a table of some view whose trace is off?

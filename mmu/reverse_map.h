@@ -29,7 +29,8 @@ class ReverseMap {
   struct Node {
     Use use;
     u32 next;
-    u32 unused;
+    // Of execute chains: how many may be pushed in front of this one before stale ones are sought.
+    u32 room;
   };
   static constexpr u32 kMaxNodes = 1u << 22;  // 64 MB, used as far as it is needed
 

@@ -8,6 +8,8 @@ using vcpu::GuestFault;
 
 // One access adds at most: 4 tables, 1,024 entries of a leaf table, 1 executed page.
 constexpr u32 kNodesPerAccess = 2048;
+// So many places of one table are kept up to date: several for each view that there can be.
+constexpr u32 kMostPlaces = 1024;
 // What one large page (or the identity mapping) fills at once.
 constexpr u64 kLargeFill = 512;
 
@@ -120,9 +122,18 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
       continue;
     }
     u32 node = info.table_chain;
-    while (node != 0 && !uses_[node].use.SamePlace(use)) node = uses_[node].next;
+    u32 others = 0;
+    for (; node != 0 && !uses_[node].use.SamePlace(use); node = uses_[node].next) ++others;
+    counters_.table_steps += others;
     const bool fresh = node == 0;
     if (fresh) {
+      if (others >= kMostPlaces) {
+        // Each store to it would be followed to all of them. Begin again with this walk, some of
+        // whose tables may be gone, too.
+        DropTable(offset);
+        RegisterTables(view, index, walk);
+        return;
+      }
       if (!view.AddTable(static_cast<u32>(offset >> 12))) {
         // The list is full of tables that came and went. Begin again with this walk.
         ++counters_.view_flushes;

@@ -10,6 +10,8 @@ constexpr u64 kNotForExecution = 0xfda;
 // Stores to a page table of address spaces that do not run, after which it counts as data.
 constexpr u8 kFlood = 255;
 constexpr u64 kUnit = 8;
+// Nodes of an execute chain that are not worth looking for stale ones.
+constexpr u32 kLeastExecuted = 64;
 
 }  // namespace
 
@@ -336,32 +338,46 @@ void Mmu::PruneWritable(u64 arena_offset) {
 
 void Mmu::AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page) {
   PageInfo& info = memory_->InfoAt(arena_offset);
-  const Use use = Use::Make(index, view.id());
-  for (u32* link = &info.execute_chain; *link != 0;) {
-    const Use other = uses_[*link].use;
-    // Only one node per use; stale ones go while we are here.
-    if (other == use || pool_[other.view()].ExecutedAs(other.index()) != page.value) {
-      uses_.Remove(link);
-    } else {
-      link = &uses_[*link].next;
-    }
-  }
-  uses_.Push(&info.execute_chain, use);
+  const u32 room = info.execute_chain == 0 ? kLeastExecuted : uses_[info.execute_chain].room;
+  uses_.Push(&info.execute_chain, Use::Make(index, view.id()));
+  uses_[info.execute_chain].room = room - 1;
+  if (room == 1) CompactExecuted(info, page);
 }
 
+// Of each use one node stays, none of those that have gone. As many as stay may come before the
+// next time: a page that is executed at many places is not looked through for each of them.
+void Mmu::CompactExecuted(PageInfo& info, PhysAddr page) {
+  const u64 mark = page.value | 1;  // no page: two nodes of one use do not both find it
+  u32 kept = 0;
+  for (u32* link = &info.execute_chain; *link != 0;) {
+    const Use use = uses_[*link].use;
+    ++counters_.executed_steps;
+    if (pool_[use.view()].RenameExecuted(use.index(), page.value, mark)) {
+      ++kept;
+      link = &uses_[*link].next;
+    } else {
+      uses_.Remove(link);
+    }
+  }
+  for (u32 node = info.execute_chain; node != 0; node = uses_[node].next) {
+    const Use use = uses_[node].use;
+    pool_[use.view()].RenameExecuted(use.index(), mark, page.value);
+  }
+  uses_[info.execute_chain].room = kept < kLeastExecuted ? kLeastExecuted : kept;
+}
+
+// Code of the page has changed. Views know the page as executed no more until they fetch from it
+// again: the next change concerns those that have done so, and no others.
 void Mmu::ResetJumpEntriesForPhysPage(PhysAddr address) {
   PageInfo* info = memory_->Info(address);
   if (info == nullptr) return;
   const u64 page = address.PageBase().value;
-  for (u32* link = &info->execute_chain; *link != 0;) {
-    const Use use = uses_[*link].use;
+  while (info->execute_chain != 0) {
+    const Use use = uses_[info->execute_chain].use;
+    uses_.Remove(&info->execute_chain);
+    ++counters_.executed_steps;
     View& view = pool_[use.view()];
-    if (view.ExecutedAs(use.index()) != page) {
-      uses_.Remove(link);
-      continue;
-    }
-    view.ResetJumpPage(use.index());
-    link = &uses_[*link].next;
+    if (view.ExecutedAs(use.index()) == page) view.DropExecuted(use.index());
   }
 }
 

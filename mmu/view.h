@@ -223,6 +223,17 @@ class View {
     }
   }
   void RecordExecuted(u64 index, PhysAddr page);
+  // Of a page that is known as executed as `from`: it is `to` now. False: it is not.
+  bool RenameExecuted(u64 index, u64 from, u64 to) {
+    for (u32 at = ExecuteHash(index); execute_[at].index_plus_1 != 0;
+         at = (at + 1) & (kExecuteSlots - 1)) {
+      if (execute_[at].index_plus_1 != index + 1) continue;
+      if (execute_[at].phys_page != from) return false;
+      execute_[at].phys_page = to;
+      return true;
+    }
+    return false;
+  }
   // The mapping changed: the page is not known as executed any more.
   void DropExecuted(u64 index) {
     if (execute_count_ != 0) DropExecutedSlow(index);

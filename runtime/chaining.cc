@@ -63,7 +63,6 @@ void EngineImpl::Invalidate(Ccf* ccf) {
   UndoKicks();
   ++counters_.ccf_invalidations;
   ccf->valid = false;
-  if (!ccf->retired) tc_->Remove(ccf);
   mmu_.ResetJumpEntriesForPhysPage(PhysAddr(ccf->phys_page * kPageSize));
   if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
   while (ccf->incoming != nullptr) Unchain(ccf->incoming);
@@ -77,7 +76,6 @@ void EngineImpl::Retire(Ccf* ccf) {
   if (!ccf->valid || ccf->retired) return;
   UndoKicks();
   ccf->retired = true;
-  tc_->Remove(ccf);
   if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
   RedirectEntryToLookup(ccf);
 }
@@ -85,32 +83,22 @@ void EngineImpl::Retire(Ccf* ccf) {
 void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
   const u64 first = address.value, last = address.value + size;
   for (u64 page = first >> 12; page <= (last - 1) >> 12; ++page) {
-    const std::vector<Ccf*>* list = tc_->InPage(page);
-    bool code_left = false;
-    const std::size_t count = list != nullptr ? list->size() : 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      Ccf* ccf = (*list)[i];
-      if (!ccf->valid) continue;
-      const u64 page_start = ccf->phys_page * kPageSize - (ccf->pc & ~kPageMask);
-      bool hit = first < page_start + ccf->examined_end && last > page_start + ccf->examined_begin;
-      if (ccf->phys_page2 != kNoPage && ccf->phys_page2 == page) {
-        hit = hit || (first & kPageMask) < 16 || (page << 12) > first;
-      }
-      if (!hit) {
-        code_left = true;
-        continue;
-      }
+    const u64 start = page << 12;
+    const u64 from = first > start ? first - start : 0;
+    const u64 to = last - start < kPageSize ? last - start : kPageSize;
+    const bool code_left = tc_->index().ForEachDependent(page, from, to, [&](Ccf* ccf) {
       Invalidate(ccf);
       if (recorder_.Wants(RecordKind::kOverwritten)) RecordOverwritten(*ccf, address, size);
-    }
+    });
+    counters_.index_steps = tc_->index().steps();
     // Memory that held code becomes data: programs end, and their pages go to others.
     if (!code_left) {
-      mmu_.UntraceCode(PhysAddr(page * kPageSize));
-      if (recorder_.Wants(RecordKind::kForgottenPage) && sites_.MayHaveInPage(page * kPageSize)) {
-        RecordForgottenPage(page * kPageSize);
+      mmu_.UntraceCode(PhysAddr(start));
+      if (recorder_.Wants(RecordKind::kForgottenPage) && sites_.MayHaveInPage(start)) {
+        RecordForgottenPage(start);
       }
-      sites_.ForgetPage(page * kPageSize);
-      policy_.OnPageForgotten(page * kPageSize);
+      sites_.ForgetPage(start);
+      policy_.OnPageForgotten(start);
     }
   }
 }
@@ -118,19 +106,16 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
 // What is translated already need not be looked up piece by piece: new address spaces mostly run
 // code that others ran before.
 void EngineImpl::PageExecuted(u64 linear_page, PhysAddr page) {
-  const std::vector<Ccf*>* list = tc_->InPage(page.PageNumber());
-  if (list == nullptr) return;
   const translator::CodeMode mode = CurrentMode();
   if (!mode.UsesJumpTable()) return;
-  for (const Ccf* ccf : *list) {
-    if (ccf->indirect_entry != 0 && ccf->pc - linear_page < kPageSize && ccf->valid &&
-        !ccf->retired && ccf->phys_page2 == kNoPage && ccf->mode == mode) {
-      const void* entry = reinterpret_cast<const void*>(ccf->indirect_entry);
-      for (const JumpKind kind : kJumpKinds) {
-        if (ccf->reached_by & KindBit(kind)) mmu_.current_view().OfferJump(ccf->pc, kind, entry);
-      }
+  tc_->index().ForEachInMapping(linear_page, page.PageNumber(), mode, [&](const Ccf* ccf) {
+    if (ccf->indirect_entry == 0) return;
+    const void* entry = reinterpret_cast<const void*>(ccf->indirect_entry);
+    for (const JumpKind kind : kJumpKinds) {
+      if (ccf->reached_by & KindBit(kind)) mmu_.current_view().OfferJump(ccf->pc, kind, entry);
     }
-  }
+  });
+  counters_.index_steps = tc_->index().steps();
 }
 
 // Unlinks the CCF's exits, so that running code leaves it at its end.

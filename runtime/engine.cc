@@ -596,6 +596,8 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   const translator::EmitResult emitted = emitter_->Emit(request, ccf.get());
   ALIBI_CHECK(emitted.fits, "a CCF fits the room that HasRoom() promised");
   slot_seed_ += emitted.slots_used;
+  ccf->examined_begin = tu_->examined_begin;
+  ccf->examined_end = tu_->examined_end;
   Ccf* result = tc_->Commit(std::move(ccf), emitted);
   if (elide != nullptr) {
     elide->elided = true;
@@ -605,13 +607,12 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     pending_exit_ = nullptr;
     ++counters_.elided_exits;
   }
-  result->examined_begin = tu_->examined_begin;
-  result->examined_end = tu_->examined_end;
   if (in_ram) {
     result->content_hash = ContentHash(*result, bytes - phys.PageOffset());
     mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
     if (second_page != kNoPage) mmu_.TraceCode(PhysAddr(second_page * kPageSize));
   }
+  if (Ccf* given_up = tc_->index().Add(result)) GiveUp(given_up);
   adapt::log::Why why = ForwardReplaced(result);
   if (mode.simulate) why = adapt::log::Why::kSimulate;
   if (mode.single) why = adapt::log::Why::kSingle;
@@ -635,31 +636,42 @@ u64 EngineImpl::ContentHash(const Ccf& ccf, const u8* page) const {
 // predecessors fall into some of them.
 adapt::log::Why EngineImpl::ForwardReplaced(Ccf* to) {
   auto why = adapt::log::Why::kFirst;
-  const std::vector<Ccf*>* list = tc_->InPageWithRemoved(to->phys_page);
-  if (list == nullptr) return why;
-  for (Ccf* old : *list) {
-    if (old->forwards || old == to || old->pc != to->pc || !(old->mode == to->mode)) continue;
-    if (!old->retired && old->valid) continue;
+  const CodeIndex& index = tc_->index();
+  for (Ccf* old = index.Newest(to->pc, to->phys_page, to->mode); old != nullptr; old = old->older) {
+    index.CountSteps(1);
+    if (old == to || IsCurrent(*old)) continue;
     RedirectEntry(old, to->entry);
+    if (old->forwards) continue;  // to another one so far
     old->forwards = true;
-    why = old->retired ? adapt::log::Why::kVerdict : adapt::log::Why::kOverwritten;
+    if (why == adapt::log::Why::kFirst) {
+      why = old->retired ? adapt::log::Why::kVerdict : adapt::log::Why::kOverwritten;
+    }
     if (old->valid && observer_ != nullptr) observer_->OnAdaptation(*old, *to);
     // Nobody is in it while this runs, and nobody gets in: it has no say in its page any more,
     // whose list would otherwise grow with every change of mind.
     if (old->retired) old->valid = false;
   }
+  counters_.index_steps = index.steps();
   return why;
+}
+
+// The index has given this version up, so that it will never be forwarded again: who still enters
+// it goes on where the first version leads.
+void EngineImpl::GiveUp(Ccf* ccf) {
+  if (IsCurrent(*ccf)) return;  // of an instruction that crosses into this page or that one
+  RedirectEntry(ccf, tc_->index().First(*ccf)->entry);
+  ccf->forwards = true;
+  ccf->valid = false;
 }
 
 // Kernels patch code and patch it back (text_poke's INT3 among others): the old translation still
 // lies in the TC, with its sites as they were adapted.
 Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* page) {
-  const std::vector<Ccf*>* list = tc_->InPageWithRemoved(phys.PageNumber());
-  if (list == nullptr) return nullptr;
-  for (auto it = list->rbegin(); it != list->rend(); ++it) {
-    Ccf* ccf = *it;
-    if (ccf->valid || ccf->retired || ccf->pc != pc || !(ccf->mode == mode) ||
-        ccf->phys_page2 != kNoPage || ContentHash(*ccf, page) != ccf->content_hash) {
+  CodeIndex& index = tc_->index();
+  for (Ccf* ccf = index.Newest(pc, phys.PageNumber(), mode); ccf != nullptr; ccf = ccf->older) {
+    index.CountSteps(1);
+    if (ccf->valid || ccf->retired || ccf->phys_page2 != kNoPage ||
+        ContentHash(*ccf, page) != ccf->content_hash) {
       continue;
     }
     if (points_.any_breakpoint() && HoldsBreakpoint(*ccf)) continue;
@@ -667,7 +679,7 @@ Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* p
     ccf->entry_bytes[0] = 0;
     ccf->valid = true;
     ccf->forwards = false;
-    tc_->Insert(ccf);
+    index.Renew(ccf);
     mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
     ++counters_.ccf_revivals;
     ForwardReplaced(ccf);

@@ -127,6 +127,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
   // Says what the newest of those was replaced for.
   adapt::log::Why ForwardReplaced(Ccf* to);
+  void GiveUp(Ccf* ccf);
   // An invalidated translation whose guest code is what it was again, or null.
   Ccf* Revive(u64 pc, PhysAddr phys, const translator::CodeMode& mode, const u8* page);
   u64 ContentHash(const Ccf& ccf, const u8* page) const;

@@ -138,7 +138,7 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
     *faulted = true;
     return nullptr;
   }
-  Ccf* ccf = tc_->Find(pc, phys->PageNumber(), mode);
+  Ccf* ccf = tc_->index().Find(pc, phys->PageNumber(), mode);
   if (ccf != nullptr && ccf->phys_page2 != kNoPage) {
     PhysAddr second;
     u64 next_pc = (pc & ~kPageMask) + kPageSize;
@@ -147,7 +147,9 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
       *faulted = true;
       return nullptr;
     }
-    if (second.PageNumber() != ccf->phys_page2) return nullptr;
+    if (second.PageNumber() != ccf->phys_page2) {
+      return tc_->index().Find(pc, phys->PageNumber(), mode, second.PageNumber());
+    }
   }
   return ccf;
 }

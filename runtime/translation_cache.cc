@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-// Scalar: Find runs while guest vector state is live.
 #define XXH_INLINE_ALL
 #define XXH_VECTOR 0
 #include <xxhash.h>
@@ -22,7 +21,6 @@ using translator::Ccf;
 
 namespace {
 
-Ccf* const kTombstone = reinterpret_cast<Ccf*>(1);
 constexpr u64 kMinBytes = u64{1} << 20;
 
 }  // namespace
@@ -79,11 +77,7 @@ void TranslationCache::Flush() {
   data_next_ = data_start_;
   ccfs_.clear();
   starts_.clear();
-  index_.assign(1u << 12, nullptr);
-  index_used_ = 0;
-  pages_.clear();
-  pages_.resize(1u << 8);
-  pages_used_ = 0;
+  index_.Clear();
   ++flushes_;
 }
 
@@ -117,9 +111,6 @@ Ccf* TranslationCache::Commit(std::unique_ptr<Ccf> ccf, const translator::EmitRe
   Ccf* raw = ccf.get();
   ccfs_.push_back(std::move(ccf));
   starts_.push_back({raw->hot_start, raw->cold_start});
-  Insert(raw);
-  AddToPage(raw->phys_page, raw);
-  if (raw->phys_page2 != ~u64{0}) AddToPage(raw->phys_page2, raw);
   return raw;
 }
 
@@ -130,99 +121,7 @@ u64 TranslationCache::AllocateCold(u32 bytes) {
   return at;
 }
 
-u64 TranslationCache::Hash(u64 pc, u64 phys_page, u32 mode_bits) {
-  const u64 key[2] = {pc, phys_page << 16 | mode_bits};
-  return XXH3_64bits(key, sizeof(key));
-}
-
 u64 TranslationCache::HashBytes(const u8* bytes, u64 size) { return XXH3_64bits(bytes, size); }
-
-Ccf* TranslationCache::Find(u64 pc, u64 phys_page, const translator::CodeMode& mode) const {
-  const u64 mask = index_.size() - 1;
-  for (u64 at = Hash(pc, phys_page, mode.Bits()) & mask; index_[at] != nullptr;
-       at = (at + 1) & mask) {
-    Ccf* ccf = index_[at];
-    if (ccf != kTombstone && ccf->pc == pc && ccf->phys_page == phys_page && ccf->mode == mode) {
-      return ccf;
-    }
-  }
-  return nullptr;
-}
-
-void TranslationCache::Insert(Ccf* ccf) {
-  if (2 * (index_used_ + 1) > index_.size()) GrowIndex();
-  const u64 mask = index_.size() - 1;
-  u64 at = Hash(ccf->pc, ccf->phys_page, ccf->mode.Bits()) & mask;
-  while (index_[at] != nullptr && index_[at] != kTombstone) at = (at + 1) & mask;
-  if (index_[at] == nullptr) ++index_used_;
-  index_[at] = ccf;
-}
-
-void TranslationCache::Remove(Ccf* ccf) {
-  FindPage(ccf->phys_page)->removed = true;
-  const u64 mask = index_.size() - 1;
-  for (u64 at = Hash(ccf->pc, ccf->phys_page, ccf->mode.Bits()) & mask; index_[at] != nullptr;
-       at = (at + 1) & mask) {
-    if (index_[at] == ccf) {
-      index_[at] = kTombstone;
-      return;
-    }
-  }
-}
-
-void TranslationCache::GrowIndex() {
-  std::vector<Ccf*> old(index_.size() * 2, nullptr);
-  old.swap(index_);
-  index_used_ = 0;
-  const u64 mask = index_.size() - 1;
-  for (Ccf* ccf : old) {
-    if (ccf == nullptr || ccf == kTombstone) continue;
-    u64 at = Hash(ccf->pc, ccf->phys_page, ccf->mode.Bits()) & mask;
-    while (index_[at] != nullptr) at = (at + 1) & mask;
-    index_[at] = ccf;
-    ++index_used_;
-  }
-}
-
-TranslationCache::PageList* TranslationCache::FindPage(u64 phys_page) const {
-  const u64 mask = pages_.size() - 1;
-  u64 at = phys_page * 0x9e3779b97f4a7c15u >> 40 & mask;
-  while (pages_[at].phys_page != phys_page && pages_[at].phys_page != ~u64{0}) at = (at + 1) & mask;
-  return &pages_[at];
-}
-
-void TranslationCache::AddToPage(u64 phys_page, Ccf* ccf) {
-  if (2 * (pages_used_ + 1) > pages_.size()) GrowPages();
-  PageList* page = FindPage(phys_page);
-  if (page->phys_page == ~u64{0}) {
-    page->phys_page = phys_page;
-    ++pages_used_;
-  }
-  if (page->ccfs.size() >= page->compact_at) {
-    // Code that rewrites itself for ever must not make every store to its page slower and slower.
-    std::erase_if(page->ccfs, [](const Ccf* old) { return !old->valid; });
-    page->compact_at = std::max<std::size_t>(64, 2 * page->ccfs.size());
-  }
-  page->ccfs.push_back(ccf);
-}
-
-void TranslationCache::GrowPages() {
-  std::vector<PageList> old(pages_.size() * 2);
-  old.swap(pages_);
-  for (PageList& page : old) {
-    if (page.phys_page != ~u64{0}) *FindPage(page.phys_page) = std::move(page);
-  }
-}
-
-const std::vector<Ccf*>* TranslationCache::InPage(u64 phys_page) const {
-  PageList* page = FindPage(phys_page);
-  return page->phys_page == phys_page ? &page->ccfs : nullptr;
-}
-
-const std::vector<Ccf*>* TranslationCache::InPageWithRemoved(u64 phys_page) const {
-  PageList* page = FindPage(phys_page);
-  return page->phys_page == phys_page && page->removed ? &page->ccfs : nullptr;
-}
 
 Ccf* TranslationCache::FindByHost(u64 host) const {
   if (host - base_ >= code_bytes_ || IsStub(host)) return nullptr;

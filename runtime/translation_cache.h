@@ -1,5 +1,5 @@
 // The translation cache: W^X by a dual mapping, one region each for hot code, cold code and
-// descriptors, and the index from guest code to CCFs.
+// descriptors, and the CCFs in it, by host address and (CodeIndex) by guest code.
 //
 //   | stubs | hot code -> ...          | cold code -> ...        | descriptors -> ...   |
 //   |<-------- executable alias (read + execute) --------------->|<- read + write ----->|
@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "runtime/code_index.h"
 #include "translator/ccf.h"
 
 namespace alibi::runtime {
@@ -33,7 +34,7 @@ class TranslationCache {
   // Room for one more CCF? If not, Flush() first.
   bool HasRoom() const;
   translator::EmitTarget Target() const;
-  // Takes the CCF over, with the sizes that were emitted into Target().
+  // Takes the CCF over, with the sizes that were emitted into Target(). The index is the caller's.
   translator::Ccf* Commit(std::unique_ptr<translator::Ccf> ccf,
                           const translator::EmitResult& sizes);
   // Bytes of cold code for something small (an entry check, a redirection).
@@ -43,17 +44,9 @@ class TranslationCache {
   u64 hot_next() const { return hot_next_; }
   u64 data_origin() const { return data_start_; }
 
-  // The valid CCF for this key, or null. General registers only.
-  translator::Ccf* Find(u64 pc, u64 phys_page, const translator::CodeMode& mode) const;
-  void Remove(translator::Ccf* ccf);  // from the index; its code and record stay until Flush
-  void Insert(translator::Ccf* ccf);  // (back) into the index
+  CodeIndex& index() { return index_; }
   // The CCF whose hot or cold code holds `host`, or null.
   translator::Ccf* FindByHost(u64 host) const;
-  // CCFs whose guest code starts or ends in the page; may be null.
-  const std::vector<translator::Ccf*>* InPage(u64 phys_page) const;
-  // The same if some of them were ever taken out of the index, else null: translating looks for
-  // these every time, and most pages have none.
-  const std::vector<translator::Ccf*>* InPageWithRemoved(u64 phys_page) const;
 
   // XXH3 of guest code.
   static u64 HashBytes(const u8* bytes, u64 size);
@@ -69,18 +62,7 @@ class TranslationCache {
 
  private:
   TranslationCache() = default;
-  struct PageList {
-    u64 phys_page = ~u64{0};
-    std::vector<translator::Ccf*> ccfs;
-    bool removed = false;         // one of them was taken out of the index
-    std::size_t compact_at = 64;  // length at which invalid CCFs are dropped from the list
-  };
   static constexpr u64 kLeastCodePerCcf = 256;
-  static u64 Hash(u64 pc, u64 phys_page, u32 mode_bits);
-  PageList* FindPage(u64 phys_page) const;
-  void AddToPage(u64 phys_page, translator::Ccf* ccf);
-  void GrowIndex();
-  void GrowPages();
 
   int fd_ = -1;
   u64 base_ = 0;  // executable alias
@@ -97,10 +79,7 @@ class TranslationCache {
     u64 hot, cold;
   };
   std::vector<Starts> starts_;
-  std::vector<translator::Ccf*> index_;  // open addressing
-  u32 index_used_ = 0;                   // with tombstones
-  mutable std::vector<PageList> pages_;  // open addressing
-  u32 pages_used_ = 0;
+  CodeIndex index_;
 };
 
 }  // namespace alibi::runtime

@@ -218,6 +218,11 @@ struct Ccf {
   std::vector<ExitDesc*> exits;
   std::vector<SiteDesc*> sites;
   ExitDesc* incoming = nullptr;  // chained predecessors (intrusive: callouts may not allocate)
+  // Lists of runtime/code_index.h.
+  Ccf* older = nullptr;
+  Ccf* next_in_mapping = nullptr;
+  Ccf* next_in_place = nullptr;
+  bool in_mapping = false, in_place = false;
   std::vector<std::unique_ptr<std::array<u8, 16>>> saved_bytes;
   ExecutionCounts* counts = nullptr;  // null: not counted
 };

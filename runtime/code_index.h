@@ -1,0 +1,186 @@
+// From guest code to CCFs: by PC (to run it), by page (to offer a view what is there), by physical
+// bytes (to find what a store has changed).
+//
+// A guest makes as many CCFs of one physical page as it likes: it runs the page at as many linear
+// addresses, and changes it as often. No operation here walks a list that grows with either;
+// steps() counts the CCFs looked at, for tests.
+//
+//   version  the CCFs of one PC, physical page and mode, the newest first: kMostVersions of them
+//            and the first one ever made
+//   mapping  the CCFs that views may be offered, of one linear page, physical page and mode
+//   place    the CCFs that depend on the same bytes of a physical page
+//
+// Mappings and places drop CCFs that are not valid any more when they are walked, so that each is
+// looked at once. The links lie in the CCFs. General registers only; only Add() and Renew()
+// allocate.
+#ifndef ALIBI_RUNTIME_CODE_INDEX_H_
+#define ALIBI_RUNTIME_CODE_INDEX_H_
+
+#include <algorithm>
+#include <vector>
+
+#include "base/types.h"
+#include "translator/ccf.h"
+
+namespace alibi::runtime {
+
+// May it be run (again)?
+inline bool IsCurrent(const translator::Ccf& ccf) { return ccf.valid && !ccf.retired; }
+
+class CodeIndex {
+ public:
+  static constexpr unsigned kMostVersions = 8;
+
+  CodeIndex() { Clear(); }
+  void Clear();
+
+  // A new CCF, whose examined range is known. Returns the version that was given up for it, or
+  // null; see First().
+  translator::Ccf* Add(translator::Ccf* ccf);
+  // It is valid again.
+  void Renew(translator::Ccf* ccf);
+
+  // The newest version; Ccf::older leads on. Null: none.
+  translator::Ccf* Newest(u64 pc, u64 phys_page, const translator::CodeMode& mode) const;
+  // The one to run. Of an instruction that crosses into another page, which one that is may differ:
+  // `second_page` says which, and kNoPage takes any.
+  translator::Ccf* Find(u64 pc, u64 phys_page, const translator::CodeMode& mode,
+                        u64 second_page = translator::kNoPage) const;
+  // The first version ever made, which is never given up.
+  translator::Ccf* First(const translator::Ccf& ccf) const;
+
+  // f(ccf) for each one that can be run and entered by jumps.
+  template <class F>
+  void ForEachInMapping(u64 linear_page, u64 phys_page, const translator::CodeMode& mode, F f);
+
+  // f(ccf), which makes it invalid, for each valid one that depends on bytes [first, last) of the
+  // page. Returns whether the page has others.
+  template <class F>
+  bool ForEachDependent(u64 phys_page, u64 first, u64 last, F f);
+
+  u64 steps() const { return steps_; }
+  void CountSteps(u64 steps) const { steps_ += steps; }
+
+ private:
+  struct Place {
+    u16 begin = 0, end = 0;  // offsets in the page
+    translator::Ccf* head = nullptr;
+  };
+  struct Page {
+    u64 number = ~u64{0};
+    u32 longest = 0;            // of its places
+    u32 compact_at = 64;        // so many places: those without CCFs go
+    std::vector<Place> places;  // sorted
+    // Instructions that end in this page and begin in another.
+    std::vector<translator::Ccf*> crossing;
+  };
+  // Open addressing; a slot holds the list's first CCF, which has the key.
+  class Heads {
+   public:
+    explicit Heads(u64 (*hash)(const translator::Ccf&)) : hash_(hash) {}
+    void Clear();
+    // The slot of the key, or the free one where it belongs. `same(ccf)` compares keys.
+    template <class Same>
+    translator::Ccf** Find(u64 hash, Same same) const {
+      u64 at = hash & mask_;
+      while (slots_[at] != nullptr && !same(*slots_[at])) at = (at + 1) & mask_;
+      return &slots_[at];
+    }
+    void Reserve();  // room for one more
+    void Taken() { ++used_; }
+
+   private:
+    u64 (*hash_)(const translator::Ccf&);
+    mutable std::vector<translator::Ccf*> slots_;
+    u64 mask_ = 0, used_ = 0;
+  };
+
+  // How many bytes of the second page an instruction depends on that crosses into it.
+  static constexpr u64 kLongestTail = 16;
+
+  static u64 VersionHash(u64 pc, u64 phys_page, const translator::CodeMode& mode);
+  static u64 MappingHash(u64 linear_page, u64 phys_page, const translator::CodeMode& mode);
+  static u64 VersionHashOf(const translator::Ccf& ccf);
+  static u64 MappingHashOf(const translator::Ccf& ccf);
+  translator::Ccf** VersionHead(u64 pc, u64 phys_page, const translator::CodeMode& mode) const;
+  translator::Ccf** MappingHead(u64 linear_page, u64 phys_page,
+                                const translator::CodeMode& mode) const;
+  Page* FindPage(u64 phys_page) const;
+  void GrowPages();
+  void AddToMapping(translator::Ccf* ccf);
+  void AddToPlace(translator::Ccf* ccf);
+  void DropEmptyPlaces(Page* page);
+  // Of the place's CCFs the first that is valid, or null.
+  translator::Ccf* ValidHead(Place* place);
+
+  Heads versions_{&VersionHashOf};
+  Heads mappings_{&MappingHashOf};
+  mutable std::vector<Page> pages_;  // open addressing
+  u32 pages_used_ = 0;
+  mutable u64 steps_ = 0;
+};
+
+inline translator::Ccf* CodeIndex::ValidHead(Place* place) {
+  while (place->head != nullptr && !place->head->valid) {
+    translator::Ccf* gone = place->head;
+    place->head = gone->next_in_place;
+    gone->in_place = false;
+    ++steps_;
+  }
+  return place->head;
+}
+
+template <class F>
+void CodeIndex::ForEachInMapping(u64 linear_page, u64 phys_page, const translator::CodeMode& mode,
+                                 F f) {
+  // The head stays, valid or not: the slot's key is in it.
+  translator::Ccf* last = *MappingHead(linear_page, phys_page, mode);
+  if (last == nullptr) return;
+  ++steps_;
+  if (IsCurrent(*last)) f(last);
+  while (translator::Ccf* ccf = last->next_in_mapping) {
+    ++steps_;
+    if (IsCurrent(*ccf)) {
+      f(ccf);
+      last = ccf;
+    } else {
+      last->next_in_mapping = ccf->next_in_mapping;
+      ccf->in_mapping = false;
+    }
+  }
+}
+
+template <class F>
+bool CodeIndex::ForEachDependent(u64 phys_page, u64 first, u64 last, F f) {
+  Page* page = FindPage(phys_page);
+  if (page->number != phys_page) return false;
+  const u64 from = first > page->longest ? first - page->longest : 0;
+  auto place = std::lower_bound(page->places.begin(), page->places.end(), from,
+                                [](const Place& at, u64 offset) { return at.begin < offset; });
+  for (; place != page->places.end() && place->begin < last; ++place) {
+    ++steps_;
+    if (place->end <= first) continue;
+    while (translator::Ccf* ccf = ValidHead(&*place)) f(ccf);
+  }
+  if (first < kLongestTail) {
+    steps_ += page->crossing.size();
+    for (translator::Ccf* ccf : page->crossing) {
+      if (ccf->valid) f(ccf);
+    }
+    page->crossing.clear();
+  }
+  while (!page->crossing.empty() && !page->crossing.back()->valid) {
+    page->crossing.pop_back();
+    ++steps_;
+  }
+  if (!page->crossing.empty()) return true;
+  for (Place& other : page->places) {
+    ++steps_;
+    if (ValidHead(&other) != nullptr) return true;
+  }
+  return false;
+}
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_CODE_INDEX_H_
