@@ -1,6 +1,6 @@
 // The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts),
-// fast_path_debug.cc, sites.cc, execution_counts.cc, recording.cc and chaining.cc (these six for
-// general registers only) and host_fault.cc (signals).
+// fast_path_debug.cc, string_runs.cc, sites.cc, execution_counts.cc, recording.cc and chaining.cc
+// (these seven for general registers only) and host_fault.cc (signals).
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
@@ -184,6 +184,10 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
 
   u64 RefuseBounce(SiteDesc* site, const vcpu::GuestFault& fault);
   u64 EndRefusedStore(SiteDesc* site);
+
+  // --- string_runs.cc ---
+  u64 HostOfRun(u64 linear, bool write);
+  bool MakeStringRun(const SiteDesc& site);
 
   // --- sites.cc ---
   u64 SiteAddress(const SiteDesc& site) const;

@@ -325,6 +325,7 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   ++counters_.simulate_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   const bool watched = watching_ || points_.any_watch();
+  if (!watched && MakeStringRun(*site)) return Continue(site, instr.next_pc());
   simulating_ = true;
   const vcpu::Outcome outcome = Simulate(instr, watched ? watched_simulator_ : simulator_);
   simulating_ = false;
