@@ -20,6 +20,7 @@ class BootFailure : public Device {
   // `failed` must only note it: it is called from inside the guest's OUT.
   explicit BootFailure(std::function<void()> failed) : failed_(std::move(failed)) {}
 
+  unsigned MaxAccessSize() const override { return 4; }
   u64 Read(u64, unsigned) override { return 0; }
   void Write(u64 offset, unsigned size, u64 value) override {
     if (offset == 0 && size == 4 && value == kFailed && failed_) failed_();
