@@ -49,6 +49,24 @@ sleeping() {
   after=$(cut -d ' ' -f 1 /proc/uptime)
   awk "BEGIN { slept = $after - $before; exit !(slept >= 0.48 && slept < 5) }" || { echo "$before $after"; return 1; }
 }
+clock_source() { # the TSC, although there is an HPET
+  folder=/sys/devices/system/clocksource/clocksource0
+  grep -q '^tsc' $folder/current_clocksource || { cat $folder/current_clocksource; return 1; }
+  grep -qw hpet $folder/available_clocksource || { cat $folder/available_clocksource; return 1; }
+}
+hpet_clock() { # by which time passes as fast as by the RTC
+  file=/sys/devices/system/clocksource/clocksource0/current_clocksource
+  echo hpet > $file || return 1
+  is hpet cat $file || return 1
+  cat /sys/class/rtc/rtc0/since_epoch > rtc && before=$(cut -d ' ' -f 1 /proc/uptime)
+  sleep 3
+  rtc=$(($(cat /sys/class/rtc/rtc0/since_epoch) - $(cat rtc)))
+  after=$(cut -d ' ' -f 1 /proc/uptime)
+  echo tsc > $file
+  awk "BEGIN { passed = $after - $before; exit !(passed > $rtc - 1.2 && passed < $rtc + 1.2) }" ||
+    { echo "$before $after, $rtc by the RTC"; return 1; }
+}
+machine_name() { is Alibi cat /sys/class/dmi/id/sys_vendor; }
 timer_interrupts() {
   count() { awk '/^ *(0|LOC):/ { sum += $2 } END { print sum }' /proc/interrupts; }
   before=$(count)
@@ -138,8 +156,8 @@ kernel_log() {
   [ -z "$bad" ] || { echo "$bad"; return 1; }
 }
 
-for name in one_cpu cpu_flags memory_size clock sleeping timer_interrupts many_forks fork_storm \
-  nested_shells files sparse_file links mounting hashes compression sorting regular_expressions \
+for name in one_cpu cpu_flags memory_size clock sleeping clock_source hpet_clock machine_name \
+  timer_interrupts many_forks fork_storm nested_shells files sparse_file links mounting hashes compression sorting regular_expressions \
   floating_point long_integers shell_arithmetic signals stop_and_continue pipes randomness \
   serial_port; do
   check "$name" $name
