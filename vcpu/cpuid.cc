@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "vcpu/cpu_differences.h"
+#include "vcpu/cpu_models.h"
+#include "vcpu/speculation.h"
 
 namespace alibi::vcpu {
 
@@ -17,6 +19,14 @@ CpuidRegisters HostCpuid(u32 leaf, u32 subleaf) {
 Vendor VendorOf(const CpuidRegisters& leaf0) {
   constexpr u32 kAuth = 0x68747541, kHygo = 0x6f677948;  // "Auth"enticAMD, "Hygo"nGenuine
   return leaf0.ebx == kAuth || leaf0.ebx == kHygo ? Vendor::kAmd : Vendor::kIntel;
+}
+
+u64 HostXcr0() {
+  constexpr u32 kOsxsave = u32{1} << 27;
+  if (!(HostCpuid(1, 0).ecx & kOsxsave)) return 0;
+  u32 low, high;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low | (u64{high} << 32);
 }
 
 namespace {
@@ -53,8 +63,8 @@ constexpr u32 kLeaf1EdxPass = Bits(0 /*FPU*/, 8 /*CX8*/, 15 /*CMOV*/, 19 /*CLFSH
 constexpr u32 kLeaf1EdxSet =
     Bits(1 /*VME*/, 2 /*DE*/, 3 /*PSE*/, 4 /*TSC*/, 5 /*MSR*/, 6 /*PAE*/, 7 /*MCE*/, 9 /*APIC*/,
          11 /*SEP*/, 12 /*MTRR*/, 13 /*PGE*/, 14 /*MCA*/, 16 /*PAT*/, 17 /*PSE36*/);
-// Leaf 7. Hidden: SGX, HLE, RTM, MPX, PT; PKU, WAITPKG, CET, LA57, MOVDIR64B, ENQCMD; AMX,
-// speculation control.
+// Leaf 7. Hidden: SGX, HLE, RTM, MPX, PT; PKU, WAITPKG, CET, LA57, MOVDIR64B, ENQCMD; AMX. Of
+// speculation control there is what speculation.h claims.
 constexpr u32 kLeaf7EbxPass =
     Bits(3 /*BMI1*/, 5 /*AVX2*/, 8 /*BMI2*/, 9 /*ERMS*/, 16 /*AVX512F*/, 17 /*AVX512DQ*/,
          18 /*RDSEED*/, 19 /*ADX*/, 21 /*AVX512IFMA*/, 23 /*CLFLUSHOPT*/, 24 /*CLWB*/,
@@ -74,9 +84,6 @@ constexpr u32 kSyscallBit = Bit(11);
 constexpr u32 kExtEdxPass = Bits(22 /*MMXEXT*/);
 constexpr u32 kExtEdxSet =
     kSyscallBit | Bits(20 /*NX*/, 26 /*1GB pages*/, 27 /*RDTSCP*/, 29 /*LM*/);
-// Automatic IBRS, by EFER.AIBRSE: kernels then do without retpolines, which protect nothing here
-// (every RET of translated code is a computed jump; docs/safety.md).
-constexpr u32 kAutomaticIbrsBit = Bit(8);
 // What AMD repeats of leaf 1 in 80000001h.
 constexpr u32 kAmdRepeated = 0x0183f3ff;
 
@@ -100,6 +107,7 @@ constexpr PolicyRow kPolicy[] = {
      {0, kLeaf7EbxPass, kLeaf7EcxPass, kLeaf7EdxPass},
      {1, kLeaf7EbxSet, kLeaf7EcxSet, 0}},
     {0x7, 1, false, {kLeaf7Sub1EaxPass, 0, 0, 0}, {}},
+    {0x7, 2, false, {}, {}},
     // One thread of one core: x2APIC ID 0 at both levels.
     {0xb, 0, false, {}, {0, 1, 0x100 /*level 0: threads*/, 0}},
     {0xb, 1, false, {}, {0, 1, 0x201 /*level 1: cores*/, 0}},
@@ -131,7 +139,7 @@ constexpr PolicyRow kPolicy[] = {
      0,
      true,
      {Bit(2) /*LFENCE serializes*/, 0, 0, 0},
-     {Bit(6) /*null clears*/ | kAutomaticIbrsBit, 0, 0, 0}},
+     {Bit(6) /*null clears*/, 0, 0, 0}},
 };
 
 // Features whose registers the system must have enabled in XCR0.
@@ -162,14 +170,6 @@ CpuidRegisters operator|(const CpuidRegisters& a, const CpuidRegisters& b) {
 }
 CpuidRegisters operator~(const CpuidRegisters& a) { return {~a.eax, ~a.ebx, ~a.ecx, ~a.edx}; }
 
-u64 HostXcr0() {
-  constexpr u32 kOsxsave = Bit(27);
-  if (!(HostCpuid(1, 0).ecx & kOsxsave)) return 0;
-  u32 low, high;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return low | (u64{high} << 32);
-}
-
 // AVX-512 comes with all of its three components or not at all.
 u64 UsableXcr0(u64 host) {
   u64 usable = host & (kXcr0X87 | kXcr0Sse | kXcr0Avx | kXcr0Avx512);
@@ -177,76 +177,92 @@ u64 UsableXcr0(u64 host) {
   return usable;
 }
 
-u32 Letters(const char* text) {
-  u32 word = 0;
-  for (unsigned i = 0; i < 4; ++i) word |= u32{static_cast<u8>(text[i])} << (8 * i);
-  return word;
-}
-
-// The model base64: x86-64-v2 and nothing that some host with BMI2 might not have. An AMD of the
-// family that QEMU's qemu64 is, because guests then expect none of the later flaws of Intel's.
-CpuidRegisters Base64Cpuid(u32 leaf, [[maybe_unused]] u32 subleaf) {
-  static constexpr char kBrand[48] = "Alibi base64 virtual CPU";
-  switch (leaf) {
-    case 0:
-      return {kMaxBasic, Letters("Auth"), Letters("cAMD"), Letters("enti")};
-    case 1:  // family 15, model 107, stepping 1; CLFLUSH of 64 bytes
-      return {0x60fb1, 0x800, Bits(0, 9, 13, 19, 20, 23), kLeaf1EdxPass};
-    case 0x80000000:
-      return {0x80000008, Letters("Auth"), Letters("cAMD"), Letters("enti")};
-    case 0x80000001:
-      return {0x60fb1, 0, Bits(0 /*LAHF*/), kExtEdxPass};
-    case 0x80000002:
-    case 0x80000003:
-    case 0x80000004: {
-      const char* part = kBrand + (leaf - 0x80000002) * 16;
-      return {Letters(part), Letters(part + 4), Letters(part + 8), Letters(part + 12)};
-    }
-    case 0x80000005:  // 64 KB of each first-level cache, 512 KB of the second
-      return {0x01ff01ff, 0x01ff01ff, 0x40020140, 0x40020140};
-    case 0x80000006:
-      return {0, 0x42004200, 0x02008140, 0};
-    case 0x80000007:
-      return HostCpuid(0x80000000, 0).eax >= leaf ? HostCpuid(leaf, 0) : CpuidRegisters();
-    default:
-      return {};
+// Zeros beyond the highest leaf, where CPUs differ.
+class BoundedCpuid {
+ public:
+  explicit BoundedCpuid(CpuidPolicy::RawCpuid raw)
+      : raw_(raw), max_basic_(raw(0, 0).eax), max_extended_(raw(0x80000000, 0).eax) {}
+  CpuidRegisters operator()(u32 leaf, u32 subleaf) const {
+    const u32 most = leaf >= 0x80000000 ? max_extended_ : max_basic_;
+    return leaf <= most ? raw_(leaf, subleaf) : CpuidRegisters();
   }
-}
+  u32 max_basic() const { return max_basic_; }
+  u32 max_extended() const { return max_extended_; }
+
+ private:
+  CpuidPolicy::RawCpuid raw_;
+  u32 max_basic_, max_extended_;
+};
+
+// What a CPU of the host's must have for the bit to be shown. The other bits describe: how fast
+// string instructions are, names, sizes; or are AMD's for instructions that every host has.
+struct InstructionBits {
+  u32 leaf, subleaf;
+  CpuidRegisters bits;
+};
+constexpr u32 kErms = Bit(9), kFsrm = Bit(4);
+constexpr InstructionBits kInstructions[] = {
+    {0x1, 0, {0, 0, kLeaf1EcxPass, kLeaf1EdxPass}},
+    {0x7, 0, {0, kLeaf7EbxPass & ~kErms, kLeaf7EcxPass, kLeaf7EdxPass & ~kFsrm}},
+    {0x7, 1, {kLeaf7Sub1EaxPass, 0, 0, 0}},
+    {0xd, 1, {kAll, 0, 0, 0}},
+    {0x80000001, 0, {0, 0, kExtEcxPass, 0}},
+};
+
+struct ClaimPlace {
+  SpeculationClaim::Place place;
+  u32 leaf, subleaf;
+  u32 CpuidRegisters::*output;
+};
+constexpr ClaimPlace kClaimPlaces[] = {
+    {SpeculationClaim::Place::kLeaf7Edx, 0x7, 0, &CpuidRegisters::edx},
+    {SpeculationClaim::Place::kLeaf7Subleaf2Edx, 0x7, 2, &CpuidRegisters::edx},
+    {SpeculationClaim::Place::kLeaf80000008Ebx, 0x80000008, 0, &CpuidRegisters::ebx},
+    {SpeculationClaim::Place::kLeaf80000021Eax, 0x80000021, 0, &CpuidRegisters::eax},
+    {SpeculationClaim::Place::kLeaf80000021Ecx, 0x80000021, 0, &CpuidRegisters::ecx},
+};
 
 }  // namespace
 
-const std::vector<std::string_view>& CpuidPolicy::ModelNames() {
-  static const std::vector<std::string_view> names = {"host", "base64"};
-  return names;
-}
-
-bool CpuidPolicy::ForModel(std::string_view model, CpuidPolicy* policy) {
-  if (model == "host") {
+bool CpuidPolicy::ForModel(std::string_view name, CpuidPolicy* policy,
+                           std::vector<Missing>* missing) {
+  if (name == "host") {
     *policy = ForHost();
-  } else if (model == "base64") {
-    *policy = Make(&Base64Cpuid, 0);
-  } else {
-    return false;
+    return true;
+  }
+  const CpuModel* model = FindCpuModel(name);
+  if (model == nullptr) return false;
+  *policy = Make(model->raw, model->xcr0 & HostXcr0(), &HostCpuid);
+  if (missing == nullptr) return true;
+  const CpuidPolicy whole = Make(model->raw, model->xcr0);
+  for (const InstructionBits& row : kInstructions) {
+    const Entry* wanted = whole.Find(row.leaf, row.subleaf);
+    const Entry* shown = policy->Find(row.leaf, row.subleaf);
+    if (wanted == nullptr || shown == nullptr) continue;
+    const CpuidRegisters bits = wanted->registers & row.bits & ~shown->registers;
+    if (bits != CpuidRegisters()) missing->push_back({row.leaf, row.subleaf, bits});
   }
   return true;
 }
 
-CpuidPolicy::Missing CpuidPolicy::MissingOn(const CpuidPolicy& host) const {
-  for (const PolicyRow& row : kPolicy) {
-    // The other leaves describe caches, names and sizes.
-    if (row.leaf != 1 && row.leaf != 7 && row.leaf != 0x80000001) continue;
-    const Entry* mine = Find(row.leaf, row.subleaf);
-    const Entry* theirs = host.Find(row.leaf, row.subleaf);
-    if (mine == nullptr) continue;
-    CpuidRegisters missing = mine->registers & row.pass;
-    if (theirs != nullptr) missing = missing & ~theirs->registers;
-    if (row.leaf != 7) missing.eax = missing.ebx = 0;
-    // What AMD repeats of leaf 1 Intel does not.
-    if (row.leaf == 0x80000001) missing.edx = 0;
-    if (missing == CpuidRegisters()) continue;
-    return {row.leaf, missing};
+// Leaf 4: sets of a size that is a power of two; 80000006h: units of 512 KB.
+void CpuidPolicy::BoundCaches() {
+  if (CpuidRegisters* shared = FindRegisters(0x4, 3); shared != nullptr && shared->eax != 0) {
+    const u32 ways = (shared->ebx >> 22) + 1, partitions = (shared->ebx >> 12 & 0x3ff) + 1,
+              line = (shared->ebx & 0xfff) + 1;
+    const u64 set_bytes = u64{partitions} * line * ways;
+    u64 sets = u64{shared->ecx} + 1;
+    if (sets * set_bytes > kMostCacheBytes) {
+      sets = 1;
+      while (sets * 2 * set_bytes <= kMostCacheBytes) sets *= 2;
+      shared->ecx = static_cast<u32>(sets - 1);
+    }
   }
-  return {};
+  if (CpuidRegisters* shared = FindRegisters(0x80000006, 0)) {
+    constexpr u32 kUnit = u32{512} << 10, kShift = 18;
+    const u32 units = std::min(shared->edx >> kShift, kMostCacheBytes / kUnit);
+    shared->edx = (shared->edx & ((u32{1} << kShift) - 1)) | units << kShift;
+  }
 }
 
 void CpuidPolicy::NoteFeatures() {
@@ -272,15 +288,15 @@ void CpuidPolicy::HideApicMsrs() {
 
 CpuidPolicy CpuidPolicy::ForHost() { return Make(&HostCpuid, HostXcr0()); }
 
-CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 host_xcr0) {
+CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 xcr0, RawCpuid limit) {
   CpuidPolicy policy;
-  const CpuidRegisters leaf0 = raw(0, 0);
-  const u32 host_extended = raw(0x80000000, 0).eax;
-  policy.vendor_ = VendorOf(leaf0);
-  policy.max_basic_ = std::min(leaf0.eax, kMaxBasic);
-  policy.max_extended_ =
-      policy.vendor_ == Vendor::kAmd ? kMaxExtended : std::min(host_extended, u32{0x80000008});
-  policy.xcr0_valid_ = UsableXcr0(host_xcr0);
+  const BoundedCpuid cpuid(raw);
+  policy.vendor_ = VendorOf(raw(0, 0));
+  policy.max_basic_ = std::min(cpuid.max_basic(), kMaxBasic);
+  policy.max_extended_ = policy.vendor_ == Vendor::kAmd
+                             ? kMaxExtended
+                             : std::min(cpuid.max_extended(), u32{0x80000008});
+  policy.xcr0_valid_ = UsableXcr0(xcr0);
 
   for (const PolicyRow& row : kPolicy) {
     const bool extended = row.leaf >= 0x80000000;
@@ -288,17 +304,18 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 host_xcr0) {
                           : row.leaf >= kHypervisorLeaf ? kHypervisorLeaf
                                                         : policy.max_basic_;
     if (row.leaf > guest_max) continue;
-    const bool on_host = extended ? row.leaf <= host_extended : row.leaf <= leaf0.eax;
-    CpuidRegisters host = on_host ? raw(row.leaf, row.subleaf) : CpuidRegisters{};
-    policy.entries_.push_back(
-        {row.leaf, row.subleaf, row.any_subleaf, (host & row.pass) | row.set});
+    policy.entries_.push_back({row.leaf, row.subleaf, row.any_subleaf,
+                               (cpuid(row.leaf, row.subleaf) & row.pass) | row.set});
   }
-  auto find = [&policy](u32 leaf, u32 subleaf) -> CpuidRegisters* {
-    for (Entry& entry : policy.entries_) {
-      if (entry.leaf == leaf && entry.subleaf == subleaf) return &entry.registers;
+  auto find = [&policy](u32 leaf, u32 subleaf) { return policy.FindRegisters(leaf, subleaf); };
+  if (limit != nullptr) {
+    const BoundedCpuid limit_cpuid(limit);
+    for (const InstructionBits& row : kInstructions) {
+      CpuidRegisters* shown = find(row.leaf, row.subleaf);
+      if (shown == nullptr) continue;
+      *shown = *shown & (~row.bits | limit_cpuid(row.leaf, row.subleaf));
     }
-    return nullptr;
-  };
+  }
   for (const StateDependency& dependency : kDependencies) {
     CpuidRegisters* registers = find(dependency.leaf, dependency.subleaf);
     bool enabled = (policy.xcr0_valid_ & dependency.xcr0) == dependency.xcr0;
@@ -337,13 +354,16 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 host_xcr0) {
                       kCr4Smep | kCr4Smap;
   if (xsave) policy.cr4_valid_ |= kCr4Osxsave;
   policy.efer_valid_ = kEferSce | kEferLme | kEferNxe;
-  if (CpuidRegisters* amd = find(0x80000021, 0); amd != nullptr) {
-    if (policy.vendor_ == Vendor::kAmd) {
-      policy.efer_valid_ |= kEferAibrse;
-    } else {
-      amd->eax &= ~kAutomaticIbrsBit;
-    }
+  for (const ClaimPlace& place : kClaimPlaces) {
+    const u32 bits = static_cast<u32>(ClaimedBits(policy.vendor_, place.place));
+    CpuidRegisters* registers = find(place.leaf, place.subleaf);
+    if (registers == nullptr || bits == 0) continue;
+    registers->*place.output |= bits;
+    // Leaf 7 says how many subleaves it has.
+    if (place.leaf == 7) find(7, 0)->eax = std::max(find(7, 0)->eax, place.subleaf);
   }
+  if (policy.vendor_ == Vendor::kAmd) policy.efer_valid_ |= kEferAibrse;
+  policy.BoundCaches();
   policy.NoteFeatures();
   return policy;
 }
@@ -351,6 +371,13 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 host_xcr0) {
 const CpuidPolicy::Entry* CpuidPolicy::Find(u32 leaf, u32 subleaf) const {
   for (const Entry& entry : entries_) {
     if (entry.leaf == leaf && (entry.any_subleaf || entry.subleaf == subleaf)) return &entry;
+  }
+  return nullptr;
+}
+
+CpuidRegisters* CpuidPolicy::FindRegisters(u32 leaf, u32 subleaf) {
+  for (Entry& entry : entries_) {
+    if (entry.leaf == leaf && entry.subleaf == subleaf) return &entry.registers;
   }
   return nullptr;
 }

@@ -23,6 +23,7 @@ struct CpuidRegisters {
 // The instruction itself, on the host: where that is a virtual machine, an exit.
 CpuidRegisters HostCpuid(u32 leaf, u32 subleaf);
 Vendor VendorOf(const CpuidRegisters& leaf0);
+u64 HostXcr0();  // what the host's system has enabled
 
 inline constexpr unsigned kPhysicalAddressBits = 40;
 inline constexpr unsigned kLinearAddressBits = 48;
@@ -30,6 +31,10 @@ inline constexpr unsigned kLinearAddressBits = 48;
 // XCR0 bits we can pass through.
 inline constexpr u64 kXcr0X87 = 1u << 0, kXcr0Sse = 1u << 1, kXcr0Avx = 1u << 2,
                      kXcr0Avx512 = 7u << 5;
+
+// The highest level of cache is shown with at most this size, whatever the host shares among its
+// cores: programs size their buffers by it.
+inline constexpr u32 kMostCacheBytes = u32{16} << 20;
 
 // What CPUID shows and registers exist by.
 enum class Feature : u8 { kTscAdjust, kMtrr, kTscDeadline, kX2apic };
@@ -41,18 +46,19 @@ class CpuidPolicy {
 
   // The policy on this host. Slow (tens of CPUID exits): make one per process.
   static CpuidPolicy ForHost();
-  // host_xcr0: what the host's system has enabled.
-  static CpuidPolicy Make(RawCpuid raw, u64 host_xcr0);
-  // A named CPU: "host", or "base64", which is the same on every host. False: no such model.
-  static bool ForModel(std::string_view model, CpuidPolicy* policy);
-  static const std::vector<std::string_view>& ModelNames();
-  // Instructions that `this` shows and `host` has not: the first one's leaf and register bits, or
-  // an empty answer.
+  // xcr0: what the system has enabled. Instructions that `limit` has not are not shown.
+  static CpuidPolicy Make(RawCpuid raw, u64 xcr0, RawCpuid limit = nullptr);
+
+  // Instructions of a model that the host has not: bits of one leaf.
   struct Missing {
-    u32 leaf = 0;
+    u32 leaf = 0, subleaf = 0;
     CpuidRegisters bits;
   };
-  Missing MissingOn(const CpuidPolicy& host) const;
+  // A CPU by its name: "host", or one of cpu_models.h. Its instructions that this host lacks are
+  // not shown, and added to `missing` if that is given. False: no such model.
+  static bool ForModel(std::string_view model, CpuidPolicy* policy,
+                       std::vector<Missing>* missing = nullptr);
+  static const std::vector<std::string_view>& ModelNames();
   // For machines whose embedder has no local APIC of ours: nothing shown that needs its MSRs.
   void HideApicMsrs();
 
@@ -76,6 +82,8 @@ class CpuidPolicy {
     CpuidRegisters registers;
   };
   const Entry* Find(u32 leaf, u32 subleaf) const;
+  CpuidRegisters* FindRegisters(u32 leaf, u32 subleaf);
+  void BoundCaches();
   void NoteFeatures();
 
   std::vector<Entry> entries_;

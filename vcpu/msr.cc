@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "vcpu/descriptors.h"
+#include "vcpu/speculation.h"
 
 namespace alibi::vcpu {
 namespace {
@@ -11,6 +12,7 @@ enum class Rule : u8 {
   kMasked,     // bits outside `mask` are reserved: #GP
   kCanonical,  // an address: non-canonical is #GP
   kReadOnly,   // constant, writes are #GP
+  kCommand,    // bits outside `mask` are reserved, the others do nothing; reads are #GP
   kIgnore,     // reads as `mask`, writes are accepted and dropped
   kTypes,      // eight memory types (PAT, fixed-range MTRRs); `mask` has a bit for each legal one
   kMtrrBase,   // a memory type and the address of a variable range
@@ -46,7 +48,8 @@ enum Stored : u16 {
   kStoredMcgStatus,
   kStoredMtrrVariable,                        // base, mask, base, mask, ...
   kStoredMtrrFix = kStoredMtrrVariable + 16,  // 64K, 16K twice, 4K eight times
-  kStoredEnd = kStoredMtrrFix + 11,
+  kStoredSpecCtrl = kStoredMtrrFix + 11,
+  kStoredEnd,
 };
 static_assert(kStoredEnd <= kStoredMsrs);
 
@@ -84,11 +87,17 @@ constexpr MsrRow kMsrs[] = {
     {0x3a, 1, "FEATURE_CONTROL", Need::kIntel, Rule::kReadOnly, kNowhere, 1},
     {kMsrTscAdjust, 1, "TSC_ADJUST", Need::kTscAdjust, Rule::kSpecial, StoredAt(kStoredTscAdjust),
      kAll},
+    // IBRS, STIBP and BHI_DIS_S: kept, without effect. There is no SSBD.
+    {kMsrSpecCtrl, 1, "SPEC_CTRL", Need::kIntel, Rule::kMasked, StoredAt(kStoredSpecCtrl), 0x403},
+    // IBPB. FLUSH_CMD has a CPUID bit of its own, which is not shown.
+    {kMsrPredCmd, 1, "PRED_CMD", Need::kIntel, Rule::kCommand, kNowhere, 1},
     {0x79, 1, "BIOS_UPDT_TRIG", Need::kIntel, Rule::kIgnore, kNowhere, 0},
     {0x8b, 1, "BIOS_SIGN_ID", Need::kNothing, Rule::kIgnore, kNowhere, 0},
     // No ratios and nothing that could be programmed: the TSC's frequency is CPUID's to tell.
     {0xce, 1, "PLATFORM_INFO", Need::kIntel, Rule::kReadOnly, kNowhere, 0},
     {kMsrMtrrCap, 1, "MTRRCAP", Need::kMtrr, Rule::kReadOnly, kNowhere, kMtrrCapValue},
+    {kMsrArchCapabilities, 1, "ARCH_CAPABILITIES", Need::kIntel, Rule::kReadOnly, kNowhere,
+     ClaimedBits(Vendor::kIntel, SpeculationClaim::Place::kArchCapabilities)},
     {kMsrSysenterCs, 1, "SYSENTER_CS", Need::kNothing, Rule::kMasked, ALIBI_AT(sysenter_cs),
      kLow32},
     {kMsrSysenterEsp, 1, "SYSENTER_ESP", Need::kNothing, Rule::kCanonical, ALIBI_AT(sysenter_esp),
@@ -156,6 +165,7 @@ constexpr const char* kRuleTexts[] = {
     "bits of the mask can be written, others fault",
     "a canonical address",
     "read-only",
+    "write-only: bits of the mask do nothing, others fault",
     "writes are ignored",
     "eight memory types; the mask has a bit for each",
     "bits of the mask can be written, others fault",
@@ -316,6 +326,7 @@ Outcome ReadMsr(const VcpuState& state, const CpuidPolicy& policy, Platform& pla
                 u64* value) {
   const MsrRow* row = FindFor(policy, index);
   if (row == nullptr) return GeneralProtection();
+  if (row->rule == Rule::kCommand) return GeneralProtection();
   if (row->rule == Rule::kApic) {
     return platform.ReadApicMsr(index, value) ? Outcome() : GeneralProtection();
   }
@@ -336,6 +347,7 @@ Outcome WriteMsr(VcpuState& state, LinearMemory& memory, const CpuidPolicy& poli
   u64* field = row->offset == kNowhere ? nullptr : Field(state, row->offset) + (index - row->first);
   switch (row->rule) {
     case Rule::kMasked:
+    case Rule::kCommand:
       if (value & ~row->mask) return GeneralProtection();
       if (field != nullptr) *field = value;
       return {};

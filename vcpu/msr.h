@@ -11,7 +11,8 @@
 
 namespace alibi::vcpu {
 
-inline constexpr u32 kMsrTsc = 0x10, kMsrApicBase = 0x1b, kMsrTscAdjust = 0x3b, kMsrMtrrCap = 0xfe,
+inline constexpr u32 kMsrTsc = 0x10, kMsrApicBase = 0x1b, kMsrTscAdjust = 0x3b, kMsrSpecCtrl = 0x48,
+                     kMsrPredCmd = 0x49, kMsrMtrrCap = 0xfe, kMsrArchCapabilities = 0x10a,
                      kMsrSysenterCs = 0x174, kMsrSysenterEsp = 0x175, kMsrSysenterEip = 0x176,
                      kMsrMiscEnable = 0x1a0, kMsrMtrrBase0 = 0x200, kMsrMtrrFix64K = 0x250,
                      kMsrPat = 0x277, kMsrMtrrDefType = 0x2ff, kMsrTscDeadline = 0x6e0,

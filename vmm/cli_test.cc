@@ -182,6 +182,8 @@ TEST_CASE("Bad command lines and images") {
       {{"cpu", "extra"}, 64, "extra"},
       {{"cpu", "--model", "486"}, 64, "base64"},
       {{"run", hello, "--cpu", "486"}, 64, "base64"},
+      {{"run", hello, "--cpu", "intel,check"}, 64, "enforce"},
+      {{"bench", "linux", "--cpu", "486"}, 64, "base64"},
       {{"run"}, 64, "--bios"},
       {{"run", hello, "--bios", hello}, 64, "not both"},
       {{"run", "--bios", empty, "--append", "quiet"}, 64, "--append"},
@@ -412,14 +414,33 @@ TEST_CASE("A kernel gets its name, its command line and its modules") {
 }
 
 TEST_CASE("CPU models") {
-  const Outcome base = Call({"cpu", "--model", "base64"});
-  CHECK(base.status == 0);
-  CHECK(base.out.find("Alibi base64 virtual CPU") != std::string::npos);
-  for (const char* word : {"sse4_2", "EFER", "MTRR_FIX64K_00000", "read-only"}) {
-    INFO(word);
-    CHECK(base.out.find(word) != std::string::npos);
+  struct Model {
+    const char* name;
+    std::vector<const char*> words;
+  };
+  for (const Model& model : {
+           Model{"base64",
+                 {"Alibi base64 virtual CPU", "sse4_2", "MTRR_FIX64K_00000", "read-only"}},
+           Model{"intel", {"Alibi intel-v1 virtual CPU", "GenuineIntel", "RDCL_NO", "PRED_CMD"}},
+           Model{"amd-v1", {"Alibi amd-v1 virtual CPU", "AuthenticAMD", "SRSO_NO", "SYSCFG"}},
+           Model{"host", {"this host", "hypervisor", "EFER"}},
+       }) {
+    for (const char* option : {"--cpu", "--model"}) {
+      const Outcome shown = Call({"cpu", option, model.name});
+      CHECK(shown.status == 0);
+      for (const char* word : model.words) {
+        INFO(model.name << ": " << word);
+        CHECK(shown.out.find(word) != std::string::npos);
+      }
+    }
+    CHECK(Call({"run", "--cpu", model.name, HelloImage()}).out == "hello\n");
+    // Either the host has all of the model, or it says what not, and refuses when it is told to.
+    const bool lacks = Call({"cpu", "--cpu", model.name}).out.find("lacks") != std::string::npos;
+    const Outcome strict =
+        Call({"run", "--cpu", model.name + std::string(",enforce"), HelloImage()});
+    CHECK(strict.status == (lacks ? 69 : 1));
+    CHECK((strict.err.find("lacks") != std::string::npos) == lacks);
   }
-  CHECK(Call({"run", "--cpu", "base64", HelloImage()}).out == "hello\n");
 }
 
 TEST_CASE("Hello, with every policy, statistics and traces") {

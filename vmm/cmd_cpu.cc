@@ -9,6 +9,7 @@
 #include "vcpu/cpuid.h"
 #include "vcpu/msr.h"
 #include "vcpu/reset.h"
+#include "vcpu/speculation.h"
 #include "vcpu/state.h"
 #include "vmm/cli.h"
 #include "vmm/cpu_model.h"
@@ -25,22 +26,10 @@ std::string Text(std::initializer_list<u32> registers) {
   return text;
 }
 
-struct FeatureRow {
-  u32 leaf, subleaf;
-  u8 output;  // 0 to 3: eax, ebx, ecx, edx
-  u8 bit;
-  const char* name;  // as in Linux's /proc/cpuinfo
-};
-constexpr FeatureRow kFeatures[] = {
-#define ALIBI_CPU_FEATURE(leaf, subleaf, output, bit, name) {leaf, subleaf, output, bit, name},
-#include "vmm/cpu_features.inc"
-#undef ALIBI_CPU_FEATURE
-};
-
 void PrintFeatures(const vcpu::CpuidPolicy& policy, const vcpu::VcpuState& state) {
   constexpr std::size_t kWidth = 88;
   std::string line = "features  ";
-  for (const FeatureRow& row : kFeatures) {
+  for (const CpuFeatureName& row : CpuFeatureNames()) {
     const vcpu::CpuidRegisters r = policy.Query(state, row.leaf, row.subleaf);
     const u32 outputs[] = {r.eax, r.ebx, r.ecx, r.edx};
     if (!(outputs[row.output] >> row.bit & 1)) continue;
@@ -67,6 +56,16 @@ void PrintMsrs(const vcpu::CpuidPolicy& policy) {
   fmt::print("every other MSR faults: #GP(0)\n\n");
 }
 
+// What the guest is told of flaws, and why.
+void PrintClaims(const vcpu::CpuidPolicy& policy) {
+  fmt::print("speculation         because\n");
+  for (const vcpu::SpeculationClaim& claim : vcpu::kSpeculationClaims) {
+    if (claim.vendor != policy.vendor()) continue;
+    fmt::print("{:<19} {}\n", claim.name, claim.reason);
+  }
+  fmt::print("\n");
+}
+
 }  // namespace
 
 int CmdCpu(int argc, char** argv) {
@@ -74,13 +73,11 @@ int CmdCpu(int argc, char** argv) {
       "Shows the CPU that guests see: features, model-specific registers, and every CPUID leaf,\n"
       "as right after reset.");
   std::string model = "host";
-  app.add_option("--model", model, "which: " + CpuModelList() + " (host)");
+  app.add_option("--cpu,--model", model, "which: " + CpuModelList() + " (host)");
   if (const auto status = ParseArguments(app, "cpu", argc, argv)) return *status;
-  vcpu::CpuidPolicy policy;
-  if (!vcpu::CpuidPolicy::ForModel(model, &policy)) {
-    return Fail(kUsage, fmt::format("--model: there is no CPU model '{}'; known are {}", model,
-                                    CpuModelList()));
-  }
+  auto chosen = ChooseCpu(model);
+  if (!chosen.ok()) return Fail(kUsage, "--cpu: " + chosen.error().message);
+  const vcpu::CpuidPolicy& policy = chosen->policy;
   auto state = std::make_unique<vcpu::VcpuState>();
   vcpu::ResetToPowerUp(*state, policy);
   auto query = [&](u32 leaf, u32 subleaf) { return policy.Query(*state, leaf, subleaf); };
@@ -99,10 +96,11 @@ int CmdCpu(int argc, char** argv) {
   fmt::print("CR4 bits   {:#x}\nEFER bits  {:#x}\nXCR0 bits  {:#x}\n", policy.cr4_valid(),
              policy.efer_valid(), policy.xcr0_valid());
   const Status host = CheckHost(ReadHostFeatures());
-  vcpu::CpuidPolicy unused;
-  const Status runs = host.ok() ? ChooseCpu(model, &unused) : host;
-  fmt::print("this host  {}\n", runs.ok() ? "can run guests" : runs.error().message);
+  fmt::print("this host  {}\n", !host.ok()                ? host.error().message
+                                : chosen->lacking.empty() ? "can run guests"
+                                                          : "can run guests; " + chosen->lacking);
   PrintFeatures(policy, *state);
+  PrintClaims(policy);
   PrintMsrs(policy);
 
   fmt::print("{:<8} {:>3}  {:<8} {:<8} {:<8} {:<8}\n", "leaf", "sub", "eax", "ebx", "ecx", "edx");

@@ -190,7 +190,9 @@ int CmdRun(int argc, char** argv) {
       ->type_name("PORT")
       ->allow_extra_args(false);
   app.add_option("--cpu", options.cpu,
-                 "the CPU that the guest sees: " + CpuModelList() + " (host)");
+                 "the CPU that the guest sees: " + CpuModelList() +
+                     " (host);\nMODEL,enforce: fail if the host lacks instructions of it")
+      ->type_name("MODEL");
   app.add_option("--ram,--memory", options.ram,
                  "guest memory: bytes, or with K, M, G behind (128M)");
   app.add_option("--policy", options.policy,
@@ -312,9 +314,14 @@ int CmdRun(int argc, char** argv) {
   if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
     return Fail(kUnsupportedHost, host.error().message);
   }
-  vcpu::CpuidPolicy cpu;
-  if (Status chosen = ChooseCpu(options.cpu, &cpu); !chosen.ok()) {
-    return Fail(kUsage, "--cpu: " + chosen.error().message);
+  auto cpu = ChooseCpu(options.cpu);
+  if (!cpu.ok()) return Fail(kUsage, "--cpu: " + cpu.error().message);
+  if (!cpu->lacking.empty()) {
+    if (cpu->enforce) {
+      return Fail(kUnsupportedHost,
+                  "--cpu: " + cpu->lacking + "; leave out ',enforce' to run without");
+    }
+    fmt::print(stderr, "alibi: --cpu: {}: the guest is not shown it\n", cpu->lacking);
   }
   PcMachineConfig config;
   for (const std::string& text : options.debug_ports) {
@@ -371,7 +378,7 @@ int CmdRun(int argc, char** argv) {
 
   // --- The machine ---
   EscapeFilter escape;
-  config.machine.cpuid = &cpu;
+  config.machine.cpuid = &cpu->policy;
   config.machine.policy = options.policy;
   config.machine.coherence = *coherence;
   config.machine.policy_report = [](const std::string& line) {
