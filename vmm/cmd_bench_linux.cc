@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 
 #include "adapt/policy.h"
 #include "bench/child_process.h"
@@ -14,9 +15,11 @@
 #include "bench/linux/guest_files.h"
 #include "bench/linux/linux_report.h"
 #include "bench/linux/linux_runner.h"
+#include "bench/linux/reference.h"
 #include "bench/linux/workloads.h"
 #include "vmm/bench_files.h"
 #include "vmm/cli.h"
+#include "vmm/cpu_model.h"
 #include "vmm/machine.h"
 
 namespace alibi::vmm {
@@ -28,6 +31,7 @@ constexpr unsigned kRuns = 5, kQuickRuns = 1;
 
 struct LinuxBenchOptions {
   std::string kernel = "cloud-amd64";
+  bench::LinuxGuestOptions guest;
   std::string json = "alibi-bench-linux.json";
   std::string svg;
   std::string prepare;
@@ -62,18 +66,20 @@ std::vector<bench::LinuxMachine> Machines(const LinuxBenchOptions& options,
   }
   machines.push_back(
       {{bench::kAlibi, options.policy},
-       [files, own_path, policy = options.policy, coherence = options.coherence,
-        logs = options.logs, boots = 0u](const std::string& words) mutable {
-         std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words);
+       [files, own_path, guest = options.guest, policy = options.policy,
+        coherence = options.coherence, logs = options.logs,
+        boots = 0u](const std::string& words) mutable {
+         std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words, guest);
          command.insert(command.end(), {"--policy", policy, "--coherence", coherence});
          const std::vector<std::string> log = logs.Options(fmt::format("linux-{}", ++boots));
          command.insert(command.end(), log.begin(), log.end());
          return command;
        }});
   if (!qemu.empty()) {
-    machines.push_back({{bench::kQemuTcg, ""}, [files, qemu](const std::string& words) {
-                          return bench::QemuLinuxCommand(files, qemu, words);
-                        }});
+    machines.push_back(
+        {{bench::kQemuTcg, ""}, [files, qemu, guest = options.guest](const std::string& words) {
+           return bench::QemuLinuxCommand(files, qemu, words, guest);
+         }});
   }
   return machines;
 }
@@ -103,6 +109,17 @@ int Prepare(const LinuxBenchOptions& options, const std::vector<bench::LinuxMach
   return kSuccess;
 }
 
+// Results of other hosts.
+Result<std::vector<bench::ReferenceHost>> ReadReference(const std::string& data_folder) {
+  const std::string path = data_folder + "/bench/linux/hosts.json";
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file.good() && !file.eof()) return Error{path + ": cannot be read"};
+  auto hosts = bench::ParseReference(text);
+  if (!hosts.ok()) return Error{path + ": " + hosts.error().message};
+  return hosts;
+}
+
 std::function<void(const std::string&)> Progress() {
   if (isatty(STDERR_FILENO)) {
     return [](const std::string& what) {
@@ -128,6 +145,12 @@ int CmdBenchLinux(int argc, char** argv) {
   app.add_option("--kernel", options.kernel, "which of Debian's kernels, as for ./alibi linux")
       ->type_name("KERNEL")
       ->capture_default_str();
+  app.add_option("--cpu", options.guest.cpu,
+                 "Alibi's CPU model, as for alibi run: " + CpuModelList())
+      ->type_name("MODEL")
+      ->capture_default_str();
+  app.add_option("--append", options.guest.append, "more for both guests' kernel command line")
+      ->type_name("ARGUMENTS");
   app.add_option("--runs", options.runs,
                  fmt::format("runs of each machine ({}; with --quick {})", kRuns, kQuickRuns))
       ->check(CLI::Range(1, 1000));
@@ -162,6 +185,11 @@ int CmdBenchLinux(int argc, char** argv) {
   if (const auto coherence = mmu::ParseCoherence(options.coherence); !coherence.ok()) {
     return Fail(kUsage, "--coherence: " + coherence.error().message);
   }
+  if (auto cpu = ChooseCpu(options.guest.cpu); !cpu.ok()) {
+    return Fail(kUsage, "--cpu: " + cpu.error().message);
+  } else if (cpu->enforce && !cpu->lacking.empty()) {
+    return Fail(kUnsupportedHost, "--cpu: " + cpu->lacking);
+  }
   if (!options.prepare.empty() && !options.logs.path.empty()) {
     return Fail(kUsage, "--prepare runs nothing: give --log to its alibi.sh instead");
   }
@@ -189,6 +217,8 @@ int CmdBenchLinux(int argc, char** argv) {
   if (const Status written = bench::WriteInitramfs(files.folder, bits64, &files); !written.ok()) {
     return Fail(kNoInput, written.error().message);
   }
+  auto reference = ReadReference(data_folder);
+  if (!reference.ok()) return Fail(kNoInput, reference.error().message);
   const std::vector<bench::LinuxMachine> machines =
       Machines(options, files, own_path, qemu, bits64);
   if (!options.prepare.empty()) return Prepare(options, machines);
@@ -220,17 +250,25 @@ int CmdBenchLinux(int argc, char** argv) {
       "{}, {}; guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
       host["kernel"].get<std::string>(), kernel_file, bench::kLinuxRamMegabytes, run.runs,
       run.runs == 1 ? "" : "s",
-      fmt::format("{}{}", options.quick ? ", quick" : "", options.cpu_time ? ", CPU time" : ""));
+      fmt::format("{}{}{}{}", options.quick ? ", quick" : "", options.cpu_time ? ", CPU time" : "",
+                  options.guest.cpu == "host" ? "" : ", CPU " + options.guest.cpu,
+                  options.guest.append.empty() ? "" : ", " + options.guest.append));
   fmt::print(
       "{}\n\n{}", line,
       bench::LinuxTable(measurements, isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr));
-  const nlohmann::ordered_json settings = {{"kernel", kernel_file},
-                                           {"command_line", bench::kLinuxKernelWords},
-                                           {"ram_megabytes", std::atoi(bench::kLinuxRamMegabytes)},
-                                           {"runs", run.runs},
-                                           {"quick", options.quick},
-                                           {"coherence", options.coherence},
-                                           {"cpu_time", options.cpu_time}};
+  // Short runs are mostly translation, which the stored ones are not.
+  if (!options.quick) {
+    fmt::print("{}", bench::MuchWorseThanElsewhere(measurements, *reference, options.kernel));
+  }
+  const nlohmann::ordered_json settings = {
+      {"kernel", kernel_file},
+      {"cpu", options.guest.cpu},
+      {"command_line", bench::LinuxCommandLine("", options.guest.append)},
+      {"ram_megabytes", std::atoi(bench::kLinuxRamMegabytes)},
+      {"runs", run.runs},
+      {"quick", options.quick},
+      {"coherence", options.coherence},
+      {"cpu_time", options.cpu_time}};
   if (!WriteFile(options.json, bench::LinuxJson(measurements, host, settings).dump(1) + "\n")) {
     return Fail(kCannotCreate, options.json + ": not written; is the disk full?");
   }

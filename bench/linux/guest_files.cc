@@ -64,22 +64,28 @@ Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFile
   return Ok();
 }
 
-std::string LinuxCommandLine(const std::string& words) {
-  return words.empty() ? kLinuxKernelWords
-                       : fmt::format("{} linuxbench={}", kLinuxKernelWords, words);
+std::string LinuxCommandLine(const std::string& words, const std::string& append) {
+  std::string line = kLinuxKernelWords;
+  if (!append.empty()) line += " " + append;
+  if (!words.empty()) line += " linuxbench=" + words;
+  return line;
 }
 
 std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::string& alibi,
-                                           const std::string& words) {
-  return {alibi,      "run",
-          "--kernel", files.kernel,
-          "--initrd", files.initramfs,
-          "--ram",    std::string(kLinuxRamMegabytes) + "M",
-          "--append", LinuxCommandLine(words)};
+                                           const std::string& words,
+                                           const LinuxGuestOptions& guest) {
+  std::vector<std::string> command = {alibi,      "run",
+                                      "--kernel", files.kernel,
+                                      "--initrd", files.initramfs,
+                                      "--ram",    std::string(kLinuxRamMegabytes) + "M",
+                                      "--append", LinuxCommandLine(words, guest.append)};
+  if (guest.cpu != "host") command.insert(command.end(), {"--cpu", guest.cpu});
+  return command;
 }
 
 std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
-                                          const std::string& words) {
+                                          const std::string& words,
+                                          const LinuxGuestOptions& guest) {
   return {qemu,
           "-accel",
           "tcg",
@@ -96,7 +102,7 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
           "-initrd",
           files.initramfs,
           "-append",
-          LinuxCommandLine(words)};
+          LinuxCommandLine(words, guest.append)};
 }
 
 std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words) {

@@ -31,14 +31,22 @@ Result<LinuxFiles> FetchLinux(const std::string& kernel, const std::string& alib
 // missing.
 Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFiles* files);
 
+// What both machines are told beside the kernel and its files.
+struct LinuxGuestOptions {
+  std::string append = "";   // more for the kernel's command line
+  std::string cpu = "host";  // as for `alibi run --cpu`; QEMU's is "max"
+};
+
 // `words`: linuxbench's, such as "quick:only=getppid"; "": the machine boots and powers off.
-std::string LinuxCommandLine(const std::string& words);
+std::string LinuxCommandLine(const std::string& words, const std::string& append);
 
 // The machines' commands, the console being stdout.
 std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::string& alibi,
-                                           const std::string& words);
+                                           const std::string& words,
+                                           const LinuxGuestOptions& guest = {});
 std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
-                                          const std::string& words);
+                                          const std::string& words,
+                                          const LinuxGuestOptions& guest = {});
 // On the host, without a machine.
 std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "bench/linux/reference.h"
 #include "bench/linux/workloads.h"
 #include "bench/text_table.h"
 
@@ -170,6 +171,7 @@ nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
   json["linux"] = settings;
   json["clocks"] = std::move(clocks);
   json["benchmarks"] = std::move(benchmarks);
+  json["ratios"] = RatiosJson(RatiosOf(measurements));
   json["failures"] = std::move(failures);
   return json;
 }

@@ -18,7 +18,8 @@ std::string LinuxTable(const LinuxMeasurements& measurements, bool colors);
 
 // As of the nanobenchmarks, with "median_seconds" for "median_cycles": {"host", "linux":
 // `settings`, "clocks": [...], "benchmarks": [{"name", "system", "policy", "per",
-// "median_seconds", "p10", "p90", "samples"}], "failures": [...]}. Seconds per operation.
+// "median_seconds", "p10", "p90", "samples"}], "ratios": as in reference.h, "failures": [...]}.
+// Seconds per operation.
 nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
                                  const nlohmann::ordered_json& host,
                                  const nlohmann::ordered_json& settings);
