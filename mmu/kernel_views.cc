@@ -12,6 +12,8 @@ bool Alike(const PagingContext& context, u64 entry, u64 other) {
   return ((entry ^ other) & ~ignored) == 0;
 }
 
+constexpr u64 kLongCode = u64{2} << ViewKey::kCodeBitsShift;
+
 }  // namespace
 
 PhysAddr Mmu::RootEntryAddress(unsigned slot) const {
@@ -31,6 +33,7 @@ void Mmu::RunGroupOfRoot(PagingMode mode) {
     // Views of another mode did not follow what ran since.
     followed_mode_ = mode;
     groups_.ForgetRoots();
+    pool_.ForgetRootPeersTo(nullptr);
   }
   unsigned group = groups_.GroupOf(root);
   const bool known = group != RootGroups::kMost;
@@ -63,6 +66,7 @@ void Mmu::RunGroupOfRoot(PagingMode mode) {
       ++counters_.root_follows;
       view.SetPeer(nullptr);
       view.SetSmapPeer(nullptr);
+      pool_.ForgetRootPeersTo(&view);
     }
     FollowRoot(view);
   });
@@ -116,15 +120,30 @@ void Mmu::ForgetRoot(View& view) {
 // new address space, as far as they know it as theirs.
 void Mmu::LinkPeers() {
   const ViewKey key = current_->key();
-  if (!key.follows_root()) return;
-  constexpr u64 kLong = u64{2} << ViewKey::kCodeBitsShift;
+  if (key.packed & (ViewKey::kUser | ViewKey::kSmapOpen)) return;
   if (key.long_mode()) {
-    View* user = pool_.Find(ViewKey{user_key_ | kLong});
+    View* user = pool_.Find(ViewKey{user_key_ | kLongCode});
     if (user != nullptr && user->HasPeer(current_)) current_->SetPeer(user);
   }
+  if (!key.follows_root()) return;
   const u64 code_bits = key.packed & (u64{3} << ViewKey::kCodeBitsShift);
   View* open = pool_.Find(ViewKey{open_key_ | code_bits});
   if (open != nullptr && open->HasSmapPeer(current_)) current_->SetSmapPeer(open);
+}
+
+// The same load from the view before may come here by itself from now on, as long as this view
+// stays with its root. What it does not do is follow a root, or flush.
+void Mmu::LinkRoots(View& from) {
+  const u64 key = current_->key().packed;
+  constexpr u64 kOfRoot = ViewKey::kRootMask | ViewKey::kGroupMask;
+  if (coherence_ != Coherence::kEager || !current_->key().long_mode() ||
+      current_->key().mode() != PagingMode::k4Level ||
+      (key & (ViewKey::kUser | ViewKey::kSmapOpen)) || ((key ^ from.key().packed) & ~kOfRoot)) {
+    return;
+  }
+  root_peers_pcide_ = state_->cr4 & vcpu::kCr4Pcide;
+  constexpr u64 kNoFlush = u64{1} << 63;
+  from.SetRootPeer(*current_, state_->cr3, root_peers_pcide_ != 0 ? kNoFlush : 0);
 }
 
 }  // namespace alibi::mmu

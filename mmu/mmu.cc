@@ -87,6 +87,7 @@ void Mmu::set_default_jump_targets(const void* const targets[2]) {
 // --- Modes and views ---
 
 void Mmu::RecomputePagingKey() {
+  known_cr3_ = state_->cr3;
   const PhysAddr before = context_.root;
   context_ = ContextOf(*state_);
   if (context_.root != before) previous_root_ = before;
@@ -202,10 +203,22 @@ void Mmu::PagingModeChanged() {
 }
 
 void Mmu::AddressSpaceLoaded() {
+  View& before = *current_;
   RecomputePagingKey();
   if (coherence_ != Coherence::kEager) FlushTranslations(false);
   PrivilegeChanged();
   LinkPeers();
+  LinkRoots(before);
+}
+
+// The links that it took are as good as they were.
+void Mmu::ViewEntered(u64 gs_base) {
+  if (state_->cr3 != known_cr3_) RecomputePagingKey();
+  View* view = pool_.Find(CurrentKey());
+  if (view == nullptr || view->gs_base() != gs_base) return PrivilegeChanged();
+  pool_.Touch(view);
+  current_ = view;
+  ++counters_.view_switches;
 }
 
 View* Mmu::ViewFor(Privilege who) {

@@ -70,7 +70,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void set_default_jump_targets(const void* const targets[2]);  // by JumpKind; before any code ran
 
   // --- The running view ---
-  // Changes at: Create, PagingModeChanged, AddressSpaceLoaded, PrivilegeChanged. Load it into %gs.
+  // Changes at: Create, PagingModeChanged, AddressSpaceLoaded, PrivilegeChanged, ViewEntered. Load
+  // it into %gs.
   u64 gs_base() const { return current_->gs_base(); }
   View& current_view() { return *current_; }
 
@@ -96,12 +97,17 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   }
   void InvalidateAll() override {
     if (coherence_ != Coherence::kEager) FlushTranslations(true);
+    // CR4.PCIDE decides about bit 63 of what CR3 is loaded with.
+    if ((state_->cr4 & vcpu::kCr4Pcide) != root_peers_pcide_) pool_.ForgetRootPeersTo(nullptr);
   }
   // CPL, EFLAGS.AC under SMAP, or the code segment's size.
   void PrivilegeChanged() override {
     const ViewKey key = CurrentKey();
     if (key != current_->key()) SwitchTo(key);
   }
+
+  // Translated code has switched views by itself (vcpu/contract.h): the one at gs_base runs.
+  void ViewEntered(u64 gs_base);
 
   // --- Execution ---
   // Translates for fetching code; remembers that the view executes the page. Not RAM: *pa says so
@@ -180,6 +186,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void RegisterRoot(View& view, PhysAddr root);
   void ForgetRoot(View& view);
   void LinkPeers();
+  void LinkRoots(View& from);
   // Does the address space run, or did it until CR3 was loaded last? Isolated kernels have two
   // roots.
   bool Runs(PhysAddr root) const { return root == context_.root || root == previous_root_; }
@@ -260,6 +267,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   RootGroups groups_;
   PagingContext context_;
   PhysAddr previous_root_;
+  u64 known_cr3_ = 0;  // as of RecomputePagingKey
+  u64 root_peers_pcide_ = 0;
   PagingMode followed_mode_ = PagingMode::kNone;
   MmuOptions options_;
   void* node_memory_ = nullptr;

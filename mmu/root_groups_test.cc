@@ -270,6 +270,95 @@ TEST_CASE("SYSCALL and SYSRET stay on the user root, STAC and CLAC on the kernel
   }
 }
 
+const RootPeer& RootPeerOf(u64 gs_base) {
+  return *reinterpret_cast<const RootPeer*>(gs_base + kRootPeerOffset);
+}
+// What emitted code does with the operand of MOV to CR3 (mask has no gaps but at bit 63).
+bool Fits(const RootPeer& peer, u64 operand) {
+  return (operand & peer.mask) + peer.negated == 0;
+}
+
+TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[root_groups]") {
+  Isolated m;
+  m.Load(m.user_root[0]);
+  for (unsigned i = 0; i < 3; ++i) m.Round(0);
+  const u64 kernel = m.Load(m.kernel_root[0]);
+  const u64 entry = m.Load(m.user_root[0]);
+  CHECK(RootPeerOf(kernel).gs_base == entry);
+  CHECK(RootPeerOf(kernel).cr3 == m.user_root[0]);
+  CHECK(Fits(RootPeerOf(kernel), m.user_root[0]));
+  CHECK_FALSE(Fits(RootPeerOf(kernel), m.user_root[0] | u64{1} << 63));
+  CHECK_FALSE(Fits(RootPeerOf(kernel), m.user_root[1]));
+  CHECK(RootPeerOf(entry).gs_base == kernel);
+  CHECK(Fits(RootPeerOf(entry), m.kernel_root[0]));
+
+  SECTION("the VMM notices") {
+    m.SetCpl(3);
+    const u64 user = m.mmu->gs_base();
+    // SYSCALL and MOV to CR3, then a callout.
+    m.state->cpl = 0;
+    m.state->cr3 = m.kernel_root[0];
+    m.mmu->ViewEntered(kernel);
+    CHECK(m.mmu->gs_base() == kernel);
+    CHECK(m.InRw(m.HostOf(Isolated::kData)));
+    CHECK(m.mmu->current_view().context().root.value == m.kernel_root[0]);
+    m.state->system_flags |= vcpu::kAc;
+    m.mmu->PrivilegeChanged();
+    CHECK(m.mmu->current_view().context().root.value == m.kernel_root[0]);
+    m.Touch(Isolated::kProgram);
+    m.state->system_flags &= ~u64{vcpu::kAc};
+    m.mmu->PrivilegeChanged();
+    // The way back.
+    m.state->cr3 = m.user_root[0];
+    m.state->cpl = 3;
+    m.mmu->ViewEntered(user);
+    CHECK(m.mmu->gs_base() == user);
+    CHECK(PeerOf(user).missing == 0);
+    CHECK(PeerOf(user).gs_base == entry);
+    CHECK(PeerOf(entry).gs_base == user);
+  }
+  SECTION("a view that follows another root is nobody's any more") {
+    m.Load(m.kernel_root[0]);
+    m.Load(m.kernel_root[1]);
+    CHECK(RootPeerOf(entry).mask == 0);
+    CHECK_FALSE(Fits(RootPeerOf(entry), m.kernel_root[0]));
+    CHECK_FALSE(Fits(RootPeerOf(entry), 0));
+    CHECK(RootPeerOf(kernel).gs_base == kernel);
+    CHECK(RootPeerOf(kernel).cr3 == m.kernel_root[1]);
+  }
+  SECTION("with PCIDs the no-flush bit does not count; CR4.PCIDE decides") {
+    m.state->cr4 |= vcpu::kCr4Pcide;
+    m.mmu->InvalidateAll();
+    m.Load(m.kernel_root[0] | 1);
+    m.Load(m.user_root[0] | 0x801);
+    m.Load(m.kernel_root[0] | 1);
+    CHECK(Fits(RootPeerOf(entry), m.kernel_root[0] | 1));
+    CHECK(Fits(RootPeerOf(entry), m.kernel_root[0] | 1 | u64{1} << 63));
+    CHECK_FALSE(Fits(RootPeerOf(entry), m.kernel_root[0] | 2));
+    m.state->cr4 &= ~u64{vcpu::kCr4Pcide};
+    m.mmu->InvalidateAll();
+    CHECK(RootPeerOf(entry).mask == 0);
+    CHECK(RootPeerOf(kernel).mask == 0);
+  }
+  SECTION("a recycled view is nobody's") {
+    m.SetCpl(3);
+    for (u64 i = 0; i <= ViewPool::kMaxViews; ++i) m.Load(0x800000 + i * kPageSize);
+    for (unsigned i = 0; i < m.mmu->views().count(); ++i) {
+      CHECK(RootPeerOf(m.mmu->views()[i].gs_base()).mask == 0);
+    }
+  }
+}
+
+TEST_CASE("where loads of CR3 flush, translated code does not load it", "[root_groups]") {
+  const Coherence coherence = GENERATE(Coherence::kDeferred, Coherence::kDropped);
+  Isolated m(coherence);
+  m.Load(m.user_root[0]);
+  for (unsigned i = 0; i < 3; ++i) m.Round(0);
+  for (unsigned i = 0; i < m.mmu->views().count(); ++i) {
+    CHECK(RootPeerOf(m.mmu->views()[i].gs_base()).mask == 0);
+  }
+}
+
 TEST_CASE("page tables of a program count as running while its kernel has its own root",
           "[root_groups]") {
   Isolated m;

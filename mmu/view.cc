@@ -66,6 +66,8 @@ Status View::Reserve(unsigned id, u64 guard, const void* const default_jumps[2],
   SetPeer(nullptr);
   smap_peer_ = reinterpret_cast<SmapPeer*>(table + kSmapPeerOffset);
   SetSmapPeer(nullptr);
+  root_peer_ = reinterpret_cast<RootPeer*>(table + kRootPeerOffset);
+  ForgetRootPeer();
   jump_table_ = reinterpret_cast<u64*>(table + kJumpTableOffset);
   id_ = id;
   guard_ = guard;

@@ -13,6 +13,7 @@
 #include "mmu/page_walker.h"
 #include "mmu/root_groups.h"
 #include "vcpu/contract.h"
+#include "vcpu/root_peer.h"
 
 namespace alibi::mmu {
 
@@ -188,6 +189,16 @@ class View {
   }
   bool HasSmapPeer(const View* view) const { return smap_peer_->gs_base == view->gs_base(); }
 
+  // --- The view across MOV to CR3 ---
+  // Of the operand all bits count but the ignored ones, which are clear in `cr3`.
+  void SetRootPeer(const View& peer, u64 cr3, u64 ignored) {
+    *root_peer_ = RootPeer::Of(cr3, ignored, peer.gs_base());
+  }
+  void ForgetRootPeer() { *root_peer_ = RootPeer::None(); }
+  bool HasRootPeer(const View* view) const {
+    return root_peer_->mask != 0 && root_peer_->gs_base == view->gs_base();
+  }
+
   // --- Look-up slots ---
   // kind 0: loads, 1: stores. Filled here and by the miss stub; both keep the directory.
   void FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement);
@@ -327,6 +338,7 @@ class View {
   u64 guard_ = 0;
   PrivilegePeer* peer_ = nullptr;
   SmapPeer* smap_peer_ = nullptr;
+  RootPeer* root_peer_ = nullptr;
   SlotDirectory* directory_ = nullptr;  // the miss stub fills slots, too
   u32 execute_count_ = 0;
   // What is in execute_, and what was: ranges are taken out of it without a search.

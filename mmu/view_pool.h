@@ -65,10 +65,19 @@ class ViewPool {
   void ForgetPeer(View* view) {
     view->SetPeer(nullptr);
     view->SetSmapPeer(nullptr);
+    view->ForgetRootPeer();
+    ForgetRootPeersTo(view);
     for (unsigned i = 0; i < count_; ++i) {
       if (!views_[i].reserved()) continue;
       if (views_[i].HasPeer(view)) views_[i].SetPeer(nullptr);
       if (views_[i].HasSmapPeer(view)) views_[i].SetSmapPeer(nullptr);
+    }
+  }
+  // No load of CR3 may lead to this view (null: to any) by itself any more.
+  void ForgetRootPeersTo(const View* view) {
+    for (unsigned i = 0; i < count_; ++i) {
+      if (!views_[i].reserved()) continue;
+      if (view == nullptr || views_[i].HasRootPeer(view)) views_[i].ForgetRootPeer();
     }
   }
   // The largest view but `except`, or null.

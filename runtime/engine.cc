@@ -577,7 +577,10 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     if (options_.plan_override != nullptr) {
       options_.plan_override->Override(tu_->instrs[i], &request.plans[i]);
     }
-    if (mode.simulate || mode.careful) request.plans[i].kind = translator::SiteKind::kSimulate;
+    if (mode.simulate || mode.careful ||
+        (tu_->instrs[i].op == Op::kMovCr && recorder_.Wants(RecordKind::kControl))) {
+      request.plans[i].kind = translator::SiteKind::kSimulate;
+    }
   }
 
   // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF

@@ -87,12 +87,12 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // Goes on at the state's PC as Dispatch does, but by way of the jump table where there is one:
   // for computed targets that have mostly been seen before.
   u64 DispatchThroughTable();
-  // SYSCALL and SYSRET switch views without telling: catch up.
+  // Translated code switches views without telling: catch up.
   void NoticeView() {
     const u64 gs = _readgsbase_u64();
     if (__builtin_expect(gs != gs_, 0)) {
       gs_ = gs;
-      mmu_.PrivilegeChanged();
+      mmu_.ViewEntered(gs);
     }
   }
 

@@ -54,6 +54,7 @@ bool FromSregToRegister(const Facts& f) {
 }
 bool ToCr(const Facts& f) { return IsCr(RegOf(f.operands[0])); }
 bool ToCr2(const Facts& f) { return RegOf(f.operands[0]) == ZYDIS_REGISTER_CR2; }
+bool ToCr3(const Facts& f) { return RegOf(f.operands[0]) == ZYDIS_REGISTER_CR3; }
 bool FromCr(const Facts& f) { return IsCr(RegOf(f.operands[1])); }
 bool Cr8(const Facts& f) {
   return RegOf(f.operands[0]) == ZYDIS_REGISTER_CR8 || RegOf(f.operands[1]) == ZYDIS_REGISTER_CR8;

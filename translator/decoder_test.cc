@@ -302,9 +302,10 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"8c 1b", 64, kMovSreg, kSimulate},
            {"44 0f 22 c0", 64, kMovCr, kInTc},  // MOV cr8
            {"44 0f 20 c0", 64, kMovCr, kInTc},
-           {"0f 22 d8", 64, kMovCr, kTerminator},
-           {"0f 22 d0", 64, kMovCr, kSimulate},  // MOV cr2
-           {"0f 20 d8", 64, kMovCr, kSimulate},
+           {"0f 22 d8", 64, kMovCr, kInTc},        // MOV cr3
+           {"0f 22 e0", 64, kMovCr, kTerminator},  // MOV cr4
+           {"0f 22 d0", 64, kMovCr, kSimulate},    // MOV cr2
+           {"0f 20 d8", 64, kMovCr, kInTc},
            {"0f 23 f8", 64, kMovDr, kTerminator},
            {"0f 21 f8", 64, kMovDr, kSimulate},
            {"0f a3 d8", 64, kNone, kIdent},          // BT eax, ebx

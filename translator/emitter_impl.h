@@ -195,6 +195,8 @@ class Emitter::Impl {
   void LoadArithmeticFlagsFromR11();
   void CopySegment(vcpu::SegmentIndex to, std::size_t image);
   void SwitchToPeer(bool remember_self);
+  bool EmitReadCr(const Instr& instr);
+  bool EmitWriteCr3(const Instr& instr);
   void EmitWriteCr8(const Instr& instr);
   // The whole instruction in software, from cold code, when the jump at `fixup` is taken.
   void SimulateIfTaken(SiteDesc* site, u32 fixup, FlagsSave save = FlagsSave::kNone) {

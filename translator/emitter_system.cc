@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "translator/emitter_impl.h"
+#include "vcpu/root_peer.h"
 
 namespace alibi::translator {
 
@@ -110,12 +111,10 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       EmitSysret();
       return true;
     case Op::kMovCr:
-      if (instr.gprs[0].written) {
-        a().mov(x86::r10, State(offsetof(VcpuState, cr8)));
-        StoreGpr(instr.gprs[0].reg, x86::r10);
-      } else {
-        EmitWriteCr8(instr);
-      }
+      if (!long_mode) return false;
+      if (instr.gprs[0].written) return EmitReadCr(instr);
+      if (instr.system_reg == 3) return EmitWriteCr3(instr);
+      EmitWriteCr8(instr);
       return true;
     case Op::kIn: {
       // IN AL, imm8 from a port that is a plain latch.
@@ -402,6 +401,56 @@ void Emitter::Impl::EmitSwapgs() {
   a().mov(x86::r11, other);
   a().mov(base, x86::r11);
   a().mov(other, x86::r10);
+}
+
+bool Emitter::Impl::EmitReadCr(const Instr& instr) {
+  std::size_t offset;
+  switch (instr.system_reg) {
+    case 0:
+      offset = offsetof(VcpuState, cr0);
+      break;
+    case 2:
+      offset = offsetof(VcpuState, cr2);
+      break;
+    case 3:
+      offset = offsetof(VcpuState, cr3);
+      break;
+    case 4:
+      offset = offsetof(VcpuState, cr4);
+      break;
+    case 8:
+      offset = offsetof(VcpuState, cr8);
+      break;
+    default:
+      return false;
+  }
+  a().mov(x86::r10, State(offset));
+  StoreGpr(instr.gprs[0].reg, x86::r10);
+  return true;
+}
+
+// Kernels that isolate their page tables alternate between two values, each of which leads to a
+// view that is known.
+bool Emitter::Impl::EmitWriteCr3(const Instr& instr) {
+  const u64 next = instr.next_pc();
+  const bool canonical = static_cast<u64>(static_cast<i64>(next << 16) >> 16) == next;
+  if (request_->mode.single || !canonical) return false;
+  const auto peer = [](std::size_t member) {
+    return GsAbs(kRootPeerOffset + static_cast<i32>(member), 8);
+  };
+  SiteDesc* slow = NewSite();
+  LoadGpr(x86::r10, instr.gprs[0].reg);
+  a().pext(x86::r10, x86::r10, peer(offsetof(RootPeer, mask)));
+  a().mov(x86::r11, peer(offsetof(RootPeer, negated)));
+  a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
+  SimulateIfTaken(slow, JumpToColdIfR10NonZero());
+  a().mov(x86::r10, peer(offsetof(RootPeer, cr3)));
+  a().mov(State(offsetof(VcpuState, cr3)), x86::r10);
+  a().mov(x86::r10, peer(offsetof(RootPeer, gs_base)));
+  a().wrgsbase(x86::r10);
+  a().mov(x86::r11, asmjit::imm(next));
+  EmitIndirectExit();
+  return true;
 }
 
 void Emitter::Impl::EmitWriteCr8(const Instr& instr) {

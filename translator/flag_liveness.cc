@@ -22,7 +22,7 @@ bool ShowsAllFlags(const Instr& instr) {
       return true;
     case Treatment::kInTc:
       return instr.op == Op::kSyscall || instr.op == Op::kSysret || instr.op == Op::kIret ||
-             instr.op == Op::kPushf;
+             instr.op == Op::kPushf || (instr.op == Op::kMovCr && instr.system_reg != 8);
     default:
       return false;
   }

@@ -41,7 +41,8 @@ bool EndsTranslationUnit(const Instr& instr) {
     case Treatment::kUndefined:
       return true;
     default:
-      return instr.op == Op::kSyscall || instr.op == Op::kSysret || instr.op == Op::kIret;
+      return instr.op == Op::kSyscall || instr.op == Op::kSysret || instr.op == Op::kIret ||
+             (instr.op == Op::kMovCr && instr.system_reg == 3 && !instr.gprs[0].written);
   }
 }
 

@@ -65,6 +65,12 @@ void TestControl() {
   CheckEq("... reads back", ReadCr3(), cr3 | 0x123);
   CheckDone("the no-flush bit", SetCr3(cr3 | 0xfff | kNoFlush));
   CheckEq("... reads as 0", ReadCr3(), cr3 | 0xfff);
+  for (int i = 0; i < 4; i++) CheckDone("... again and again", SetCr3(cr3 | kNoFlush));
+  CheckDone("PCIDE cleared", SetCr4(cr4));
+  CheckGp("#GP what was loaded so often with PCIDE", SetCr3(cr3 | kNoFlush), write_cr3);
+  CheckDone("... without the bit", SetCr3(cr3));
+  CheckDone("PCIDE set", SetCr4(cr4 | kCr4Pcide));
+  CheckDone("a PCID", SetCr3(cr3 | 0xfff));
   const unsigned physical_bits = Cpuid(0x80000008).eax & 0xff;
   if (physical_bits < 52) {
     CheckGp("#GP reserved bits of CR3", SetCr3(cr3 | 1ull << physical_bits), write_cr3);
@@ -164,9 +170,11 @@ void TestInvalidation() {
   if (!HasPcid()) return;
   const u64 cr3 = ReadCr3(), cr4 = ReadCr4();
   MakeSpaces();
-  WriteCr4(cr4 | kCr4Pcide);
-  {
-    Group group("two PCIDs in turn without flushes");
+  for (const bool smap : {true, false}) {
+    if (smap && !HasSmap()) continue;
+    WriteCr4(cr4 | kCr4Pcide | (smap ? kCr4Smap : 0));
+    Group group(smap ? "two PCIDs in turn without flushes, SMAP"
+                     : "two PCIDs in turn without flushes");
     for (int round = 0; round < 2000; round++) {
       const int i = round & 1;
       WriteCr3(roots[i] | (i + 1) | kNoFlush);
