@@ -117,10 +117,12 @@ TEST_CASE("Debian's memtest86+ and iPXE start") {
   if (!HaveBios()) return;
   const struct {
     const char *path, *arguments, *says;
+    int seconds, status;
   } images[] = {
-      {"/boot/memtest86+x64.bin", "--append console=ttyS0,115200", "Memtest86+"},
-      {"/boot/memtest86+ia32.bin", "--append console=ttyS0,115200", "Memtest86+"},
-      {"/boot/ipxe.lkrn", "", "iPXE"},
+      // They do not end; iPXE finds no network card, and there is nothing else to boot.
+      {"/boot/memtest86+x64.bin", "--append console=ttyS0,115200", "Memtest86+", 15, 124},
+      {"/boot/memtest86+ia32.bin", "--append console=ttyS0,115200", "Memtest86+", 15, 124},
+      {"/boot/ipxe.lkrn", "", "iPXE", 100, 86},
   };
   for (const auto& image : images) {
     if (access(image.path, R_OK) != 0) {
@@ -128,8 +130,8 @@ TEST_CASE("Debian's memtest86+ and iPXE start") {
       continue;
     }
     INFO(image.path);
-    const Outcome outcome = Run(std::string(image.path) + " " + image.arguments, 15);
-    CHECK(outcome.status == 124);  // they do not end
+    const Outcome outcome = Run(std::string(image.path) + " " + image.arguments, image.seconds);
+    CHECK(outcome.status == image.status);
     CHECK(outcome.out.find(image.says) != std::string::npos);
   }
 }
