@@ -36,6 +36,11 @@ Result<std::unique_ptr<BiosRom>> BiosRom::Map(std::vector<u8> image, mmu::GuestM
   Status added = memory.AddSlot(base, rom->image_.size(), /*read_only=*/true);
   if (!added.ok()) return added.error();
   memory.LoadPhys(base, rom->image_.data(), rom->image_.size());
+  // The guest may want all of it to be RAM. If the host has no room, it should say so now.
+  const PhysAddr shadow(kShadowBase);
+  added = memory.AddSlot(shadow, kShadowEnd - kShadowBase);
+  if (added.ok()) added = memory.RemoveSlot(shadow);
+  if (!added.ok()) return added.error();
   Status applied = rom->Apply({});
   if (!applied.ok()) return applied.error();
   return rom;

@@ -22,14 +22,23 @@ class BiosRom {
   static constexpr u64 kLargest = u64{16} << 20;
   static constexpr u64 kShadowBase = 0xc0000, kShadowEnd = 0x100000;
 
+  // What the arena needs beside the slots of others, the ROM's size included. The ranges that
+  // change may leave holes: at most 12 of 16 KB lie apart from each other and from one other slot,
+  // with up to 14 holes between, each too small for the range of 64 KB.
+  static constexpr u64 ArenaBytes(u64 rom_bytes) {
+    return rom_bytes + 12 * (u64{16} << 10) + 15 * (u64{64} << 10);
+  }
+
   // Is this a size a ROM can have? `name` is for messages.
   static Status CheckSize(u64 bytes, const std::string& name);
 
-  // Maps the ROM into memory without slots in either place. `memory` outlives the result.
+  // Maps the ROM into memory without slots in either place, when all other slots are there.
+  // `memory` outlives the result.
   static Result<std::unique_ptr<BiosRom>> Map(std::vector<u8> image, mmu::GuestMemory& memory);
 
   // Maps RAM and ROM as the registers say. Between runs of the guest only: it moves memory slots.
-  // Where a register sends reads to the ROM and writes to RAM, the writes are lost.
+  // Where a register sends reads to the ROM and writes to RAM, the writes are lost. Fails only if
+  // the host refuses what it gave before, if the arena has ArenaBytes().
   Status Apply(const devices::PciHost::Pam& pam);
 
  private:

@@ -6,8 +6,8 @@ namespace alibi::vmm {
 namespace {
 
 struct Mapped {
-  explicit Mapped(u64 size) {
-    auto made = mmu::GuestMemory::Create(u64{32} << 20);
+  explicit Mapped(u64 size, u64 arena = u64{32} << 20) {
+    auto made = mmu::GuestMemory::Create(arena);
     REQUIRE(made.ok());
     memory = std::move(*made);
     std::vector<u8> image(size);
@@ -75,6 +75,30 @@ TEST_CASE("PAM: RAM instead of ROM, writable or not, and its bytes stay") {
   REQUIRE(m.rom->Apply({0x30, 0x33, 0, 0, 0, 0, 0}).ok());
   CHECK(m.At(0xf0000) == 0x42);
   CHECK(m.At(0xc0000) == 0);
+}
+
+// A guest may write the registers as it likes; the holes that the ranges leave never keep one out.
+TEST_CASE("PAM: whatever the guest writes finds its place") {
+  for (const u64 size : {u64{8192}, u64{128} << 10, u64{256} << 10}) {
+    Mapped m(size, BiosRom::ArenaBytes(size));
+    u64 random = 0x9e3779b97f4a7c15 + size;
+    for (unsigned round = 0; round < 300; ++round) {
+      devices::PciHost::Pam pam;
+      for (u8& byte : pam) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        byte = static_cast<u8>(random >> 56);
+      }
+      REQUIRE(m.rom->Apply(pam).ok());
+    }
+    REQUIRE(m.rom->Apply({}).ok());
+    CHECK(m.At(0xfffff) == size / 4096);
+  }
+}
+
+TEST_CASE("A host without room for shadow RAM says so before the guest runs") {
+  auto made = mmu::GuestMemory::Create(u64{128} << 10);
+  REQUIRE(made.ok());
+  CHECK_FALSE(BiosRom::Map(std::vector<u8>(4096), **made).ok());
 }
 
 }  // namespace

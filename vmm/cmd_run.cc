@@ -166,6 +166,8 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
       return Fail(
           kOutputFailed,
           "the serial port's output cannot be written; is its reader gone, or the disk full?");
+    case PcEnd::kHostRefused:
+      return Fail(kHostResources, machine.host_error());
   }
   return kInternalError;
 }

@@ -37,18 +37,18 @@ Status PcMachine::Init(const PcMachineConfig& config) {
 
   MachineConfig machine_config = config.machine;
   // The arena's page descriptors and its memory file are as large as what could be added.
-  const u64 rom_bytes =
-      config.bios.empty() ? 0 : config.bios.size() + BiosRom::kShadowEnd - BiosRom::kShadowBase;
+  const u64 rom_bytes = config.bios.empty() ? 0 : BiosRom::ArenaBytes(config.bios.size());
   machine_config.arena_bytes = (config.ram_bytes + rom_bytes + kPageMask) & ~kPageMask;
   auto machine = Machine::Create(machine_config, *this);
   if (!machine.ok()) return machine.error();
   machine_ = std::move(*machine);
-  Status status = MapLowMemory(config.bios);
-  if (!status.ok()) return status;
+  Status status = Ok{};
   if (high_ram_bytes_ != 0) {
     status = machine_->memory().AddSlot(PhysAddr(kHighRamBase), high_ram_bytes_);
     if (!status.ok()) return status;
   }
+  status = MapLowMemory(config.bios);
+  if (!status.ok()) return status;
 
   tsc_.emplace(devices::HostTsc::MeasureFrequencyHz(),
                static_cast<u64>(machine_->state().tsc_offset));
@@ -206,6 +206,11 @@ void PcMachine::End(PcEnd end) {
   events_->Wake();
 }
 
+void PcMachine::EndForHost(const Error& error) {
+  host_error_ = error.message;
+  End(PcEnd::kHostRefused);
+}
+
 void PcMachine::Output(u8 byte) {
   if (output_->Put(byte)) {
     if (!FlushOutput()) End(PcEnd::kOutputFailed);
@@ -357,7 +362,7 @@ void PcMachine::Turn() {
   LookAtClocks();
   if (std::exchange(pam_changed_, false) && bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());
-    ALIBI_CHECK(applied.ok(), "shadow RAM finds its place in the arena");
+    if (!applied.ok()) EndForHost(applied.error());
   }
   const u64 now = clock_.NowNs();
   SyncTprToLapic();

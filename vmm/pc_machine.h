@@ -81,6 +81,7 @@ enum class PcEnd : u8 {
   kPowerOff,       // ACPI soft off
   kHaltedForever,  // halted, and no interrupt can come
   kOutputFailed,   // the console cannot be written
+  kHostRefused,    // memory that the guest has a right to: see host_error()
 };
 
 class PcMachine final : private Board {
@@ -109,6 +110,7 @@ class PcMachine final : private Board {
 
   PcEnd Run();
   u32 exit_status() const { return exit_status_; }
+  const std::string& host_error() const { return host_error_; }
   // From any thread or signal handler.
   void RequestStop();
   // The same; what was set is called soon, on the VCPU's thread between two instructions.
@@ -142,8 +144,9 @@ class PcMachine final : private Board {
   Status LoadPvh(const Kernel& kernel, loader::GuestMemory& memory);
   Status MapLowMemory(const std::vector<u8>& bios);
   PcEnd RunUntilReset();
-  void Restart();
+  bool Restart();  // false: the host refused something
   void End(PcEnd end);
+  void EndForHost(const Error& error);
   void Output(u8 byte);
 
   // --- Board ---
@@ -228,6 +231,7 @@ class PcMachine final : private Board {
   bool in_mmio_write_ = false;
   PcEnd end_ = PcEnd::kRequested;
   u32 exit_status_ = 0;
+  std::string host_error_;
   // Its thread pokes the machine.
   // Last: their threads poke the machine.
   std::unique_ptr<SerialLink> serial_link_;

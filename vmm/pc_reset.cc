@@ -14,12 +14,12 @@ PcEnd PcMachine::Run() {
     if (!restart_on_reset_) return end;
     if (stop_requested_.exchange(false)) return PcEnd::kRequested;
     if (reset_loop_.Note(ThreadWorkNs())) return PcEnd::kResetLoop;
-    Restart();
+    if (!Restart()) return PcEnd::kHostRefused;
   }
 }
 
 // As the RESET line would: memory keeps its contents, but what firmware would load is loaded again.
-void PcMachine::Restart() {
+bool PcMachine::Restart() {
   CatchUp();
   vcpu::VcpuState& state = machine_->state();
   vcpu::ResetToPowerUp(state, machine_->cpuid());
@@ -28,7 +28,10 @@ void PcMachine::Restart() {
   TscWritten();
   if (bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());
-    ALIBI_CHECK(applied.ok(), "the ROM finds its place in the arena");
+    if (!applied.ok()) {
+      EndForHost(applied.error());
+      return false;
+    }
   }
   pam_changed_ = false;
   // Neither translations nor page-table traces of the guest that was are worth keeping.
@@ -38,6 +41,7 @@ void PcMachine::Restart() {
     ALIBI_CHECK(loaded.ok(), "what was loaded once can be loaded again");
   }
   machine_->StateChanged();
+  return true;
 }
 
 }  // namespace alibi::vmm
