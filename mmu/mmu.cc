@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string>
 
-#include "base/keep_vector_state.h"
 #include "base/raw_copy.h"
+#include "base/simd_guard.h"
 
 namespace alibi::mmu {
 namespace {
@@ -149,7 +149,9 @@ void Mmu::AdoptPdptes(u64 root, const u64 pdpte[4]) {
 }
 
 View* Mmu::ObtainView() {
-  KeepVectorState keep;  // a refusal of the host has a message
+  // A refusal of the host has a message. Whoever makes it must not meet the guest's exceptions.
+  SimdState guests;
+  SimdGuard guard(guests);
   Result<View*> obtained = pool_.Obtain();
   ALIBI_CHECK(obtained.ok(), "the pool has at least the first view");
   return *obtained;

@@ -175,8 +175,12 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool ReadOperand(u64 linear, u8* out, unsigned size, vcpu::GuestFault* fault);
   bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
   // Where the operand at `linear` is bounced: as aligned as there (64 bytes are the most that an
-  // instruction demands).
-  u8* BounceOf(u64 linear) const { return bounce_ + linear % 64; }
+  // instruction demands). Small operands are never split between cache lines: hosts that detect
+  // split locks do so wherever they lie, and none of these demands an alignment.
+  u8* BounceOf(u64 linear, unsigned size) const {
+    const bool split = size <= 8 && linear % 64 + size > 64;
+    return split ? bounce_ : bounce_ + linear % 64;
+  }
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
   static u64 ActiveElements(const translator::MemOperand& mem, unsigned mask_register);
   bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,

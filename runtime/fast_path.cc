@@ -440,7 +440,7 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
     }
     if (!SiteWrites(*site)) {
       // A load needs no write-back: let it read a copy, at an address of the same alignment.
-      u8* copy = BounceOf(linear);
+      u8* copy = BounceOf(linear, static_cast<unsigned>(span));
       GuestFault fault;
       if (Canonical(linear) && Canonical(linear + span - 1) &&
           ReadOperand(linear, copy, static_cast<unsigned>(span), &fault)) {
@@ -555,6 +555,7 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
   const unsigned size = instr.mem.masked_element;
   const unsigned mask_register = instr.bytes[instr.layout.vector_prefix + 3] & 7;
   const u64 active = ActiveElements(instr.mem, mask_register);
+  u8* const bounced = BounceOf(linear, instr.mem.size);
   for (unsigned i = 0; i < instr.mem.size / size; ++i) {
     if (!((active >> i) & 1)) continue;
     u64 at = linear + i * size;
@@ -575,9 +576,9 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
     } else if (!CarefulAccess(instr, at, size)) {
       *fault = GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
     } else if (access == ElementAccess::kRead) {
-      done = ReadOperand(at, BounceOf(linear) + i * size, size, fault);
+      done = ReadOperand(at, bounced + i * size, size, fault);
     } else if (access == ElementAccess::kWrite) {
-      done = WriteOperand(at, BounceOf(linear) + i * size, size, fault);
+      done = WriteOperand(at, bounced + i * size, size, fault);
     } else {
       done = mmu_.ProbeWrite(LinearAddr(at), size, vcpu::Privilege::kCpl, fault);
       SyncGs();
@@ -623,7 +624,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   ++counters_.bounce_callouts;
   attempted_ = AttemptedStore::kNoTrace;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
-  state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear));
+  state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear, site->size));
   if (translator::ChecksSegment(instr, site->ccf->mode)) {
     LinearAddr address_in_segment(
         static_cast<u32>(state_.segment[instr.mem.segment].base + linear));
@@ -638,7 +639,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
     return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
   state_.spill[7] = linear;
-  state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear));
+  state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear, site->size));
   const LinearAddr address(linear);
   GuestFault fault;
   if (instr.mem.masked_element != 0) {
@@ -670,14 +671,14 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
     return RefuseBounce(site, fault);
   }
   if (instr.mem.read) {
-    if (!ReadOperand(linear, BounceOf(linear), site->size, &fault)) {
+    if (!ReadOperand(linear, BounceOf(linear, site->size), site->size, &fault)) {
       SyncGs();
       Charge(site, adapt::Event::kTruePageFault, false);
       return DeliverAndDispatch(fault);
     }
   } else {
     // For operations that write only part of it.
-    mmu_.DebugRead(address, BounceOf(linear), site->size);
+    mmu_.DebugRead(address, BounceOf(linear, site->size), site->size);
   }
   SyncGs();
   if (!instr.mem.written) ChargeSimulated(site, linear, false);
@@ -693,7 +694,7 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
   const bool written =
       instr.mem.masked_element != 0
           ? AccessElements(instr, state_.spill[7], ElementAccess::kWrite, &fault)
-          : WriteOperand(state_.spill[7], BounceOf(state_.spill[7]), site->size, &fault);
+          : WriteOperand(state_.spill[7], BounceOf(state_.spill[7], site->size), site->size, &fault);
   if (!written) return DeliverAndDispatch(fault);
   state_.rip = site->ccf->mode.RipOf(instr.next_pc());
   ChargeSimulated(site, state_.spill[7], true);

@@ -15,8 +15,10 @@
 #include <memory>
 
 #include "adapt/plugin.h"
+#include "runtime/abort_status.h"
 #include "base/check.h"
 #include "runtime/engine_impl.h"
+#include "runtime/host_signal.h"
 #include "vcpu/contract.h"
 #include "vcpu/exceptions.h"
 
@@ -67,7 +69,23 @@ const FaultPoint* FindFaultPoint(const Ccf& ccf, u64 host) {
   std::_Exit(70);
 }
 
+// Nobody can go on without the page, and restarting the access would fault for ever.
+[[noreturn]] void ReportMissingMemory(const siginfo_t* info) {
+  const bool poisoned = info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO;
+  char text[256];
+  const int n = std::snprintf(
+      text, sizeof(text), "alibi: the host has lost memory at address %p: %s\n", info->si_addr,
+      poisoned ? "its hardware reports an error there (see dmesg); start the guest anew"
+               : "it has no page for it; free memory, or raise the control group's limit");
+  if (write(STDERR_FILENO, text, static_cast<size_t>(n)) < 0) std::_Exit(kAbortOfHostMemory);
+  AbortStatus() = kAbortOfHostMemory;
+  std::abort();
+}
+
 void OnFaultSignal(int signal, siginfo_t* info, void* context) {
+  if (ClassifyHostFault(signal, info->si_code) == HostFault::kMissingMemory) {
+    ReportMissingMemory(info);
+  }
   const int saved_errno = errno;
   EngineImpl* engine = CurrentEngine();
   if (engine == nullptr || !engine->HandleHostFault(signal, info, context)) {
@@ -198,6 +216,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   ++counters_.host_faults;
   NoticeView();
   NoticeEntry();
+  const HostFault what = ClassifyHostFault(signal, info->si_code);
   const bool string = translator::IsString(site.shape);
   if (string) RestoreStringPointers(site, gregs);
 
@@ -226,7 +245,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     simulate_next_ = true;
     return dispatch();
   }
-  if (signal == SIGFPE) {
+  if (what == HostFault::kArithmetic) {
     ++counters_.host_faults_arithmetic;
     // MMX instructions raise it, too, for an x87 instruction before them.
     if (info->si_code == FPE_INTDIV) {
@@ -236,8 +255,15 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     DeliverArithmeticFault(x87_error);
     return dispatch();
   }
-  if (signal == SIGILL) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
+  if (what == HostFault::kUndefined) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
   if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;
+
+  if (what == HostFault::kSplitLock) {  // on a bounce operand it is none, and no other CPU sees it
+    ++counters_.host_faults_trace;
+    Charge(&site, adapt::Event::kTraceFault, true);
+    simulate_next_ = true;
+    return dispatch();
+  }
 
   // A bounce operand does not lie at its address.
   if (SiteWraps(site) && ccf->plans[site.instr_index].kind != translator::SiteKind::kSimulate) {

@@ -1,8 +1,12 @@
 // The embedding API, by small pieces of guest code.
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <string>
@@ -10,6 +14,7 @@
 #include <vector>
 
 #include "alibi/machine.h"
+#include "runtime/abort_status.h"
 
 namespace alibi {
 namespace {
@@ -624,6 +629,44 @@ TEST_CASE("A store through CS leaves the group's displacement alone") {
   CHECK(guest.vcpu->GetRegisters().rdx == kGuests);
   CHECK(guest.ram[0x2000] == 7);
   munmap(secret, 4096);
+}
+
+// What the host's kernel does when a page is poisoned or cannot be had. It was taken for a page
+// fault, and tried again for ever.
+TEST_CASE("A page that the host cannot give ends the process with one line") {
+  // mov [0x6000], eax; hlt. sgdt [0x6000]; hlt: in a callout.
+  for (const Bytes& code :
+       {Bytes{0xa3, 0, 0x60, 0, 0, 0xf4}, Bytes{0x0f, 0x01, 0x05, 0, 0x60, 0, 0, 0xf4}}) {
+    int pipes[2];
+    REQUIRE(pipe(pipes) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      alarm(20);
+      dup2(pipes[1], STDERR_FILENO);
+      std::signal(SIGABRT, [](int) { _exit(AbortStatus()); });
+      Guest guest(code);
+      // A mapping of a file without that page.
+      const int file = memfd_create("empty", 0);
+      mmap(guest.ram + 0x6000, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+      guest.vcpu->Run();
+      _exit(0);
+    }
+    close(pipes[1]);
+    char text[1024];
+    std::string line;
+    for (ssize_t n; (n = read(pipes[0], text, sizeof(text))) > 0;) {
+      line.append(text, static_cast<std::size_t>(n));
+    }
+    close(pipes[0]);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    INFO(line);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == kAbortOfHostMemory);
+    CHECK(line.find("alibi: the host has lost memory") == 0);
+    CHECK(std::count(line.begin(), line.end(), '\n') == 1);
+  }
 }
 
 TEST_CASE("Machines in two threads do not meet") {

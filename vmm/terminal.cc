@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "runtime/abort_status.h"
 #include "vmm/exit_codes.h"
 
 namespace alibi::vmm {
@@ -48,7 +49,7 @@ void OnCrash(int signal) {
     static constexpr char kMessage[] = "alibi: internal error: a crash outside translated code\n";
     [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
   }
-  _exit(kInternalError);
+  _exit(AbortStatus());
 }
 
 constexpr int kEndSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
