@@ -165,7 +165,7 @@ Status EngineImpl::Init() {
   request.xstate_mask = ReadXcr0() & kXstateComponents;
   stubs_ = EmitStubs(request);
 
-  translator::StubTable table;
+  translator::StubTable& table = stub_table_;
   table.miss = stubs_.miss;
   table.lookup = stubs_.at(Callout::kLookup);
   table.entry_miss = stubs_.entry_miss;

@@ -23,6 +23,7 @@ struct Ccf;
 struct ExecutionCounts;
 struct Instr;
 struct SitePlan;
+struct StubTable;
 }  // namespace alibi::translator
 
 namespace alibi::runtime {
@@ -146,6 +147,8 @@ class Engine {
   virtual MemoryUse memory_use() const = 0;
   // Where a host address in the TC came from, for crash reports.
   virtual std::string DescribeHostPc(u64 host_pc) const = 0;
+  // Where emitted code may jump to, for those who verify it.
+  virtual const translator::StubTable& stub_table() const = 0;
   // The translation that runs at `pc` now (null: none), for dumps and tests.
   virtual const translator::Ccf* FindCcf(u64 pc) const = 0;
 };

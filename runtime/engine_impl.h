@@ -49,6 +49,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_; }
   const adapt::Prices& prices() const override { return prices_; }
+  const translator::StubTable& stub_table() const override { return stub_table_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   void CollectExecutions() override;
   u64 tc_bytes_used() const override { return tc_->used(); }
@@ -272,6 +273,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   bool clock_;       // the policy or a log wants entered_
   u64 entered_ = 0;  // TSC when the callout or the fault handler was entered
   std::unique_ptr<TranslationCache> tc_;
+  translator::StubTable stub_table_;  // what the emitter is told of them
   std::unique_ptr<translator::Emitter> emitter_;
   const translator::FeatureSet shown_features_;
   std::unique_ptr<translator::TranslationUnit> tu_;

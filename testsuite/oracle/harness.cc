@@ -6,6 +6,7 @@
 #include "testsuite/oracle/compare.h"
 #include "testsuite/oracle/listing.h"
 #include "testsuite/oracle/segments.h"
+#include "testsuite/verifier/observer.h"
 
 namespace alibi::oracle {
 
@@ -52,20 +53,8 @@ RunOptions OptionsOf(const GeneratedCase& made, unsigned run) {
 
 }  // namespace
 
-class Harness::Verifying final : public runtime::TranslationObserver {
- public:
-  void OnTranslation(const translator::Ccf& ccf) override {
-    if (complaints_.empty()) complaints_ = Verify(ccf);
-  }
-  void OnAdaptation(const translator::Ccf&, const translator::Ccf&) override {}
-  std::vector<std::string> Take() { return std::exchange(complaints_, {}); }
-
- private:
-  std::vector<std::string> complaints_;
-};
-
 Harness::Harness()
-    : observer_(std::make_unique<Verifying>()),
+    : observer_(std::make_unique<verifier::Observer>()),
       guest_(std::make_unique<Outcome>()),
       native_outcome_(std::make_unique<Outcome>()) {
   const u64 components = XsaveLayout::Host().mask;
@@ -99,7 +88,8 @@ GuestMachine& Harness::Machine(Kind kind) {
 std::optional<Find> Harness::CheckOn(GuestMachine& machine, const GeneratedCase& made,
                                      const Outcome& native, unsigned runs) {
   if (native.end != End::kException) return std::nullopt;
-  machine.set_observer(verify_ ? observer_.get() : nullptr);
+  machine.set_observer(nullptr);
+  if (verify_) observer_->Watch(machine.engine());
   for (unsigned run = 0; run < runs; ++run) {
     machine.Run(made.test, OptionsOf(made, run), guest_.get());
     ++runs_;

@@ -13,6 +13,10 @@
 #include "testsuite/oracle/guest_machine.h"
 #include "testsuite/oracle/native_runner.h"
 
+namespace alibi::verifier {
+class Observer;
+}
+
 namespace alibi::oracle {
 
 // A difference that was found.
@@ -53,7 +57,6 @@ class Harness {
   std::string CounterSummary() const;
 
  private:
-  class Verifying;
   std::optional<Find> CheckOn(GuestMachine& machine, const GeneratedCase& made,
                               const Outcome& native, unsigned runs);
   std::optional<Find> CheckFresh(const GeneratedCase& made, Kind kind, unsigned runs);
@@ -62,7 +65,7 @@ class Harness {
   NativeRunner native_;
   std::array<std::unique_ptr<GuestMachine>, kKindCount> machines_;
   std::array<u64, kKindCount> uses_{};
-  std::unique_ptr<Verifying> observer_;
+  std::unique_ptr<verifier::Observer> observer_;
   std::unique_ptr<Outcome> guest_, native_outcome_;
   bool verify_ = false;
   u64 runs_ = 0;

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "translator/decoder.h"
-#include "vcpu/contract.h"
 
 namespace alibi::oracle {
 
@@ -139,125 +138,6 @@ std::string ListStable(const Ccf& ccf, u64 start, u64 end, const char* region, b
   return text;
 }
 
-constexpr bool IsStolenName(ZydisRegister reg) {
-  return reg == ZYDIS_REGISTER_R10 || reg == ZYDIS_REGISTER_R11;
-}
-
-// May emitted code have this memory operand? Guest memory is reached through r10 (a looked-up
-// displacement) or r11 (a host address made from one, or the bounce buffer's), the VMM through
-// %gs with a displacement that no guest value takes part in.
-bool AllowedOperand(const ZydisDecodedInstruction& z, const ZydisDecodedOperand& operand) {
-  const auto& mem = operand.mem;
-  if (mem.type == ZYDIS_MEMOP_TYPE_AGEN) return true;  // LEA
-  if (mem.segment == ZYDIS_REGISTER_GS) {
-    // The VCPU block, slots, jump table; or a table indexed by r10 (the result of PEXT).
-    if (mem.base != ZYDIS_REGISTER_NONE) return false;
-    if (mem.index == ZYDIS_REGISTER_NONE) {
-      return mem.disp.value < 0 && mem.disp.value >= kSlotsOffset;
-    }
-    return mem.index == ZYDIS_REGISTER_R10 && mem.scale == 8 &&
-           (mem.disp.value == 0 || mem.disp.value == kJumpTableOffset);
-  }
-  if (mem.segment == ZYDIS_REGISTER_FS) return false;
-  if (z.address_width != 64) return false;
-  return IsStolenName(mem.index) || (mem.base == ZYDIS_REGISTER_R11);
-}
-
-// Instructions without a place in any translation.
-bool ForbiddenMnemonic(ZydisMnemonic mnemonic) {
-  switch (mnemonic) {
-    case ZYDIS_MNEMONIC_SYSCALL:
-    case ZYDIS_MNEMONIC_SYSENTER:
-    case ZYDIS_MNEMONIC_INT:
-    case ZYDIS_MNEMONIC_INT3:
-    case ZYDIS_MNEMONIC_CALL:
-    case ZYDIS_MNEMONIC_RET:
-    case ZYDIS_MNEMONIC_PUSH:
-    case ZYDIS_MNEMONIC_POP:
-    case ZYDIS_MNEMONIC_PUSHFQ:
-    case ZYDIS_MNEMONIC_POPFQ:
-    case ZYDIS_MNEMONIC_WRGSBASE:
-    case ZYDIS_MNEMONIC_WRFSBASE:
-    case ZYDIS_MNEMONIC_STD:
-    case ZYDIS_MNEMONIC_CLI:
-    case ZYDIS_MNEMONIC_STI:
-    case ZYDIS_MNEMONIC_HLT:
-    case ZYDIS_MNEMONIC_CPUID:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Registers that ADD reg, %gs:[...] has made host addresses, for string instructions: a bit each.
-u32 HostPointers(u32 before, const ZydisDecodedInstruction& z,
-                 const ZydisDecodedOperand* operands) {
-  if (z.operand_count == 0 || operands[0].type != ZYDIS_OPERAND_TYPE_REGISTER) return before;
-  const ZydisRegister reg = operands[0].reg.value;
-  const u32 bit = reg == ZYDIS_REGISTER_RSI ? 1 : reg == ZYDIS_REGISTER_RDI ? 2 : 0;
-  const bool made = z.mnemonic == ZYDIS_MNEMONIC_ADD &&
-                    operands[1].type == ZYDIS_OPERAND_TYPE_MEMORY &&
-                    operands[1].mem.segment == ZYDIS_REGISTER_GS;
-  return made ? before | bit : before & ~bit;
-}
-
-bool IsHostString(u32 host_pointers, const ZydisDecodedInstruction& z,
-                  const ZydisDecodedOperand& operand) {
-  const ZydisRegister base = operand.mem.base;
-  return z.meta.category == ZYDIS_CATEGORY_STRINGOP &&
-         ((base == ZYDIS_REGISTER_RSI && (host_pointers & 1)) ||
-          (base == ZYDIS_REGISTER_RDI && (host_pointers & 2)));
-}
-
-void VerifyRange(const Ccf& ccf, u64 start, u64 end, std::vector<std::string>* complaints) {
-  static Capstone capstone;
-  u32 host_pointers = 0;
-  for (u64 at = start; at < end;) {
-    const auto* bytes = reinterpret_cast<const u8*>(at);
-    ZydisDecodedInstruction z;
-    ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-    auto complain = [&](const char* what) {
-      complaints->push_back(
-          fmt::format("* CCF of {:x}, host +{:x}: {}: {}", ccf.pc, at - start, what,
-                      HexBytes(bytes, std::min<unsigned>(15, static_cast<unsigned>(end - at)))));
-    };
-    if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&Decoder(), bytes, end - at, &z, operands))) {
-      complain("Zydis does not decode it");
-      return;
-    }
-    // What Capstone 4 does not know (AVX-512 is spotty there) it cannot confirm.
-    const unsigned foreign = capstone.Decode(bytes, end - at, at);
-    const bool hint = z.meta.category == ZYDIS_CATEGORY_WIDENOP ||
-                      z.mnemonic == ZYDIS_MNEMONIC_NOP || z.meta.isa_ext == ZYDIS_ISA_EXT_CET ||
-                      z.mnemonic == ZYDIS_MNEMONIC_LFENCE || z.mnemonic == ZYDIS_MNEMONIC_MFENCE ||
-                      z.mnemonic == ZYDIS_MNEMONIC_SFENCE;
-    const bool newer = hint || z.encoding != ZYDIS_INSTRUCTION_ENCODING_LEGACY ||
-                       z.meta.isa_ext == ZYDIS_ISA_EXT_RDWRFSGS;
-    // It misreads EVEX instructions with a rounding mode.
-    const bool rounding = z.encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX && z.raw.evex.b != 0;
-    // A mandatory prefix that is not the last one is too much for it.
-    const bool shuffled = z.raw.prefix_count > 1;
-    if (foreign != z.length && !(foreign == 0 && (newer || shuffled)) && !rounding) {
-      complain(foreign == 0 ? "Capstone does not decode it" : "Capstone sees another length");
-    }
-    if (ForbiddenMnemonic(z.mnemonic)) complain("no translation contains this");
-    if (z.raw.imm[0].is_relative) {
-      const u64 target = at + z.length + static_cast<u64>(z.raw.imm[0].value.s);
-      if (target > ccf.entry && target - ccf.entry < translator::kEntryBytes) {
-        complain("jumps to what a redirected entry overwrites");
-      }
-    }
-    for (unsigned i = 0; i < z.operand_count; ++i) {
-      if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY && !hint &&
-          !AllowedOperand(z, operands[i]) && !IsHostString(host_pointers, z, operands[i])) {
-        complain("memory without %gs or a displacement");
-      }
-    }
-    host_pointers = HostPointers(host_pointers, z, operands);
-    at += z.length;
-  }
-}
-
 }  // namespace
 
 std::string ListGuest(std::span<const u8> bytes, u64 pc, unsigned code_bits) {
@@ -323,13 +203,6 @@ std::string ListHost(const Ccf& ccf, bool absolute) {
   }
   return "  hot:\n" + ListRange(ccf.hot_start, ccf.hot_end, &ccf) + "  cold:\n" +
          ListRange(ccf.cold_start, ccf.cold_end, nullptr);
-}
-
-std::vector<std::string> Verify(const Ccf& ccf) {
-  std::vector<std::string> complaints;
-  VerifyRange(ccf, ccf.hot_start, ccf.hot_end, &complaints);
-  VerifyRange(ccf, ccf.cold_start, ccf.cold_end, &complaints);
-  return complaints;
 }
 
 }  // namespace alibi::oracle

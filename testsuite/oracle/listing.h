@@ -1,4 +1,4 @@
-// Listings of guest code, IR and emitted code, and the verifier of emitted code.
+// Listings of guest code, IR and emitted code.
 #ifndef ALIBI_TESTSUITE_ORACLE_LISTING_H_
 #define ALIBI_TESTSUITE_ORACLE_LISTING_H_
 
@@ -19,10 +19,6 @@ std::string ListIr(const translator::Ccf& ccf);
 // Emitted bytes through Capstone. `absolute` false: addresses that change from run to run (exits,
 // descriptors, stubs) are shown by their kind, for golden files.
 std::string ListHost(const translator::Ccf& ccf, bool absolute);
-
-// Complaints about a CCF: bytes on which Zydis and Capstone disagree, memory operands that neither
-// go through %gs nor use a looked-up displacement, and whatever else no translation may contain.
-std::vector<std::string> Verify(const translator::Ccf& ccf);
 
 }  // namespace alibi::oracle
 

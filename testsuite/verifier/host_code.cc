@@ -1,0 +1,136 @@
+#include "testsuite/verifier/host_code.h"
+
+#include <capstone/capstone.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace alibi::verifier {
+
+using translator::Ccf;
+
+namespace {
+
+// The second opinion on where instructions end.
+class Capstone {
+ public:
+  Capstone() {
+    ALIBI_CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) == CS_ERR_OK, "Capstone works");
+    insn_ = cs_malloc(handle_);
+  }
+  ~Capstone() {
+    cs_free(insn_, 1);
+    cs_close(&handle_);
+  }
+  // 0: not understood.
+  unsigned Length(const u8* bytes, std::size_t size, u64 pc) {
+    return cs_disasm_iter(handle_, &bytes, &size, &pc, insn_) ? insn_->size : 0;
+  }
+
+ private:
+  csh handle_ = 0;
+  cs_insn* insn_ = nullptr;
+};
+
+const ZydisDecoder& Decoder() {
+  static const ZydisDecoder decoder = [] {
+    ZydisDecoder d;
+    ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+    ZydisDecoderEnableMode(&d, ZYDIS_DECODER_MODE_MPX, ZYAN_FALSE);  // NOPs, as in our decoder
+    return d;
+  }();
+  return decoder;
+}
+
+// Where Capstone 4 is known to be behind or wrong: AVX-512 is spotty there, a rounding mode or a
+// mandatory prefix that is not the last one are too much for it.
+bool MayNotKnow(const ZydisDecodedInstruction& z) {
+  return z.meta.category == ZYDIS_CATEGORY_WIDENOP || z.mnemonic == ZYDIS_MNEMONIC_NOP ||
+         z.meta.isa_ext == ZYDIS_ISA_EXT_CET || z.mnemonic == ZYDIS_MNEMONIC_LFENCE ||
+         z.mnemonic == ZYDIS_MNEMONIC_MFENCE || z.mnemonic == ZYDIS_MNEMONIC_SFENCE ||
+         z.encoding != ZYDIS_INSTRUCTION_ENCODING_LEGACY ||
+         z.meta.isa_ext == ZYDIS_ISA_EXT_RDWRFSGS || z.raw.prefix_count > 1;
+}
+bool Misread(const ZydisDecodedInstruction& z) {
+  return z.encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX && z.raw.evex.b != 0;
+}
+
+}  // namespace
+
+int GprOf(ZydisRegister reg) {
+  const ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
+  if (ZydisRegisterGetClass(whole) != ZYDIS_REGCLASS_GPR64) return -1;
+  return ZydisRegisterGetId(whole);
+}
+
+std::optional<u64> HostInstr::target() const {
+  if (!z.raw.imm[0].is_relative) return std::nullopt;
+  return next() + static_cast<u64>(z.raw.imm[0].value.s);
+}
+
+HostCode::HostCode(const Ccf& ccf, std::vector<std::string>* complaints) : ccf_(ccf) {
+  Decode(ccf.hot_start, ccf.hot_end, complaints);
+  Decode(ccf.cold_start, ccf.cold_end, complaints);
+  for (auto& [at, instr] : instrs_) {
+    if (at >= ccf.hot_start && at < ccf.hot_end) {
+      for (const auto& entry : ccf.map) {
+        if (entry.host_offset <= at - ccf.hot_start) instr.instr_index = entry.instr_index;
+      }
+    } else {
+      for (const auto& entry : ccf.cold_map) {
+        if (entry.cold_offset <= at - ccf.cold_start) instr.instr_index = entry.instr_index;
+      }
+    }
+  }
+}
+
+void HostCode::Decode(u64 start, u64 end, std::vector<std::string>* complaints) {
+  static thread_local Capstone capstone;
+  for (u64 at = start; at < end;) {
+    const auto* bytes = reinterpret_cast<const u8*>(at);
+    HostInstr instr;
+    instr.at = at;
+    if (!ZYAN_SUCCESS(
+            ZydisDecoderDecodeFull(&Decoder(), bytes, end - at, &instr.z, instr.operands.data()))) {
+      complaints->push_back(Where(at) + ": Zydis does not decode it");
+      return;
+    }
+    const unsigned foreign = capstone.Length(bytes, end - at, at);
+    if (foreign != instr.z.length && !(foreign == 0 && MayNotKnow(instr.z)) && !Misread(instr.z)) {
+      complaints->push_back(Where(at) + (foreign == 0 ? ": Capstone does not decode it"
+                                                      : ": Capstone sees another length"));
+    }
+    at = instr.next();
+    instrs_.emplace(instr.at, instr);
+  }
+}
+
+std::optional<u64> HostCode::WordBefore(u64 at) const {
+  const auto jump = instrs_.find(at);
+  if (jump == instrs_.end() || jump == instrs_.begin()) return std::nullopt;
+  const HostInstr& move = std::prev(jump)->second;
+  if (move.next() != at || move.z.mnemonic != ZYDIS_MNEMONIC_MOV ||
+      move.operands[0].type != ZYDIS_OPERAND_TYPE_REGISTER ||
+      move.operands[0].reg.value != ZYDIS_REGISTER_R10 ||
+      move.operands[1].type != ZYDIS_OPERAND_TYPE_IMMEDIATE) {
+    return std::nullopt;
+  }
+  return move.operands[1].imm.value.u;
+}
+
+std::string HostCode::Where(u64 at) const {
+  const bool hot = at >= ccf_.hot_start && at < ccf_.hot_end;
+  const u64 start = hot ? ccf_.hot_start : ccf_.cold_start;
+  const u64 end = hot ? ccf_.hot_end : ccf_.cold_end;
+  std::string text =
+      fmt::format("* CCF of {:x}, {}+{:x}:", ccf_.pc, hot ? "hot" : "cold", at - start);
+  for (u64 i = at; i < std::min(end, at + 12); ++i) {
+    text += fmt::format(" {:02x}", *reinterpret_cast<const u8*>(i));
+  }
+  return text;
+}
+
+}  // namespace alibi::verifier
