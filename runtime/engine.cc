@@ -332,11 +332,14 @@ bool EngineImpl::Step() {
     event.between_iterations = between_iterations;
     vcpu::DeliverEvent(state_, mmu_, event, state_.rip);
   };
-  if (watching_ && !ss_shadow_ && !(state_.system_flags & vcpu::kRf)) {
+  const bool shadowed = ss_shadow_ && vcpu::HasIntelsWay(vcpu::GuestDifference::kBreakpointInShadow,
+                                                         options_.cpuid->vendor());
+  if (watching_ && !shadowed && !(state_.system_flags & vcpu::kRf)) {
     const u64 hits = MatchBreakpoints(state_, vcpu::BreakpointAccess::kExecute, LinearPc(), 1);
     // A fault, but one whose frame does not have RF set.
     if (hits != 0) {
-      deliver(hits, false);
+      ss_shadow_ = false;
+      deliver(hits | std::exchange(held_debug_hits_, 0), false);
       return true;
     }
   }
@@ -563,6 +566,8 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   request.ports = options_.ports;
   request.sysret_loads_ss =
       vcpu::HasIntelsWay(vcpu::GuestDifference::kSysretStackSegment, options_.cpuid->vendor());
+  request.cmps_destination_first =
+      vcpu::HostHasIntelsWay(vcpu::HostDifference::kCompareStringsFault);
   const bool any_site = sites_.MayHaveInPage(phys.value);
   for (unsigned i = 0; i < tu_->count; ++i) {
     const u64 site_pc = tu_->instrs[i].pc;

@@ -11,6 +11,7 @@
 #include "vcpu/breakpoints.h"
 #include "vcpu/contract.h"
 #include "vcpu/control_transfer.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/outcome.h"
@@ -556,21 +557,27 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
   const unsigned mask_register = instr.bytes[instr.layout.vector_prefix + 3] & 7;
   const u64 active = ActiveElements(instr.mem, mask_register);
   u8* const bounced = BounceOf(linear, instr.mem.size);
-  for (unsigned i = 0; i < instr.mem.size / size; ++i) {
+  const unsigned elements = instr.mem.size / size;
+  const auto in_segment = [&](unsigned i, u64* at) {
+    const u64 base = state_.segment[instr.mem.segment].base;
+    LinearAddr element;
+    const vcpu::Outcome outcome = LinearOperand(
+        instr, simulator_, static_cast<u32>(linear - base) + u64{i} * size, size, &element);
+    *at = element.value;
+    if (outcome.faulted()) *fault = outcome.fault();
+    return outcome.done();
+  };
+  if (instr.code_bits != 64 && vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedOperandFault)) {
+    for (unsigned i = 0; i < elements; ++i) {
+      u64 unused;
+      if (((active >> i) & 1) && !in_segment(i, &unused)) return false;
+    }
+  }
+  for (unsigned i = 0; i < elements; ++i) {
     if (!((active >> i) & 1)) continue;
     u64 at = linear + i * size;
     bool done = false;
-    if (instr.code_bits != 64) {
-      const u64 base = state_.segment[instr.mem.segment].base;
-      LinearAddr element;
-      const vcpu::Outcome outcome = LinearOperand(
-          instr, simulator_, static_cast<u32>(linear - base) + u64{i} * size, size, &element);
-      if (outcome.faulted()) {
-        *fault = outcome.fault();
-        return false;
-      }
-      at = element.value;
-    }
+    if (instr.code_bits != 64 && !in_segment(i, &at)) return false;
     if (!Canonical(at) || !Canonical(at + size - 1)) {
       *fault = NonCanonicalFault(instr);
     } else if (!CarefulAccess(instr, at, size)) {

@@ -261,10 +261,11 @@ struct EmitRequest {
   CodeMode mode;
   std::array<SitePlan, kMaxTuInstructions> plans{};
   bool indirect_entry = false;  // reached through the jump table: put the PC check in the hot path
-  vcpu::PortIo* ports = nullptr;  // for latched ports; may be null
-  bool sysret_loads_ss = true;    // Intel; AMD changes the selector alone
-  u32 slot_seed = 0;              // first look-up slot to hand out
-  bool count = false;             // with Ccf::counts; costs a few instructions per entry
+  vcpu::PortIo* ports = nullptr;        // for latched ports; may be null
+  bool sysret_loads_ss = true;          // Intel; AMD changes the selector alone
+  bool cmps_destination_first = false;  // its fault is reported if both operands have one
+  u32 slot_seed = 0;                    // first look-up slot to hand out
+  bool count = false;                   // with Ccf::counts; costs a few instructions per entry
   EmitTarget target;
 };
 

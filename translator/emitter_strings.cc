@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "translator/emitter_impl.h"
 #include "vcpu/state.h"
@@ -95,6 +96,10 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   };
   if (shape.source) add(vcpu::kRsi, AccessShape::kStringSource, false);
   if (shape.destination) add(vcpu::kRdi, AccessShape::kStringDestination, shape.stores);
+  // The first one's fault is reported if both have one.
+  if (instr.op == Op::kCmps && request_->cmps_destination_first) {
+    std::swap(pointers[0], pointers[1]);
+  }
   for (unsigned i = 0; i < count; ++i) {
     Pointer& p = pointers[i];
     hot_.MovR10Gs(FieldOf(*p.site, offsetof(LookupSlot, neg_page)));

@@ -95,6 +95,13 @@ Outcome PushReturn(VcpuState& state, LinearMemory& memory, u64 next_rip, unsigne
   return {};
 }
 
+// RIP as a far jump, call or return of 64-bit code to this segment takes it.
+u64 TargetOf(const VcpuState& state, const Descriptor& code, u64 rip) {
+  const bool whole = (state.LongModeActive() && code.Long()) ||
+                     !HostHasIntelsWay(HostDifference::kFarTargetUpperHalf);
+  return whole ? rip : static_cast<u32>(rip);
+}
+
 Outcome CheckTarget(const VcpuState& state, const Descriptor& code, u64 rip) {
   bool inside = state.LongModeActive() && code.Long() ? IsCanonical(rip) : rip <= code.Limit();
   return inside ? Outcome() : GeneralProtection();
@@ -385,7 +392,8 @@ Outcome ReturnProtected(VcpuState& state, LinearMemory& memory, unsigned operand
       mark_stack = true;
     }
   }
-  ALIBI_RETURN_IF_FAULT(CheckTarget(state, code, frame.word[0]));
+  const u64 rip = TargetOf(state, code, frame.word[0]);
+  ALIBI_RETURN_IF_FAULT(CheckTarget(state, code, rip));
   ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, code_address, &code));
   if (mark_stack) {
     ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, stack_address, &stack_descriptor));
@@ -402,7 +410,7 @@ Outcome ReturnProtected(VcpuState& state, LinearMemory& memory, unsigned operand
   if (iret) MergeFlags(state, frame.word[2], ReturnFlagsMask(state, operand_bits));
   state.segment[kSs] = stack;
   if (outer) DropInnerSegments(state, rpl);
-  LoadCode(state, memory, code, cs, rpl, frame.word[0]);
+  LoadCode(state, memory, code, cs, rpl, rip);
   return {};
 }
 
@@ -494,6 +502,7 @@ Outcome FarJump(VcpuState& state, LinearMemory& memory, u16 selector, u64 offset
       ReadDescriptor(state, memory, selector, kGeneralProtection, 0, &descriptor, &address));
   if (descriptor.Code()) {
     ALIBI_RETURN_IF_FAULT(CheckDirectCode(state, selector, descriptor));
+    offset = TargetOf(state, descriptor, offset);
     ALIBI_RETURN_IF_FAULT(CheckTarget(state, descriptor, offset));
     ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, address, &descriptor));
     LoadCode(state, memory, descriptor, selector, state.cpl, offset);
@@ -528,6 +537,7 @@ Outcome FarCall(VcpuState& state, LinearMemory& memory, u16 selector, u64 offset
       ReadDescriptor(state, memory, selector, kGeneralProtection, 0, &descriptor, &address));
   if (descriptor.Code()) {
     ALIBI_RETURN_IF_FAULT(CheckDirectCode(state, selector, descriptor));
+    offset = TargetOf(state, descriptor, offset);
     ALIBI_RETURN_IF_FAULT(CheckTarget(state, descriptor, offset));
     ALIBI_RETURN_IF_FAULT(PushReturn(state, memory, next_rip, width, &pointer));
     ALIBI_RETURN_IF_FAULT(MarkAccessed(memory, address, &descriptor));

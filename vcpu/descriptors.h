@@ -115,14 +115,9 @@ inline Outcome MarkAccessed(LinearMemory& memory, LinearAddr address, Descriptor
   return {};
 }
 
-// Is [offset, offset + size) inside a segment outside 64-bit mode? (SDM vol. 3, 5.3)
-inline bool InSegmentLimit(const Segment& segment, u32 offset, u32 size) {
-  u64 last = u64{offset} + size - 1;
-  bool expand_down = segment.CodeOrData() && !(segment.Type() & 8) && (segment.Type() & 4);
-  if (!expand_down) return last <= segment.limit;
-  u64 top = segment.Big() ? 0xffffffff : 0xffff;
-  return offset > segment.limit && last <= top;
-}
+// Is [offset, offset + size) inside a segment outside 64-bit mode? (SDM vol. 3, 5.3) The end of 4 GB
+// is one where the host's CPU has one.
+bool InSegmentLimit(const Segment& segment, u32 offset, u32 size);
 
 // The stack pointer bits that pushes and pops of this stack segment use, outside 64-bit mode.
 inline u32 StackMask(const Segment& stack) { return stack.Big() ? 0xffffffff : 0xffff; }

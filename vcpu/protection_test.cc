@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "vcpu/control_transfer.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupt_flag.h"
 #include "vcpu/port_access.h"
@@ -289,6 +290,7 @@ TEST_CASE("Limits: expand-up and expand-down, 16 and 32 bits, byte by byte", "[p
   const u32 offsets[] = {0,       1,          6,          7,         8,      0xffe,
                          0xfff,   0x1000,     0xfffd,     0xfffe,    0xffff, 0x10000,
                          0x10001, 0xfffffff8, 0xfffffffe, 0xffffffff};
+  const bool wraps = HostHasIntelsWay(HostDifference::kEndOf4Gb);
   for (bool down : {false, true}) {
     for (bool big : {false, true}) {
       for (u32 limit : limits) {
@@ -299,6 +301,7 @@ TEST_CASE("Limits: expand-up and expand-down, 16 and 32 bits, byte by byte", "[p
           for (u32 size : {1u, 2u, 4u, 8u}) {
             bool inside = true;
             for (u64 at = offset; at < u64{offset} + size; ++at) {
+              if (at >> 32 != 0 && wraps && !down) break;
               inside = inside && (down ? at > limit && at <= top : at <= limit);
             }
             CAPTURE(down, big, limit, offset, size);

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
 
 namespace alibi::vcpu {
@@ -132,6 +133,18 @@ Outcome FindVisible(const VcpuState& state, LinearMemory& memory, u16 selector, 
 }
 
 }  // namespace
+
+bool InSegmentLimit(const Segment& segment, u32 offset, u32 size) {
+  constexpr u64 kEnd = 0xffffffff;
+  const u64 last = u64{offset} + size - 1;
+  const bool expand_down = segment.CodeOrData() && !(segment.Type() & 8) && (segment.Type() & 4);
+  if (!expand_down) {
+    return last <= segment.limit || (segment.limit == kEnd && segment.base == 0 &&
+                                     HostHasIntelsWay(HostDifference::kEndOf4Gb));
+  }
+  const u64 top = segment.Big() ? kEnd : 0xffff;
+  return offset > segment.limit && last <= top;
+}
 
 Outcome LoadSegment(VcpuState& state, LinearMemory& memory, SegmentIndex index, u16 selector) {
   if (index == kCs || index > kGs) return InvalidOpcode();

@@ -245,6 +245,20 @@ void TestStep() {
   Outcome o = RunKernel(load_ss, {.rax = kKernelData, .rflags = kStep});
   CheckFault("no single step between mov ss and the next", o, kDebug, 0, At(load_ss, 3));
   CheckEq("... DR6.BS", ReadDr6(), kDr6Bs);
+  // SDM vol. 3A 6.8.3. AMD's CPUs report it.
+  constexpr u32 kAmdsEbx = 0x68747541;
+  const void* shadowed = KERNEL_CODE("mov ss, eax; nop; nop");
+  o = RunUnder(0, At(shadowed, 2), kExecute, kOne, shadowed, {.rax = kKernelData});
+  if (!SkipOnQemu("a breakpoint behind mov ss")) {
+    if (Cpuid(0).ebx == kAmdsEbx) {
+      CheckFault("a breakpoint behind mov ss", o, kDebug, 0, At(shadowed, 2));
+      CheckEq("... DR6", ReadDr6(), 1);
+    } else {
+      CheckDone("no breakpoint behind mov ss", o);
+      CheckEq("... DR6", ReadDr6(), 0);
+    }
+  }
+  ClearDr6();
   const void* sti = KERNEL_CODE("sti; cli; nop");
   o = RunKernel(sti, {.rflags = kStep});
   // The shadow of STI holds back interrupts, not traps (SDM vol. 3A 6.8.3). QEMU holds both.

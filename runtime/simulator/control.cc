@@ -1,6 +1,7 @@
 // Control transfers, near and far.
 #include "runtime/simulator/execution.h"
 #include "vcpu/control_transfer.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/exceptions.h"
 
 namespace alibi::runtime {
@@ -157,14 +158,17 @@ Outcome Into(Execution& e) {
 Outcome Bound(Execution& e) {
   const unsigned bits = e.instr.operand_bits, size = bits / 8;
   const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
+  const i64 index = static_cast<i64>(SignExtend(e.Reg(e.instr.gprs[0]), bits));
   u64 low, high;
   ALIBI_RETURN_IF_FAULT(e.Read(segment, e.Offset(), size, &low));
+  const bool below = index < static_cast<i64>(SignExtend(low, bits));
+  if (below && vcpu::HostHasIntelsWay(vcpu::HostDifference::kBoundFault)) {
+    return Outcome::Simple(vcpu::kBoundRange);
+  }
   ALIBI_RETURN_IF_FAULT(
       e.Read(segment, LowBits(e.Offset() + size, e.instr.mem.address_bits), size, &high));
-  const i64 index = static_cast<i64>(SignExtend(e.Reg(e.instr.gprs[0]), bits));
-  const bool inside = index >= static_cast<i64>(SignExtend(low, bits)) &&
-                      index <= static_cast<i64>(SignExtend(high, bits));
-  return inside ? Outcome() : Outcome::Simple(vcpu::kBoundRange);
+  const bool above = index > static_cast<i64>(SignExtend(high, bits));
+  return below || above ? Outcome::Simple(vcpu::kBoundRange) : Outcome();
 }
 
 Outcome Syscall(Execution& e) {

@@ -1,5 +1,6 @@
 // Moves, exchanges, bit tests and decimal arithmetic.
 #include "runtime/simulator/execution.h"
+#include "vcpu/cpu_differences.h"
 
 namespace alibi::runtime {
 namespace {
@@ -111,8 +112,12 @@ void SetResultFlags(Execution& e, u8 value) {
   e.SetFlag(kPf, !__builtin_parity(value));
 }
 
-// The flags that the manuals leave undefined are here and below as Zen 5 has them: those of the
-// addition or subtraction that does the work. The oracle compares them.
+// The flags that the manuals leave undefined are here and below those of the addition or
+// subtraction that does the work, unless the host's CPU has others. The oracle compares them.
+bool HasOwnDecimalFlags() {
+  return vcpu::HostHasIntelsWay(vcpu::HostDifference::kDecimalAdjustFlags);
+}
+
 constexpr bool Overflows(unsigned a, unsigned b, unsigned result, int direction, unsigned sign) {
   return (direction > 0 ? (a ^ result) & (b ^ result) : (a ^ b) & (a ^ result)) & sign;
 }
@@ -123,11 +128,16 @@ void AsciiAdjust(Execution& e, int direction) {
   const u16 step = adjust ? 0x106 : 0;
   const u16 ax = static_cast<u16>(old + direction * step);
   e.SetReg(kRax, 16, ax & 0xff0f);
+  e.SetFlag(kAf | kCf, adjust);
+  if (HasOwnDecimalFlags()) {
+    SetResultFlags(e, ax & 0xf);
+    e.SetFlag(vcpu::kOf, false);
+    return;
+  }
   e.SetFlag(kZf, ax == 0);
   e.SetFlag(kSf, ax & 0x8000);
   e.SetFlag(kPf, !__builtin_parity(ax & 0xff));
   e.SetFlag(vcpu::kOf, Overflows(old, step, ax, direction, 0x8000));
-  e.SetFlag(kAf | kCf, adjust);
 }
 
 void DecimalAdjust(Execution& e, int direction) {
@@ -142,7 +152,7 @@ void DecimalAdjust(Execution& e, int direction) {
   SetResultFlags(e, al);
   e.SetFlag(kAf, low);
   e.SetFlag(kCf, carry);
-  e.SetFlag(vcpu::kOf, Overflows(old, step, al, direction, 0x80));
+  e.SetFlag(vcpu::kOf, !HasOwnDecimalFlags() && Overflows(old, step, al, direction, 0x80));
 }
 
 Outcome Decimal(Execution& e) {

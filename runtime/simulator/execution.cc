@@ -57,10 +57,14 @@ Outcome Execution::Linear(SegmentIndex index, u64 offset, unsigned size, bool wr
 
 Outcome Execution::LinearElement(SegmentIndex index, u64 offset, unsigned size, bool write,
                                  LinearAddr* linear) {
-  if (!state.In64BitCode() && offset >> 32 != 0) {
+  // Where one operand wraps, so do the elements of one.
+  const Segment& segment = state.segment[index];
+  const bool wraps = vcpu::InSegmentLimit(segment, 0xffffffff, 2);
+  if (!state.In64BitCode() && offset >> 32 != 0 && !wraps) {
     return index == vcpu::kSs ? vcpu::StackFault() : vcpu::GeneralProtection();
   }
-  return Linear(index, offset, size, write, linear);
+  return Linear(index, state.In64BitCode() ? offset : static_cast<u32>(offset), size, write,
+                linear);
 }
 
 u64 Execution::Offset() const {

@@ -1,5 +1,6 @@
 // PUSH, POP and their relatives.
 #include "runtime/simulator/execution.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/interrupt_flag.h"
 #include "vcpu/segments.h"
 
@@ -44,7 +45,10 @@ Outcome Pop(Execution& e) {
 Outcome PushSreg(Execution& e) {
   u64 pointer = e.StackPointer();
   const u16 selector = e.state.segment[e.instr.system_reg].selector;
-  ALIBI_RETURN_IF_FAULT(e.Push(&pointer, e.instr.operand_bits / 8, selector));
+  const unsigned size = e.instr.operand_bits / 8;
+  const bool half = size == 4 && vcpu::HostHasIntelsWay(vcpu::HostDifference::kPushOfSelector);
+  pointer = LowBits(pointer - size, e.StackBits());
+  ALIBI_RETURN_IF_FAULT(e.Write(vcpu::kSs, pointer, half ? 2 : size, selector));
   e.CommitStackPointer(pointer);
   return {};
 }

@@ -8,6 +8,7 @@
 #include "base/raw_copy.h"
 #include "runtime/simulator/execution.h"
 #include "vcpu/breakpoints.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/port_access.h"
 
 namespace alibi::runtime {
@@ -31,7 +32,9 @@ class StringRun {
                   ? std::min(4u, e.instr.operand_bits / 8u)
                   : e.instr.operand_bits / 8u),
         repeated_(e.instr.rep || e.instr.repne),
-        backward_(e.state.df_flag != 0) {}
+        backward_(e.state.df_flag != 0) {
+    ClearUpperHalves();
+  }
 
   unsigned size() const { return size_; }
   // What this call may do: there are debug exceptions after each iteration.
@@ -97,6 +100,17 @@ class StringRun {
 
  private:
   unsigned Bits() const { return e_.instr.address_bits; }
+  // What the first element does anyhow, where the host's CPU does it in front of that.
+  void ClearUpperHalves() {
+    if (!repeated_ || Bits() != 32 ||
+        !vcpu::HostHasIntelsWay(vcpu::HostDifference::kRepeatedUpperHalves)) {
+      return;
+    }
+    Step(kRcx, 0);
+    const bool moves = e_.instr.op == Op::kMovs;
+    if (moves) Step(kRsi, 0);
+    if (moves || e_.instr.op == Op::kStos) Step(kRdi, 0);
+  }
   void Step(unsigned reg, u64 step) { e_.SetReg(reg, Bits(), e_.state.gpr[reg] + step); }
 
   Execution& e_;
@@ -225,17 +239,20 @@ Outcome Compare(Execution& e) {
   const unsigned bits = run.size() * 8;
   u8 first[kPageSize], second[kPageSize];
   u64 a = e.Reg(kRax, bits), b = 0;
+  const bool destination_first = vcpu::HostHasIntelsWay(vcpu::HostDifference::kCompareStringsFault);
   bool compared = false, decided = false;
   for (u64 budget = run.Budget(kMaxBytes / run.size());
        budget != 0 && run.Remaining() != 0 && !decided;) {
     u64 count = std::min({run.Remaining(), budget, std::max<u64>(1, run.Room(kEs, kRdi))});
     if (two) count = std::min(count, std::max<u64>(1, run.Room(source, kRsi)));
     count = run.Clip(kEs, kRdi, count, false);
-    if (two) {
-      count = run.Clip(source, kRsi, count, false);
-      ALIBI_RETURN_IF_FAULT(ReadSpan(e, run, source, kRsi, count, first));
-    }
+    if (two) count = run.Clip(source, kRsi, count, false);
+    const auto read_source = [&]() -> Outcome {
+      return two ? ReadSpan(e, run, source, kRsi, count, first) : Outcome();
+    };
+    if (!destination_first) ALIBI_RETURN_IF_FAULT(read_source());
     ALIBI_RETURN_IF_FAULT(ReadSpan(e, run, kEs, kRdi, count, second));
+    if (destination_first) ALIBI_RETURN_IF_FAULT(read_source());
     u64 done = 0;
     while (done < count && !decided) {
       if (two) a = run.Element(first, done, count);
