@@ -127,9 +127,10 @@ EngineImpl::EngineImpl(const EngineOptions& options)
       tu_(std::make_unique<translator::TranslationUnit>()),
       watched_memory_(*options.state, *options.mmu, &watch_hits_, &points_),
       watched_ports_(*options.state, *options.ports, &watch_hits_),
-      simulator_{*options.state, *options.mmu, *options.ports, *options.platform, *options.cpuid},
-      watched_simulator_{*options.state, watched_memory_, watched_ports_, *options.platform,
-                         *options.cpuid} {}
+      simulator_{*options.state,    *options.mmu,   *options.ports,
+                 *options.platform, *options.cpuid, this},
+      watched_simulator_{*options.state,    watched_memory_, watched_ports_,
+                         *options.platform, *options.cpuid,  this} {}
 
 EngineImpl::~EngineImpl() {
   if (bounce_ != nullptr) munmap(bounce_, kBounceBytes);
@@ -139,6 +140,8 @@ Status EngineImpl::Init() {
   Result<std::unique_ptr<TranslationCache>> tc = TranslationCache::Create(options_.tc_bytes);
   if (!tc.ok()) return tc.error();
   tc_ = std::move(*tc);
+  ALIBI_CHECK(tc_->stub_host() >> 32 != 0,
+              "pointers below 4 GB are the guest's own (x87_pointers.h)");
   void* bounce =
       mmap(nullptr, kBounceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (bounce == MAP_FAILED) return Error{"out of host memory"};

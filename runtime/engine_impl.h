@@ -22,7 +22,7 @@ inline void CopyBytes(void* to, const void* from, u64 size) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
 }
 
-class EngineImpl final : public Engine, public mmu::TraceListener {
+class EngineImpl final : public Engine, public mmu::TraceListener, private HostCode {
  public:
   explicit EngineImpl(const EngineOptions& options);
   ~EngineImpl() override;
@@ -170,6 +170,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener {
   // RF holds for one instruction. Without breakpoints nothing but an event in front of that
   // instruction can see it, and there is none when this is called.
   void ForgetResumeFlag() { state_.system_flags &= ~static_cast<u32>(vcpu::kRf); }
+  bool GuestRip(u64 host, u64* rip) const override;
   bool Canonical(u64 address) const;
   vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr) const;
   bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);

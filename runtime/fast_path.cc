@@ -535,6 +535,18 @@ bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFa
   return true;
 }
 
+bool EngineImpl::GuestRip(u64 host, u64* rip) const {
+  const Ccf* ccf = tc_->FindByHost(host);
+  if (ccf == nullptr || host < ccf->hot_start || host >= ccf->hot_end) return false;
+  const translator::CodeMapEntry* found = nullptr;
+  for (const translator::CodeMapEntry& entry : ccf->map) {
+    if (entry.host_offset <= host - ccf->hot_start) found = &entry;
+  }
+  if (found == nullptr || found->instr_index >= ccf->instrs.size()) return false;
+  *rip = ccf->mode.RipOf(ccf->instrs[found->instr_index].pc);
+  return true;
+}
+
 // One bit per element of a masked operand that the instruction accesses.
 u64 EngineImpl::ActiveElements(const translator::MemOperand& mem, unsigned mask_register) {
   u64 mask = LiveMask(mask_register);

@@ -355,7 +355,7 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"0f 0f c1 9e", 64, kUd, kUndefined},   // PFADD
            {"27", 32, kDecimal, kSimulate},
            {"0f ae 23", 64, kXsave, kSimulate},
-           {"0f ae 03", 64, kFxsave, kIdent},
+           {"0f ae 03", 64, kFxsave, kSimulate},
            {"0f ae 03", 32, kFxsave, kSimulate},
            {"0f ae 0b", 32, kFxrstor, kSimulate},
            {"c5 f9 f7 c1", 64, kMaskMov, kSimulate},

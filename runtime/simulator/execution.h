@@ -105,6 +105,7 @@ Handler StringHandler(Op op);   // strings.cc
 Handler SystemHandler(Op op);   // system.cc
 Handler VectorHandler(Op op);   // vector.cc: gathers, scatters, masked moves
 Handler XsaveHandler(Op op);    // xsave.cc
+Handler X87Handler(Op op);      // x87.cc: images that show where x87 instructions lie
 
 // One row of such a file's table.
 struct HandlerRow {

@@ -12,7 +12,7 @@ constexpr unsigned kOpCount = static_cast<unsigned>(Op::kCount);
 
 Handler Search(Op op) {
   Handler (*const kFiles[])(Op) = {DataHandler,   StackHandler,  ControlHandler, StringHandler,
-                                   SystemHandler, VectorHandler, XsaveHandler};
+                                   SystemHandler, VectorHandler, XsaveHandler,   X87Handler};
   for (auto file : kFiles) {
     if (Handler handler = file(op)) return handler;
   }

@@ -16,12 +16,23 @@
 
 namespace alibi::runtime {
 
+// Where translations come from.
+class HostCode {
+ public:
+  // RIP of the guest instruction that the instruction at `host` is a translation of, or part of.
+  virtual bool GuestRip(u64 host, u64* rip) const = 0;
+
+ protected:
+  ~HostCode() = default;
+};
+
 struct SimulatorContext {
   vcpu::VcpuState& state;
   vcpu::LinearMemory& memory;
   vcpu::PortIo& ports;
   vcpu::Platform& platform;
   const vcpu::CpuidPolicy& cpuid;
+  const HostCode* host_code = nullptr;  // null: there are no translations
 };
 
 // Does Simulate know this operation? What it does not know runs on a bounce operand; Simulate

@@ -1,11 +1,12 @@
-// XSAVE, XRSTOR and relatives, and FXSAVE and FXRSTOR outside 64-bit mode.
+// XSAVE, XRSTOR and relatives, FXSAVE and FXRSTOR.
 //
-// The host's own instructions would heed the host's XCR0, where the guest's may be smaller, and in
-// the host's 64-bit mode they reach the registers that 16- and 32-bit code does not have. So they
-// run on an area of ours, and only what the guest's instruction would touch is copied (SDM vol. 1,
-// 13.7-13.11; APM vol. 2, 11.5).
+// The host's own instructions would heed the host's XCR0, where the guest's may be smaller, in the
+// host's 64-bit mode they reach the registers that 16- and 32-bit code does not have, and they show
+// host addresses (x87_pointers.h). So they run on an area of ours, and only what the guest's
+// instruction would touch is copied (SDM vol. 1, 13.7-13.11; APM vol. 2, 11.5).
 #include "runtime/simulator/execution.h"
 #include "runtime/simulator/vector_state.h"
+#include "runtime/simulator/x87_pointers.h"
 
 namespace alibi::runtime {
 
@@ -134,6 +135,8 @@ Outcome Xsave(Execution& e) {
   const u64 requested = Requested(e);
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
   __builtin_memset(area + kHeaderAt, 0, kXsaveHeaderBytes);
+  // CPUs that have them for pending exceptions only leave them out else.
+  __builtin_memset(area + kX87InstructionAt, 0, kX87PointersEnd - kX87InstructionAt);
   // The host's XSAVEOPT would compare with the last XRSTOR from our area.
   if (compact) {
     if (HasRexW(e)) {
@@ -146,6 +149,7 @@ Outcome Xsave(Execution& e) {
   } else {
     ALIBI_ON_AREA("xsave", area, requested);
   }
+  if (requested & kX87State) ShowX87Pointers(e, HasRexW(e), area);
   const VectorState keep;  // the memory may be a device whose model uses vector registers
   const u64 in_use = Load64(area + kHeaderAt);
   const u64 stored = compact || optimized ? in_use : requested;
@@ -223,6 +227,7 @@ Outcome Xrstor(Execution& e) {
       __builtin_memcpy(area + kX87PartsAt[part], given + kX87PartsAt[part],
                        kX87PartsEnd[part] - kX87PartsAt[part]);
     }
+    LoadX87Pointers(HasRexW(e), area);
   }
   if (loads_mxcsr) {
     __builtin_memcpy(area + kMxcsrAt, given + kMxcsrAt, 4);
@@ -255,11 +260,13 @@ Outcome Xrstor(Execution& e) {
 Outcome Fxsave(Execution& e) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 16));
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
+  __builtin_memset(area + kX87InstructionAt, 0, kX87PointersEnd - kX87InstructionAt);
   if (HasRexW(e)) {
-    asm volatile("fxsave64 %0" : "=m"(area) : : "memory");
+    asm volatile("fxsave64 %0" : "+m"(area) : : "memory");
   } else {
-    asm volatile("fxsave %0" : "=m"(area) : : "memory");
+    asm volatile("fxsave %0" : "+m"(area) : : "memory");
   }
+  ShowX87Pointers(e, HasRexW(e), area);
   const VectorState keep;
   Ranges ranges;
   ranges.Add(0, XmmEnd(e));
@@ -280,6 +287,7 @@ Outcome Fxrstor(Execution& e) {
   }
   __builtin_memcpy(area + kMxcsrAt + 4, mask, 4);
   if (!ValidMxcsr(Load32(area + kMxcsrAt), area)) return vcpu::GeneralProtection();
+  LoadX87Pointers(HasRexW(e), area);
   // XRSTOR does to these two components what FXRSTOR does.
   constexpr u64 kLegacyState = kX87State | kSseState;
   __builtin_memset(area + kHeaderAt, 0, kXsaveHeaderBytes);
