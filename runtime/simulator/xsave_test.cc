@@ -160,7 +160,8 @@ class Sim : public TestMachine {
   }
 
  private:
-  static void Thunk(void* self, u64) {
+  // What a callout is compiled like: the registers are live.
+  __attribute__((target("general-regs-only"))) static void Thunk(void* self, u64) {
     Sim& sim = *static_cast<Sim*>(self);
     SimulatorContext context{sim.state(), sim.memory, sim.ports_, sim.platform, policy()};
     sim.outcome_ = Simulate(sim.instr_, context);
