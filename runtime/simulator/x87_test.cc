@@ -195,8 +195,8 @@ TEST_CASE("FNSTENV and FNSAVE that fault change nothing", "[simulator][x87]") {
 
 TEST_CASE("Pointers that the guest loads come back, whatever they are", "[simulator][x87]") {
   if (!KeepsPointers()) return;
-  const Store kLoads[] = {{"FXRSTOR", {0x48, 0x0f, 0xae, 0x0e}, true},
-                          {"XRSTOR", {0x48, 0x0f, 0xae, 0x2e}, true}};
+  const Store kLoads[] = {{"FXRSTOR64", {0x48, 0x0f, 0xae, 0x0e}, true},
+                          {"XRSTOR64", {0x48, 0x0f, 0xae, 0x2e}, true}};
   for (const Store& load : kLoads) {
     for (const Store& store : kStores) {
       INFO(load.name << ", " << store.name);
