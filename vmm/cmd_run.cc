@@ -118,7 +118,8 @@ std::vector<char*> WithOwnSpelling(int argc, char** argv) {
   return arguments;
 }
 
-Status ReadDeviceOptions(const RunOptions& options, PcDevicesConfig* config) {
+Status ReadDeviceOptions(const RunOptions& options, PcDevicesConfig* config,
+                         net::Options* network) {
   config->rng = true;
   config->console = options.console == "virtio";
   winsize size;
@@ -128,7 +129,8 @@ Status ReadDeviceOptions(const RunOptions& options, PcDevicesConfig* config) {
   }
   auto net = net::ParseOptions(options.net);
   if (!net.ok()) return Error{"--net: " + net.error().message};
-  config->net = std::move(*net);
+  net->user.confined = options.sandbox == "on";
+  *network = std::move(*net);
   return Ok{};
 }
 
@@ -227,7 +229,9 @@ int CmdRun(int argc, char** argv) {
       ->check(CLI::IsMember({"serial", "virtio"}));
   app.add_option("--net", options.net,
                  "a virtio network card (none):\n"
-                 "user[,hostfwd=tcp::PORT-:PORT][,mtu=N], behind a router, needs no rights;\n"
+                 "user[,hostfwd=tcp::PORT-:PORT][,restrict=on][,loopback=on][,mtu=N], behind a\n"
+                 "router, needs no rights; restrict: from the host it is reached, and no more;\n"
+                 "loopback: it reaches services at 127.0.0.1 of the host, as 10.0.2.2;\n"
                  "tap,ifname=NAME, an interface of the host; both take mac=52:54:00:12:34:56")
       ->type_name("none|user|tap");
   Observation observation;
@@ -335,7 +339,8 @@ int CmdRun(int argc, char** argv) {
     }
     config.debug_ports.push_back(static_cast<u16>(port));
   }
-  if (Status devices = ReadDeviceOptions(options, &config.devices); !devices.ok()) {
+  net::Options net_options;
+  if (Status devices = ReadDeviceOptions(options, &config.devices, &net_options); !devices.ok()) {
     return Fail(kUsage, devices.error().message);
   }
   auto image = loader::ReadWholeFile(options.image.empty() ? options.bios : options.image);
@@ -372,6 +377,11 @@ int CmdRun(int argc, char** argv) {
   ExitCode drives_code = kUsage;
   auto drives = OpenDrives(options.drives, &drives_code);
   if (!drives.ok()) return Fail(drives_code, drives.error().message);
+  // Its process is made while there is nothing of the guest's to be seen.
+  auto network = net::CreateBackend(net_options);
+  if (!network.ok()) return Fail(kHostResources, network.error().message);
+  config.devices.mac = net_options.mac;
+  config.devices.network = std::move(*network);
   config.firmware_text = firmware_text;
   config.devices.drives = std::move(*drives);
   config.devices.drive_report = [](const std::string& line) {

@@ -20,10 +20,8 @@ Result<std::unique_ptr<PcDevices>> PcDevices::Create(const PcDevicesConfig& conf
     all->console_ = console.get();
     all->AddVirtio(std::move(console), pc, dma);
   }
-  auto backend = net::CreateBackend(config.net);
-  if (!backend.ok()) return backend.error();
-  if (*backend != nullptr) {
-    auto net = std::make_unique<virtio::Net>(config.net.mac, std::move(*backend));
+  if (config.network != nullptr) {
+    auto net = std::make_unique<virtio::Net>(config.mac, config.network);
     Status connected = net->Connect(mailbox);
     if (!connected.ok()) return connected.error();
     all->AddVirtio(std::move(net), pc, dma);

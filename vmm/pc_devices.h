@@ -24,7 +24,8 @@ struct PcDevicesConfig {
   bool rng = false;
   bool console = false;       // its input is the terminal's, instead of the serial port's
   u16 columns = 0, rows = 0;  // of the terminal; 0: unknown
-  net::Options net;
+  net::MacAddress mac = {};
+  std::shared_ptr<net::Backend> network = {};  // null: no card; not started yet
   std::vector<DriveConfig> drives;
   std::string boot_first;  // a boot path that firmware tries before the drives; may be empty
   block::Disk::Report drive_report;  // see PcStorage

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/sandbox/denied_call.h"
 #include "base/worker_thread.h"
 
 namespace alibi::block {
@@ -80,6 +81,7 @@ void Disk::Submit(std::shared_ptr<Request> request) {
 }
 
 void Disk::Work() {
+  sandbox::UnblockDeniedCalls();
   std::unique_lock lock(mutex_);
   for (;;) {
     submitted_.wait(lock, [this] { return ending_ || !queue_.empty(); });

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/sandbox/denied_call.h"
 #include "base/worker_thread.h"
 
 namespace alibi::net {
@@ -108,6 +109,7 @@ bool Backend::GuestHasRoom() {
 }
 
 void Backend::Work() {
+  sandbox::UnblockDeniedCalls();
   std::vector<pollfd> fds;
   std::deque<Frame> frames;
   for (;;) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "devices/net/backend.h"
+#include "devices/net/host_guard.h"
 #include "devices/net/offload.h"
 #include "devices/net/options.h"
 #include "devices/net/tap.h"
@@ -32,7 +33,13 @@ TEST_CASE("Network options: what is understood") {
   CHECK(user.user.forwards[1].udp);
   CHECK(user.user.forwards[1].host_address == 0x7f000001);
   CHECK(user.user.forwards[1].guest_address == 0x0a000210);
+  CHECK(user.user.forwards[0].host_address == 0x7f000001);  // without an address
+  CHECK(ParseOptions("user,hostfwd=tcp:0.0.0.0:80-:80")->user.forwards[0].host_address == 0);
   CHECK(user.user.mtu == 9000);
+  CHECK_FALSE(user.user.restricted);
+  CHECK_FALSE(user.user.loopback);
+  CHECK(ParseOptions("user,restrict=on")->user.restricted);
+  CHECK(ParseOptions("user,loopback=on,restrict=off")->user.loopback);
   CHECK(user.mac == MacAddress{0x52, 0x54, 0x00, 0xab, 0xcd, 0x01});
   const Options tap = *ParseOptions("tap,ifname=tap7");
   CHECK(tap.kind == Options::Kind::kTap);
@@ -61,6 +68,9 @@ TEST_CASE("Network options: what is wrong is named") {
       {"user,hostfwd=tcp::1-:65536", "write tcp"},
       {"user,hostfwd=tcp:host:1-:2", "write tcp"},
       {"user,hostfwd=tcp-:1", "write tcp"},
+      {"user,restrict=yes", "on or off"},
+      {"user,loopback", "on or off"},
+      {"user,restrict=on,loopback=on", "give one"},
       {"tap", "ifname"},
       {"tap,hostfwd=tcp::1-:2", "no option"},
   };
@@ -204,8 +214,8 @@ class Listener {
   }
   // The next frame that `wanted` accepts.
   template <class Wanted>
-  bool WaitFrame(Backend& backend, Frame* frame, Wanted wanted) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  bool WaitFrame(Backend& backend, Frame* frame, Wanted wanted, int seconds = 20) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
     for (;;) {
       while (backend.Receive(frame)) {
         if (wanted(*frame)) return true;
@@ -271,6 +281,214 @@ TEST_CASE("User network: a host port is forwarded, and is not when it is taken")
     return f.size() >= 42 && f[12] == 8 && f[13] == 6 && f[41] == 15;
   }));
   close(client);
+}
+
+// --- What a guest reaches of its host ---
+
+using Address = std::vector<u8>;  // 4 or 16 bytes
+const Address kGuest4 = {10, 0, 2, 15}, kRouter4 = {10, 0, 2, 2}, kDns4 = {10, 0, 2, 3},
+              kLoopback4 = {127, 0, 0, 1}, kOutside4 = {192, 0, 2, 1};
+
+Address Ipv6(const char* text) {
+  Address address(16);
+  REQUIRE(inet_pton(AF_INET6, text, address.data()) == 1);
+  return address;
+}
+
+// A packet from `from` to `to` behind an Ethernet header, with right checksums.
+Frame Packet(u8 protocol, const Address& from, const Address& to, Frame transport,
+             std::size_t sum_at, u16 fragment = 0) {
+  Frame sum(from);
+  sum.insert(sum.end(), to.begin(), to.end());
+  sum.insert(sum.end(), {0, protocol, static_cast<u8>(transport.size() >> 8),
+                         static_cast<u8>(transport.size())});
+  sum.insert(sum.end(), transport.begin(), transport.end());
+  const u16 checksum = static_cast<u16>(~InternetSum(sum));
+  transport[sum_at] = static_cast<u8>(checksum >> 8);
+  transport[sum_at + 1] = static_cast<u8>(checksum);
+  Frame frame = {0x52, 0x55, 10, 0, 2, 2, 0x52, 0x54, 0, 0x12, 0x34, 0x56};
+  const auto add = [&frame](const Frame& bytes) {
+    frame.insert(frame.end(), bytes.begin(), bytes.end());
+  };
+  if (from.size() == 4) {
+    const std::size_t total = 20 + transport.size();
+    Frame ip = {0x45,
+                0,
+                static_cast<u8>(total >> 8),
+                static_cast<u8>(total),
+                0,
+                1,
+                static_cast<u8>(fragment >> 8),
+                static_cast<u8>(fragment),
+                64,
+                protocol,
+                0,
+                0};
+    ip.insert(ip.end(), from.begin(), from.end());
+    ip.insert(ip.end(), to.begin(), to.end());
+    const u16 header = static_cast<u16>(~InternetSum(ip));
+    ip[10] = static_cast<u8>(header >> 8);
+    ip[11] = static_cast<u8>(header);
+    add({8, 0});
+    add(ip);
+  } else {
+    add({0x86, 0xdd, 0x60, 0, 0, 0, static_cast<u8>(transport.size() >> 8),
+         static_cast<u8>(transport.size()), protocol, 255});
+    add(from);
+    add(to);
+  }
+  add(transport);
+  return frame;
+}
+Frame Tcp(const Address& from, const Address& to, u16 port, u8 flags, u16 fragment = 0) {
+  return Packet(6, from, to,
+                {0x9c,
+                 0x40,
+                 static_cast<u8>(port >> 8),
+                 static_cast<u8>(port),
+                 0,
+                 0,
+                 0,
+                 9,
+                 0,
+                 0,
+                 0,
+                 0,
+                 5 << 4,
+                 flags,
+                 0xff,
+                 0xff,
+                 0,
+                 0,
+                 0,
+                 0},
+                16, fragment);
+}
+Frame Udp(const Address& from, const Address& to, u16 source, u16 port, u16 fragment = 0) {
+  return Packet(17, from, to,
+                {static_cast<u8>(source >> 8), static_cast<u8>(source), static_cast<u8>(port >> 8),
+                 static_cast<u8>(port), 0, 12, 0, 0, 'p', 'i', 'n', 'g'},
+                6, fragment);
+}
+constexpr u8 kSyn = 2, kAck = 16, kRst = 4;
+
+TEST_CASE("Host guard: what may pass") {
+  using Verdict = HostGuard::Verdict;
+  HostGuard guard;
+  const Address guest6 = Ipv6("fec0::15");
+  const struct {
+    const char* what;
+    Frame frame;
+    Verdict verdict;
+  } rows[] = {
+      {"outside", Tcp(kGuest4, kOutside4, 22, kSyn), Verdict::kPass},
+      {"outside, UDP", Udp(kGuest4, kOutside4, 5000, 22), Verdict::kPass},
+      {"router", Tcp(kGuest4, kRouter4, 22, kSyn), Verdict::kRefuse},
+      {"an alias", Tcp(kGuest4, {10, 0, 2, 99}, 22, kSyn), Verdict::kRefuse},
+      {"loopback", Tcp(kGuest4, kLoopback4, 22, kSyn), Verdict::kRefuse},
+      {"all of its net", Tcp(kGuest4, {127, 9, 9, 9}, 22, kSyn), Verdict::kRefuse},
+      {"this host", Tcp(kGuest4, {0, 0, 0, 0}, 22, kSyn), Verdict::kRefuse},
+      {"loopback, UDP", Udp(kGuest4, kLoopback4, 5000, 53), Verdict::kDrop},
+      {"all ones, UDP", Udp(kGuest4, {255, 255, 255, 255}, 5000, 9), Verdict::kDrop},
+      {"DHCP", Udp({0, 0, 0, 0}, {255, 255, 255, 255}, 68, 67), Verdict::kPass},
+      {"router, UDP", Udp(kGuest4, kRouter4, 5000, 53), Verdict::kDrop},
+      {"names", Udp(kGuest4, kDns4, 5000, 53), Verdict::kPass},
+      {"names, TCP", Tcp(kGuest4, kDns4, 53, kSyn), Verdict::kPass},
+      {"name server's other ports", Tcp(kGuest4, kDns4, 22, kSyn), Verdict::kRefuse},
+      {"a forwarded connection goes on", Tcp(kGuest4, kRouter4, 22, kSyn | kAck), Verdict::kPass},
+      {"its end", Tcp(kGuest4, kRouter4, 22, kRst), Verdict::kPass},
+      {"flags in another fragment", Tcp(kGuest4, kRouter4, 22, kAck, 0x2000), Verdict::kDrop},
+      {"the fragment with flags", Tcp(kGuest4, kRouter4, 22, kAck, 1), Verdict::kDrop},
+      {"UDP's first fragment", Udp(kGuest4, kRouter4, 5000, 9, 0x2000), Verdict::kDrop},
+      {"6: outside", Tcp(guest6, Ipv6("2001:db8::1"), 22, kSyn), Verdict::kPass},
+      {"6: router", Tcp(guest6, Ipv6("fec0::2"), 22, kSyn), Verdict::kRefuse},
+      {"6: link", Tcp(guest6, Ipv6("fe80::2"), 22, kSyn), Verdict::kRefuse},
+      {"6: loopback", Tcp(guest6, Ipv6("::1"), 22, kSyn), Verdict::kRefuse},
+      {"6: mapped", Tcp(guest6, Ipv6("::ffff:127.0.0.1"), 22, kSyn), Verdict::kRefuse},
+      {"6: names", Udp(guest6, Ipv6("fec0::3"), 5000, 53), Verdict::kPass},
+      {"6: name server's other ports", Udp(guest6, Ipv6("fec0::3"), 5000, 54), Verdict::kDrop},
+  };
+  for (const auto& row : rows) {
+    INFO(row.what);
+    CHECK(guard.Judge(row.frame) == row.verdict);
+  }
+  // No header whose end is missing gets past.
+  for (const auto& row : rows) {
+    for (std::size_t size = 14; size < row.frame.size(); ++size) {
+      const Frame cut(row.frame.begin(), row.frame.begin() + static_cast<long>(size));
+      if (row.verdict != Verdict::kPass) CHECK(guard.Judge(cut) != Verdict::kPass);
+    }
+  }
+  // Who came through a forwarded port is answered, there and from there only.
+  CHECK(guard.Judge(Udp(kGuest4, kRouter4, 7, 40000)) == Verdict::kDrop);
+  guard.Note(Udp(kRouter4, kGuest4, 40000, 7));
+  CHECK(guard.Judge(Udp(kGuest4, kRouter4, 7, 40000)) == Verdict::kPass);
+  CHECK(guard.Judge(Udp(kGuest4, kRouter4, 8, 40000)) == Verdict::kDrop);
+  CHECK(guard.Judge(Udp(kGuest4, kRouter4, 7, 40001)) == Verdict::kDrop);
+  guard.Note(Udp(kOutside4, kGuest4, 40002, 7));
+  CHECK(guard.Judge(Udp(kGuest4, kRouter4, 7, 40002)) == Verdict::kDrop);
+}
+
+// The answer to a SYN at a port of the host's loopback: its TCP flags; 0: none came.
+u8 FlagsOfAnswer(const std::string& options, const Address& from, const Address& to, u16 port,
+                 int seconds = 20) {
+  auto backend = CreateBackend(*ParseOptions(options));
+  REQUIRE(backend.ok());
+  Listener listener;
+  REQUIRE((*backend)->Start(listener.Notice()).ok());
+  Frame arp = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x52, 0x54, 0,    0x12, 0x34, 0x56, 8,    6,
+               0,    1,    8,    0,    6,    4,    0,    1,    0x52, 0x54, 0,    0x12, 0x34, 0x56,
+               10,   0,    2,    15,   0,    0,    0,    0,    0,    0,    10,   0,    2,    2};
+  REQUIRE((*backend)->Send(arp));
+  Frame syn = Tcp(from, to, port, kSyn);
+  REQUIRE((*backend)->Send(syn));
+  Frame answer;
+  const std::size_t protocol = from.size() == 4 ? 23 : 20, tcp = from.size() == 4 ? 34 : 54;
+  const u8 version = from.size() == 4 ? 8 : 0x86;
+  if (!listener.WaitFrame(
+          **backend, &answer,
+          [&](const Frame& f) {
+            return f.size() >= tcp + 20 && f[12] == version && f[protocol] == 6;
+          },
+          seconds)) {
+    return 0;
+  }
+  CHECK(answer[tcp] == port >> 8);
+  CHECK(answer[tcp + 11] == 10);  // it acknowledges the SYN
+  return answer[tcp + 13];
+}
+
+TEST_CASE("User network: the host's loopback is out of reach unless it is asked for") {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  REQUIRE(listen(fd, 8) == 0);
+  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  const u16 port = ntohs(address.sin_port);
+  CHECK(FlagsOfAnswer("user", kGuest4, kRouter4, port) == (kRst | kAck));
+  CHECK(FlagsOfAnswer("user", kGuest4, kLoopback4, port) == (kRst | kAck));
+  CHECK(FlagsOfAnswer("user", Ipv6("fec0::15"), Ipv6("fec0::2"), port) == (kRst | kAck));
+  CHECK(FlagsOfAnswer("user,loopback=on", kGuest4, kRouter4, port) == (kSyn | kAck));
+  CHECK(FlagsOfAnswer("user,restrict=on", kGuest4, kRouter4, port, 1) != (kSyn | kAck));
+  CHECK(FlagsOfAnswer("user,restrict=on", kGuest4, kLoopback4, port, 1) != (kSyn | kAck));
+  close(fd);
+}
+
+TEST_CASE("User network: a router solicitation is answered") {
+  auto backend = CreateBackend(*ParseOptions("user"));
+  REQUIRE(backend.ok());
+  Listener listener;
+  REQUIRE((*backend)->Start(listener.Notice()).ok());
+  Frame solicitation = Packet(58, Ipv6("fe80::5054:ff:fe12:3456"), Ipv6("ff02::2"),
+                              {133, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0x52, 0x54, 0, 0x12, 0x34, 0x56}, 2);
+  REQUIRE((*backend)->Send(solicitation));
+  Frame answer;
+  REQUIRE(listener.WaitFrame(**backend, &answer, [](const Frame& f) {
+    return f.size() > 54 && f[12] == 0x86 && f[20] == 58 && f[54] == 134;
+  }));
 }
 
 }  // namespace

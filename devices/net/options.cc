@@ -102,6 +102,11 @@ Result<Options> ParseOptions(const std::string& text) {
                         value)};
       }
       options.user.forwards.push_back(forward);
+    } else if ((key == "restrict" || key == "loopback") && user) {
+      if (value != "on" && value != "off") {
+        return Error{fmt::format("{}={}: on or off is wanted", key, value)};
+      }
+      (key == "restrict" ? options.user.restricted : options.user.loopback) = value == "on";
     } else if (key == "mtu" && user) {
       if (!ParseNumber(value, kMostMtu, 10, &number) || number < kLeastMtu) {
         return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, kMostMtu)};
@@ -111,10 +116,13 @@ Result<Options> ParseOptions(const std::string& text) {
       options.interface = value;
     } else {
       return Error{
-          fmt::format("'{}' is no option of '{}'; user has hostfwd, mtu and mac, tap has "
-                      "ifname and mac",
+          fmt::format("'{}' is no option of '{}'; user has hostfwd, restrict, loopback, mtu and "
+                      "mac, tap has ifname and mac",
                       key, parts[0])};
     }
+  }
+  if (options.user.restricted && options.user.loopback) {
+    return Error{"restrict=on keeps the guest from the host, loopback=on does not: give one"};
   }
   if (tap && options.interface.empty()) return Error{"tap needs ifname=NAME"};
   return options;

@@ -22,8 +22,9 @@ struct Options {
   std::string interface;
 };
 
-// "none", "user[,hostfwd=tcp|udp:[ADDRESS]:PORT-[ADDRESS]:PORT]...[,mtu=N]", "tap,ifname=NAME"; the
-// last two with ",mac=XX:XX:XX:XX:XX:XX".
+// "none", "user[,hostfwd=tcp|udp:[ADDRESS]:PORT-[ADDRESS]:PORT]...[,restrict=on|off]
+// [,loopback=on|off][,mtu=N]", "tap,ifname=NAME"; the last two with ",mac=XX:XX:XX:XX:XX:XX". A
+// forwarded port without an address is the host's loopback's.
 Result<Options> ParseOptions(const std::string& text);
 
 // Null for kNone.

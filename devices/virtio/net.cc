@@ -28,7 +28,7 @@ void Put16(u8* at, u64 value) {
 
 }  // namespace
 
-Net::Net(const net::MacAddress& mac, std::unique_ptr<net::Backend> backend)
+Net::Net(const net::MacAddress& mac, std::shared_ptr<net::Backend> backend)
     : backend_(std::move(backend)) {
   std::copy(mac.begin(), mac.end(), config_.begin());
   config_[kConfigStatus] = kLinkUp;

@@ -24,7 +24,7 @@ class Net final : public VirtioDevice {
   // The largest frame: 64 KB of IP behind Ethernet and VLAN headers.
   static constexpr u64 kMostFrame = 65535 + 18;
 
-  Net(const net::MacAddress& mac, std::unique_ptr<net::Backend> backend);
+  Net(const net::MacAddress& mac, std::shared_ptr<net::Backend> backend);
   // Frames may come from here on; `mailbox` outlives the device.
   Status Connect(Mailbox& mailbox);
 
@@ -50,7 +50,7 @@ class Net final : public VirtioDevice {
   // What the driver left for us to do with the frame; false: it makes no sense.
   static bool Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame);
 
-  std::unique_ptr<net::Backend> backend_;
+  std::shared_ptr<net::Backend> backend_;
   std::array<u8, 12> config_{};
   u64 features_ = 0;
   bool has_held_ = false;  // held_ waits for room in the guest

@@ -194,7 +194,7 @@ def soak(arguments, rest, folder):
               f"http://10.0.2.2:{server.server_port}"
     machine = subprocess.Popen(
         [sys.executable, str(HERE / "boot.py"), "--kernel", arguments.kernel, "--disk", str(disk),
-         "--net", "user", "--add", str(HERE / "soak_guest.sh"), *rest, "--exec", command],
+         "--net", "user,loopback=on", "--add", str(HERE / "soak_guest.sh"), *rest, "--exec", command],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
     watch = Watch(machine.pid)
     try:
