@@ -7,12 +7,15 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "base/sandbox/denied_call.h"
 #include "base/worker_thread.h"
 
 namespace alibi::vmm::gdb {
@@ -38,8 +41,10 @@ Result<Listening> ListenOnPath(const std::string& address, const std::string& pa
   }
   std::memcpy(place.sun_path, path.c_str(), path.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&place), sizeof(place)) != 0 ||
-      listen(fd, 1) != 0) {
+  const mode_t before = umask(S_IRWXG | S_IRWXO);
+  const bool bound = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&place), sizeof(place)) == 0;
+  umask(before);
+  if (!bound || listen(fd, 1) != 0) {
     const Error error = CannotListen(
         address, std::string(std::strerror(errno)) +
                      (errno == EADDRINUSE ? "; remove that file if nobody uses it" : ""));
@@ -156,6 +161,7 @@ void Server::Push(Event::Kind kind, std::string payload) {
 }
 
 void Server::Serve() {
+  sandbox::UnblockDeniedCalls();
   for (;;) {
     bool unsent, closing, full;
     {
@@ -203,6 +209,13 @@ void Server::Serve() {
 void Server::Accept() {
   client_fd_ = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (client_fd_ < 0) return;
+  if (const PeerCheck::Verdict peer = peer_.Judge(client_fd_); peer != PeerCheck::Verdict::kMine) {
+    fmt::print(stderr, "alibi: gdb: refused a client {}; --gdb unix:PATH is for one user alone\n",
+               peer == PeerCheck::Verdict::kForeign ? "of another user"
+                                                    : "whose user the host does not tell");
+    close(std::exchange(client_fd_, -1));
+    return;
+  }
   const int on = 1;
   setsockopt(client_fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   deframer_ = {};

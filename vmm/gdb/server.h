@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "vmm/gdb/peer.h"
 #include "vmm/gdb/rsp.h"
 
 namespace alibi::vmm::gdb {
@@ -80,6 +81,7 @@ class Server {
   bool closing_ = false;
 
   // --- The thread's own ---
+  const PeerCheck peer_;
   int client_fd_ = -1;
   Deframer deframer_;
   bool acknowledges_ = true;
