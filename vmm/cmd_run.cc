@@ -424,7 +424,8 @@ int CmdRun(int argc, char** argv) {
                   fmt::format("--com1: cannot write '{}': {}", options.com1, std::strerror(errno)));
     }
     config.input_fd = -1;
-    config.com2 = SerialLink::Files{STDIN_FILENO, STDOUT_FILENO, std::move(config.input_filter)};
+    config.com2 = SerialLink::Files{STDIN_FILENO, STDOUT_FILENO, config.raw_output,
+                                    std::move(config.input_filter)};
     config.input_filter = nullptr;
   }
   auto machine = PcMachine::Create(config);

@@ -22,6 +22,7 @@ constexpr char kVideoBios[] = "/usr/share/seabios/vgabios-stdvga.bin";
 
 Console::~Console() {
   if (owns_serial_) close(serial_fd_);
+  if (dump_file_ != nullptr) std::fclose(dump_file_);
 }
 
 void Console::AddOptions(CLI::App* app) {
@@ -33,7 +34,10 @@ void Console::AddOptions(CLI::App* app) {
                   "where COM1's output goes: stdio, none, or a file (stdio; none with\n"
                   "--display=text)")
       ->type_name("FILE");
-  app->add_option("--screen-dump", dump_file_, "write the last text screen to FILE at the end")
+  app->add_flag("--raw", raw_,
+                "on a terminal: every byte that the guest prints, control sequences and all; else\n"
+                "those that do more than draw are left out");
+  app->add_option("--screen-dump", dump_name_, "write the last text screen to FILE at the end")
       ->type_name("FILE");
 }
 
@@ -55,11 +59,21 @@ Console::Failure Console::Open() {
               fmt::format("--serial: '{}' cannot be written: {}", serial_, std::strerror(errno))};
     }
   }
+  if (!dump_name_.empty()) {
+    dump_file_ = std::fopen(dump_name_.c_str(), "we");
+    if (dump_file_ == nullptr) return CannotDump();
+  }
   return {};
+}
+
+Console::Failure Console::CannotDump() const {
+  return {kCannotCreate, fmt::format("--screen-dump: '{}' cannot be written: {}", dump_name_,
+                                     std::strerror(errno))};
 }
 
 void Console::Configure(PcMachineConfig* config) {
   config->output_fd = serial_fd_;
+  config->raw_output = raw_;
   config->input_fd = STDIN_FILENO;
   config->input_is_keyboard = display_ == "text";
   if (draws_) {
@@ -84,14 +98,10 @@ void Console::End() { screen_.reset(); }
 Console::Failure Console::Dump(const devices::TextScreen& last) {
   const std::string text = PlainText(last);
   if (display_ == "text" && !draws_) fmt::print("{}", text);
-  if (dump_file_.empty()) return {};
-  std::FILE* file = std::fopen(dump_file_.c_str(), "w");
-  const bool written =
-      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file == nullptr || std::fclose(file) != 0 || !written) {
-    return {kCannotCreate, fmt::format("--screen-dump: '{}' cannot be written: {}", dump_file_,
-                                       std::strerror(errno))};
-  }
+  if (dump_file_ == nullptr) return {};
+  std::FILE* file = std::exchange(dump_file_, nullptr);
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !written) return CannotDump();
   return {};
 }
 

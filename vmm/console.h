@@ -3,6 +3,7 @@
 #ifndef ALIBI_VMM_CONSOLE_H_
 #define ALIBI_VMM_CONSOLE_H_
 
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -44,9 +45,13 @@ class Console {
   Failure Dump(const devices::TextScreen& last);
 
  private:
+  Failure CannotDump() const;
+
   std::string display_ = "none";
   std::string serial_;
-  std::string dump_file_;
+  std::string dump_name_;
+  std::FILE* dump_file_ = nullptr;
+  bool raw_ = false;
   bool draws_ = false;  // the screen is on the terminal
   int serial_fd_ = -1;
   bool owns_serial_ = false;

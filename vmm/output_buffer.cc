@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace alibi::vmm {
 namespace {
@@ -17,6 +18,11 @@ constexpr int kPatienceMs = 100;
 
 }  // namespace
 
+OutputBuffer::OutputBuffer(int fd, const std::atomic<bool>& stopping, bool raw)
+    : fd_(fd), stopping_(stopping) {
+  if (!raw && fd >= 0 && isatty(fd)) filter_.emplace();
+}
+
 bool OutputBuffer::Put(u8 byte) {
   if (fd_ < 0) return false;
   bytes_.push_back(static_cast<char>(byte));
@@ -24,8 +30,8 @@ bool OutputBuffer::Put(u8 byte) {
 }
 
 bool OutputBuffer::Flush() {
-  const std::string bytes = std::move(bytes_);
-  bytes_.clear();
+  std::string bytes = std::exchange(bytes_, {});
+  if (filter_.has_value()) bytes = filter_->Filter(bytes);
   const char* at = bytes.data();
   std::size_t left = bytes.size();
   while (left != 0) {

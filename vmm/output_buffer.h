@@ -4,17 +4,19 @@
 #define ALIBI_VMM_OUTPUT_BUFFER_H_
 
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "base/types.h"
+#include "vmm/terminal_filter.h"
 
 namespace alibi::vmm {
 
 class OutputBuffer {
  public:
-  // `fd` < 0: everything is dropped. After `stopping` has become true a reader that does not read
-  // is waited for no longer.
-  OutputBuffer(int fd, const std::atomic<bool>& stopping) : fd_(fd), stopping_(stopping) {}
+  // `fd` < 0: everything is dropped. A terminal gets what TerminalFilter leaves, unless `raw`.
+  // After `stopping` has become true a reader that does not read is waited for no longer.
+  OutputBuffer(int fd, const std::atomic<bool>& stopping, bool raw);
 
   // True if now is a good moment to Flush(): the end of a line, or enough has come together.
   bool Put(u8 byte);
@@ -26,6 +28,7 @@ class OutputBuffer {
   int fd_;
   const std::atomic<bool>& stopping_;
   std::string bytes_;
+  std::optional<TerminalFilter> filter_;
 };
 
 }  // namespace alibi::vmm

@@ -20,8 +20,9 @@ namespace alibi::vmm {
 class SerialLink {
  public:
   struct Files {
-    int input = -1;   // -1: nothing ever comes
-    int output = -1;  // -1: dropped
+    int input = -1;    // -1: nothing ever comes
+    int output = -1;   // -1: dropped
+    bool raw = false;  // a terminal gets every byte
     // A terminal's: filters input before the guest sees it, on the VCPU's thread (escape keys).
     std::function<std::string(std::string)> filter;
   };
