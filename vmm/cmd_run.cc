@@ -23,9 +23,11 @@
 #include "vmm/loader/gzip.h"
 #include "vmm/loader/linux.h"
 #include "vmm/loader/linux_rom.h"
+#include "vmm/memory_use.h"
 #include "vmm/observe.h"
 #include "vmm/pc_machine.h"
 #include "vmm/qemu_options.h"
+#include "vmm/sandbox.h"
 #include "vmm/terminal.h"
 
 namespace alibi::vmm {
@@ -52,7 +54,7 @@ struct RunOptions {
   std::string initrd;
   std::string entry;
   std::string com1;
-  std::string sandbox = "on";
+  std::string sandbox = kSandboxByDefault ? "on" : "off";
   bool no_reboot = false;
   DriveOptions drives;
 };
@@ -241,7 +243,9 @@ int CmdRun(int argc, char** argv) {
   app.add_option("--shadow-size", options.shadow_size,
                  "room for shadow page tables: bytes, or with K, M, G (512M)");
   app.add_option("--sandbox", options.sandbox,
-                 "on, or off: do not confine the programs that read disk images (on)")
+                 "on: before the guest begins, the process gives up every system call and file\n"
+                 "that it does not need, and so do those beside it (network, disk images); or\n"
+                 "off, for tools that work inside the process (on)")
       ->check(CLI::IsMember({"on", "off"}));
   app.footer(ExitCodeHelp());
   std::vector<char*> arguments = WithOwnSpelling(argc, argv);
@@ -468,6 +472,13 @@ int CmdRun(int argc, char** argv) {
     }
     if (const Status begun = console.Begin(); !begun.ok()) {
       return Fail(kHostResources, begun.error().message);
+    }
+    if (options.sandbox == "on") {
+      OpenMemoryUse();
+      const Status confined = EnterSandbox(observation.socket_folder());
+      if (!confined.ok()) {
+        fmt::print(stderr, "alibi: running without a sandbox: {}\n", confined.error().message);
+      }
     }
     end = pc.Run();
     console.End();

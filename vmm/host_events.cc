@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/sandbox/denied_call.h"
 #include "base/worker_thread.h"
 
 namespace alibi::vmm {
@@ -74,6 +75,7 @@ HostEvents::~HostEvents() {
 }
 
 void HostEvents::Wait() {
+  sandbox::UnblockDeniedCalls();
   pollfd fds[] = {
       {quit_fd_, POLLIN, 0},
       {room_fd_, POLLIN, 0},

@@ -21,6 +21,9 @@ struct MemoryRow {
 // In bytes, but for rows that count things.
 std::vector<MemoryRow> MemoryUse(Machine& machine);
 
+// Before a sandbox: what MemoryUse() reads of the host is opened.
+void OpenMemoryUse();
+
 }  // namespace alibi::vmm
 
 #endif  // ALIBI_VMM_MEMORY_USE_H_

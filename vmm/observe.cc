@@ -171,6 +171,14 @@ std::optional<int> Observation::OpenFiles(const RunDescription& description) {
   return std::nullopt;
 }
 
+std::string Observation::socket_folder() const {
+  static constexpr char kUnix[] = "unix:";
+  if (!gdb_.starts_with(kUnix)) return "";
+  const std::string path = gdb_.substr(sizeof(kUnix) - 1);
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
 void Observation::Leave() {
   if (machine_ == nullptr) return;
   CatchStatsSignal(nullptr);

@@ -47,6 +47,9 @@ class Observation {
   // Every counter, now, on stderr. On the VCPU's thread.
   void ShowStats();
 
+  // Where the debugger's socket is a file: its folder; else "".
+  std::string socket_folder() const;
+
   // The debugger has ended the run.
   bool killed() const { return stub_ != nullptr && stub_->killed(); }  // before Finish()
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/sandbox/denied_call.h"
 #include "base/worker_thread.h"
 
 namespace alibi::adapt::log {
@@ -72,6 +73,7 @@ void Writer::Stop() {
 }
 
 void Writer::Loop() {
+  sandbox::UnblockDeniedCalls();
   milliseconds pause = kShortestPause;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
