@@ -1,4 +1,5 @@
 // x87's pointers, and the instructions that store its environment.
+#include "base/raw_copy.h"
 #include "runtime/simulator/execution.h"
 #include "runtime/simulator/vector_state.h"
 #include "runtime/simulator/x87_pointers.h"
@@ -84,7 +85,7 @@ Outcome StoreX87(Execution& e) {
   Put<u16>(image + 4 * kDataSelector, selectors.data);
   if (word == 2) {
     for (unsigned i = 1; i < kWords; ++i) Put<u16>(image + 2 * i, Load<u16>(image + 4 * i));
-    __builtin_memmove(image + 2 * kWords, image + kLargeEnvironment, save ? kRegisterBytes : 0);
+    if (save) RawCopy(image + 2 * kWords, image + kLargeEnvironment, kRegisterBytes);
   }
   if (!e.memory.Write(linear, image, bytes, Privilege::kCpl, &fault)) return fault;
   return {};

@@ -171,6 +171,8 @@ std::string RunLimited(PcMachine& machine, double seconds) {
     case PcEnd::kReset:
     case PcEnd::kResetLoop:
       return "the guest reset the machine";
+    case PcEnd::kNoBootDevice:
+      return "the firmware found nothing to boot";
     case PcEnd::kPanicked:
       return "the guest's kernel panicked";
     case PcEnd::kPowerOff:
