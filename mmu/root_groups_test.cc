@@ -274,9 +274,7 @@ const RootPeer& RootPeerOf(u64 gs_base) {
   return *reinterpret_cast<const RootPeer*>(gs_base + kRootPeerOffset);
 }
 // What emitted code does with the operand of MOV to CR3 (mask has no gaps but at bit 63).
-bool Fits(const RootPeer& peer, u64 operand) {
-  return (operand & peer.mask) + peer.negated == 0;
-}
+bool Fits(const RootPeer& peer, u64 operand) { return (operand & peer.mask) + peer.negated == 0; }
 
 TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[root_groups]") {
   Isolated m;

@@ -15,8 +15,8 @@
 #include <memory>
 
 #include "adapt/plugin.h"
-#include "runtime/abort_status.h"
 #include "base/check.h"
+#include "runtime/abort_status.h"
 #include "runtime/engine_impl.h"
 #include "runtime/host_signal.h"
 #include "vcpu/contract.h"

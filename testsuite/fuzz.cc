@@ -143,7 +143,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({16, 32, 64}));
   app.add_option("--finds", options.finds, "Stop after so many differences");
   app.add_option("--stops", options.stops, "Also stop the machine every so many microseconds");
-  app.add_flag("--verify", options.verify, "Prove every access of every translation (testsuite/verifier)");
+  app.add_flag("--verify", options.verify,
+               "Prove every access of every translation (testsuite/verifier)");
   app.add_flag("--whole", options.whole, "Tell what differs as it was made, not shrunk");
   app.add_flag("--masks", options.masks, "Print which differences are masked, and why");
   app.add_flag("--counters", options.counters, "Print the engine's counters at the end");

@@ -216,6 +216,24 @@ const Case kCases[] = {
        s.vector.mxcsr = 0;
        for (unsigned i = 0; i < 32; ++i) s.vector.zmm[1][i] = static_cast<u8>(0x11 * (i % 5));
      }},
+    {"A masked store into a page that refuses it, from the one in front",
+     {{0xc4, 0xe2, 0x75, 0x2e, 0x16}},  // vmaskmovps [rsi], ymm1, ymm2
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage - 29;
+       s.vector.zmm[1][31] = 0x80;
+     }},
+    {"A masked store of which one element crosses, another lies behind it",
+     {{0xc4, 0xe2, 0x75, 0x2e, 0x16}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage - 13;
+       s.vector.zmm[1][15] = s.vector.zmm[1][27] = 0x80;
+     }},
+    {"A masked store whose active elements all lie in the page that refuses it",
+     {{0xc4, 0xe2, 0x75, 0x2e, 0x16}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = kAbsentPage - 13;
+       s.vector.zmm[1][27] = 0x80;
+     }},
     {"A gather of which the second element faults",
      {{0xc4, 0xe2, 0x71, 0x90, 0x14, 0x1e}},  // vpgatherdd xmm2, [rsi + xmm3], xmm1
      [](CpuState& s) {

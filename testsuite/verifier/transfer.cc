@@ -612,19 +612,22 @@ bool Flow::TransferOther(const HostInstr& h, State* s) {
   TransferGeneric(h, s);
   s->gpr[vcpu::kRcx].narrow = narrow;  // it is only counted down
   for (const auto& [reg, before] : {std::pair{vcpu::kRsi, source}, {vcpu::kRdi, destination}}) {
-    if (before.is != Is::kHost) continue;
-    s->gpr[reg] = Made(Is::kMovedHost);
+    if (!IsSecret(before)) continue;
+    s->gpr[reg] = Made(before.is == Is::kHost ? Is::kMovedHost : Is::kSecret);
     s->gpr[reg].slot = before.slot;
   }
   return true;
 }
 
-// Whatever else: results are new values, secret ones if they were made of secrets.
+// Whatever else: results are new values, secret ones if they were made of secrets. What a string
+// instruction loads was not made of its pointer.
 void Flow::TransferGeneric(const HostInstr& h, State* s) {
+  const bool string = h.z.meta.category == ZYDIS_CATEGORY_STRINGOP;
   bool secret = false;
   for (const Operand& op : h.all()) {
     const int reg = Gpr(op);
-    if (reg >= 0 && Reads(op)) secret |= IsSecret(s->gpr[reg]);
+    const bool pointer = string && (reg == vcpu::kRsi || reg == vcpu::kRdi);
+    if (reg >= 0 && Reads(op) && !pointer) secret |= IsSecret(s->gpr[reg]);
     if (IsGs(op) && Reads(op)) secret |= IsSecret(Load(h, op, s));
   }
   for (const Operand& op : h.all()) {

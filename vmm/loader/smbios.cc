@@ -73,14 +73,14 @@ Tables Describe(const SmbiosHardware& hardware) {
   Tables tables;
   constexpr u64 kVirtualMachine = 1 << 4 << 8;  // byte 2 of the characteristics' extension
   tables.Add(kBios,
-             {{1, 1},                // vendor,
-              {2, 1},                // version,
-              {0xf000, 2},           // segment,
-              {3, 1},                // date,
-              {0, 1},                // size: 64 KB
-              {1 << 3, 8},           // no characteristics
+             {{1, 1},       // vendor,
+              {2, 1},       // version,
+              {0xf000, 2},  // segment,
+              {3, 1},       // date,
+              {0, 1},       // size: 64 KB
+              {1 << 3, 8},  // no characteristics
               {kVirtualMachine, 2},
-              {0, 1},                // the system BIOS's release: 0.1
+              {0, 1},  // the system BIOS's release: 0.1
               {1, 1},
               {0xffff, 2}},  // there is no embedded controller
              {"Alibi", "0.1", "11/20/2026"});
