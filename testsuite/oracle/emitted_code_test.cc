@@ -94,7 +94,7 @@ TEST_CASE("Golden: strings, bits", "[oracle]") {
   CheckGolden("strings.txt", Translation(Kind::kThreshold, {{0xb9, 4, 0, 0, 0},     // mov ecx, 4
                                                             {0xf3, 0xa5},           // rep movsd
                                                             {0x48, 0xab},           // stosq
-                                                            {0xa6},                 // cmpsb
+                                                            {0xae},                 // scasb
                                                             {0x0f, 0x94, 0xc0}}));  // sete al
   CheckGolden("bits.txt",
               Translation(Kind::kThreshold, {{0xba, 9, 0, 0, 0},              // mov edx, 9
