@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/engine_impl.h"
+#include "runtime/simulator/masked_store.h"
 #include "translator/entry_check.h"
 #include "translator/unit_rules.h"
 #include "vcpu/breakpoints.h"
@@ -561,29 +562,6 @@ u64 EngineImpl::ActiveElements(const translator::MemOperand& mem, unsigned mask_
   return active;
 }
 
-namespace {
-
-// A masked store's #PF is reported at the first element that faults; by Intel's CPUs at the last
-// byte stored, if what is stored, from the first active element to the last, crosses a page and the
-// second one refuses.
-void PlaceMaskedStoreFault(const Instr& instr, u64 linear, u64 active, GuestFault* fault) {
-  if (fault->vector != vcpu::kPageFault ||
-      !vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedStoreFault)) {
-    return;
-  }
-  const unsigned size = instr.mem.masked_element;
-  u64 first = linear + static_cast<unsigned>(__builtin_ctzll(active)) * size;
-  u64 last = linear + (64 - static_cast<unsigned>(__builtin_clzll(active))) * size - 1;
-  if (instr.code_bits != 64) {
-    first &= 0xffffffff;
-    last &= 0xffffffff;
-  }
-  const u64 second_page = last & ~kPageMask;
-  if (first < second_page && fault->cr2 >= second_page) fault->cr2 = last;
-}
-
-}  // namespace
-
 // Moves the active elements between a masked operand and the bounce buffer, or only looks whether
 // they can be written. False: *fault is the lowest one's.
 bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess access,
@@ -624,7 +602,7 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
     } else {
       done = mmu_.ProbeWrite(LinearAddr(at), size, vcpu::Privilege::kCpl, fault);
       SyncGs();
-      if (!done) PlaceMaskedStoreFault(instr, linear, active, fault);
+      if (!done) PlaceMaskedStoreFault(linear, active, size, instr.code_bits, fault);
     }
     if (!done) return false;
   }

@@ -115,8 +115,8 @@ inline Outcome MarkAccessed(LinearMemory& memory, LinearAddr address, Descriptor
   return {};
 }
 
-// Is [offset, offset + size) inside a segment outside 64-bit mode? (SDM vol. 3, 5.3) The end of 4 GB
-// is one where the host's CPU has one.
+// Is [offset, offset + size) inside a segment outside 64-bit mode? (SDM vol. 3, 5.3) The end of 4
+// GB is one where the host's CPU has one.
 bool InSegmentLimit(const Segment& segment, u32 offset, u32 size);
 
 // The stack pointer bits that pushes and pops of this stack segment use, outside 64-bit mode.

@@ -100,8 +100,8 @@ class Vcpu {
   virtual Status SetRegisters(const Registers& registers) = 0;
   virtual SpecialRegisters GetSpecialRegisters() const = 0;
   // Fails on combinations that no CPU can be in, and on bits that this one does not have: what VM
-  // entry checks (SDM vol. 3, 26.3.1, with "unrestricted guest"), segments' types among it. Those of
-  // virtual-8086 mode depend on RFLAGS.VM, so SetRegisters() comes first there.
+  // entry checks (SDM vol. 3, 26.3.1, with "unrestricted guest"), segments' types among it. Those
+  // of virtual-8086 mode depend on RFLAGS.VM, so SetRegisters() comes first there.
   virtual Status SetSpecialRegisters(const SpecialRegisters& registers) = 0;
   virtual Result<std::uint64_t> GetMsr(std::uint32_t index) const = 0;
   virtual Status SetMsr(std::uint32_t index, std::uint64_t value) = 0;

@@ -3,6 +3,7 @@
 //
 // The guest's vector state is live in the host's registers: see vector_state.h.
 #include "runtime/simulator/execution.h"
+#include "runtime/simulator/masked_store.h"
 #include "runtime/simulator/vector_state.h"
 #include "vcpu/cpu_differences.h"
 
@@ -145,7 +146,12 @@ Outcome MaskedMove(Execution& e) {
       LinearAddr linear;
       GuestFault fault;
       ALIBI_RETURN_IF_FAULT(e.LinearElement(segment, offset(i), element, true, &linear));
-      if (!e.memory.ProbeWrite(linear, element, Privilege::kCpl, &fault)) return fault;
+      if (!e.memory.ProbeWrite(linear, element, Privilege::kCpl, &fault)) {
+        u64 mask = 0;
+        for (unsigned k = 0; k < count; ++k) mask |= u64{active(k) != 0} << k;
+        PlaceMaskedStoreFault(linear.value - i * element, mask, element, e.instr.code_bits, &fault);
+        return fault;
+      }
     } else {
       LinearAddr linear;
       ALIBI_RETURN_IF_FAULT(e.LinearElement(segment, offset(i), element, false, &linear));

@@ -238,7 +238,7 @@ constexpr Mask kMasks[] = {
          m.guest.vector = m.native.vector;
        }
      }},
-    {"#PF or #GP of an operand that straddles the end of the canonical addresses",
+    {"#PF, #GP or #AC of an operand that straddles the end of the canonical addresses",
      "the CPU may access such an operand in parts",
      [](Masking& m) {
        translator::Instr instr;
@@ -247,6 +247,14 @@ constexpr Mask kMasks[] = {
            m.native.vector == vcpu::kGeneralProtection && m.native.state.rip == m.guest.state.rip &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
            instr.mem.masked_element != 0) {
+         m.guest.vector = m.native.vector;
+         m.guest.error_code = m.native.error_code;
+       }
+       // If it is misaligned as well, Intel's CPUs look at that first.
+       if (m.code_bits == 64 && m.native.vector == vcpu::kAlignmentCheck &&
+           (m.guest.vector == vcpu::kGeneralProtection || m.guest.vector == vcpu::kStackFault) &&
+           m.native.state.rip == m.guest.state.rip &&
+           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && instr.mem.present) {
          m.guest.vector = m.native.vector;
          m.guest.error_code = m.native.error_code;
        }

@@ -98,6 +98,40 @@ State Flow::Entry() {
   return s;
 }
 
+// What is jumped back to: of values from before only the kind is known, and each jump back is
+// checked to bring the same kinds.
+State Flow::LoopHead(const State& before) {
+  State s = before;
+  ForgetLookups(&s);
+  const auto forget = [&](Value* value) {
+    const Value old = *value;
+    *value = Fresh(old.narrow);
+    if (old.is == Is::kFlags || !old.IsGuests()) value->is = old.is;
+  };
+  for (Value& value : s.gpr) forget(&value);
+  for (Value& value : s.spill) forget(&value);
+  for (const int reg : {vcpu::kR10, vcpu::kR11}) s.gpr[reg] = Made(Is::kSecret);
+  return s;
+}
+
+void Flow::CheckLoop(const HostInstr& h, const State& s, const State& head) {
+  const auto same = [&](const Value& value, const Value& known) {
+    return (value.is != Is::kFlags || known.is == Is::kFlags) &&
+           (value.IsGuests() || value.is == Is::kFlags || known.is == Is::kSecret) &&
+           (!known.narrow || value.narrow);
+  };
+  for (int reg = 0; reg < 16; ++reg) {
+    if (!IsScratch(reg) && !same(s.gpr[reg], head.gpr[reg])) {
+      Complain(h, "a register is of another kind when the loop begins again");
+    }
+  }
+  for (unsigned i = 0; i < s.spill.size(); ++i) {
+    if (!same(s.spill[i], head.spill[i])) {
+      Complain(h, "a spilled value is of another kind when the loop begins again");
+    }
+  }
+}
+
 Value Flow::Join(const Value& a, const Value& b) {
   if (a == b) return a;
   Value joined = Fresh(a.narrow && b.narrow);
@@ -205,7 +239,11 @@ void Flow::Follow(const Edge& edge, const HostInstr& h, State s) {
       }
       break;
   }
-  Merge(s, edge.to);
+  if (const auto head = heads_.find(edge.to); head != heads_.end()) {
+    CheckLoop(h, s, head->second);
+  } else {
+    Merge(s, edge.to);
+  }
 }
 
 void Flow::Run() {
@@ -227,7 +265,10 @@ void Flow::Run() {
   for (const u64 at : order_) {
     State s = in_[at];
     if (!s.reached) continue;
-    if (loops_.contains(at)) s = Entry();
+    if (loops_.contains(at)) {
+      s = at == ccf_.entry ? Entry() : LoopHead(s);
+      heads_[at] = s;
+    }
     if (restarts_.contains(at)) {
       ForgetLookups(&s);
       for (const int reg : {vcpu::kR10, vcpu::kR11}) s.gpr[reg] = Fresh();

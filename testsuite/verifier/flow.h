@@ -40,6 +40,8 @@ class Flow {
   void FindOrder();
   void Visit(u64 at, std::set<u64>* open, std::set<u64>* done);
   State Entry();
+  State LoopHead(const State& before);
+  void CheckLoop(const HostInstr& h, const State& s, const State& head);
   void Merge(const State& from, u64 to);
   Value Join(const Value& a, const Value& b);
   void Follow(const Edge& edge, const HostInstr& h, State s);
@@ -75,7 +77,7 @@ class Flow {
   Value Fresh(bool narrow = false) {
     Value value;
     value.id = value.root = ++last_id_;
-    value.narrow = narrow;
+    value.narrow = value.root_narrow = narrow;
     return value;
   }
   Value Made(Is is) {
@@ -94,9 +96,10 @@ class Flow {
   const translator::StubTable& stubs_;
   std::vector<std::string>& complaints_;
   std::map<u64, State> in_;
-  std::vector<u64> order_;  // topological, but for the edges to loops_
-  std::set<u64> loops_;     // what is jumped back to: nothing is known there
-  std::set<u64> restarts_;  // where the host's faults are retried: r10 and r11 are anything
+  std::vector<u64> order_;      // topological, but for the edges to loops_
+  std::set<u64> loops_;         // what is jumped back to: little is known there
+  std::map<u64, State> heads_;  // what is, for those that were come to
+  std::set<u64> restarts_;      // where the host's faults are retried: r10 and r11 are anything
   std::map<u64, std::array<u32, 16>> ids_;  // of registers in front of what runs
   std::vector<Access> accesses_;
   u32 last_id_ = 0;

@@ -31,6 +31,18 @@ bool IsBitTest(ZydisMnemonic m) {
   return m == ZYDIS_MNEMONIC_BT || m == ZYDIS_MNEMONIC_BTS || m == ZYDIS_MNEMONIC_BTR ||
          m == ZYDIS_MNEMONIC_BTC;
 }
+bool IsCacheLine(ZydisMnemonic mnemonic) {
+  return mnemonic == ZYDIS_MNEMONIC_CLFLUSH || mnemonic == ZYDIS_MNEMONIC_CLFLUSHOPT ||
+         mnemonic == ZYDIS_MNEMONIC_CLWB || mnemonic == ZYDIS_MNEMONIC_CLDEMOTE;
+}
+
+// One of the guest's own with prefixes, which the emitter has encoded anew.
+bool IsGuestsLahf(const translator::Instr& instr) {
+  return instr.encoding == translator::Encoding::kLegacy && !instr.mem.present &&
+         instr.bytes[instr.layout.opcode] == 0x9f &&
+         (instr.layout.opcode == 0 || instr.bytes[instr.layout.opcode - 1] != 0x0f);
+}
+
 bool IsSecret(const Value& value) { return !value.IsGuests() && value.is != Is::kFlags; }
 
 bool WritesComparedFlags(const ZydisDecodedInstruction& z) {
@@ -105,7 +117,8 @@ void Flow::CheckMemory(const HostInstr& h, const Operand& op, State* s) {
       mem.type == ZYDIS_MEMOP_TYPE_VSIB || mem.base == ZYDIS_REGISTER_RIP) {
     return Complain(h, "memory without a look-up");
   }
-  const unsigned size = Bytes(op);
+  // A cache line never crosses a page.
+  const unsigned size = IsCacheLine(h.z.mnemonic) ? 1 : Bytes(op);
   const Value address = Sum(op, *s);
   if (address.is == Is::kNumber) {
     // Counting entries; a port that is a plain byte.
@@ -294,8 +307,10 @@ Value Flow::Sum(const Operand& op, const State& s) {
   for (const auto& [x, y] : {std::pair{&base, &index}, std::pair{&index, &base}}) {
     if (y->is == Is::kNegPage && x->is == Is::kGuest) return moved(InPage(*x, *y));
     if (y->is == Is::kDisplacement && x->is == Is::kGuest && y->count_root == 0) {
-      // Modulo 2^32 the base is what it should be if it is looked up itself: then it cannot wrap.
-      const bool exact = !x->wraps || (y->low <= x->offset && x->offset < y->high);
+      // Modulo 2^32 the base is what it should be if it is looked up itself, for then it cannot
+      // wrap; or if it is back at where it began.
+      const bool exact = !x->wraps || (x->offset == 0 && x->root_narrow) ||
+                         (y->low <= x->offset && x->offset < y->high);
       if (x->root != y->root || !exact) return Made(Is::kSecret);
       Value value = *y;
       value.is = Is::kHost;
@@ -323,6 +338,7 @@ Value Flow::Truncated(const Value& value, bool keep_root) {
     result.number = static_cast<u32>(value.number);
   } else if (value.is == Is::kGuest && keep_root) {
     result.root = value.root;
+    result.root_narrow = value.root_narrow;
     result.offset = value.offset;
     result.wraps = true;
   } else if (value.is == Is::kFlags || IsSecret(value)) {
@@ -589,6 +605,7 @@ bool Flow::TransferBits(const HostInstr& h, State* s) {
 bool Flow::TransferOther(const HostInstr& h, State* s) {
   switch (h.z.mnemonic) {
     case ZYDIS_MNEMONIC_LAHF: {
+      if (IsGuestsLahf(ccf_.instrs[h.instr_index])) return false;
       Value& rax = s->gpr[vcpu::kRax];
       const bool narrow = rax.narrow;
       rax = Made(Is::kFlags);

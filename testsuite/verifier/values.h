@@ -40,9 +40,10 @@ struct Value {
   u32 id = 0;  // equal ids: the same value
   u32 root = 0;
   i64 offset = 0;
-  bool wraps = false;   // root + offset modulo 2^32
-  bool narrow = false;  // its upper half is zero
-  bool stores = false;  // what it leads to may be stored to
+  bool wraps = false;        // root + offset modulo 2^32
+  bool narrow = false;       // its upper half is zero
+  bool root_narrow = false;  // so was that of the value at the root
+  bool stores = false;       // what it leads to may be stored to
   i32 slot = 0;
   unsigned made_by = 0;  // guest instruction whose look-up it is
   i64 low = 0, high = 0;

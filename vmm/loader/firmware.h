@@ -21,7 +21,7 @@ struct AcpiHardware {
   u32 io_apic = 0xfec00000;
   u32 hpet = 0xfed00000;
   u32 hpet_block = 0x8086a201;  // lower half of its capabilities
-  unsigned sci = 9;  // level-triggered, active high
+  unsigned sci = 9;             // level-triggered, active high
   u16 smi_command = 0xb2;
   u8 acpi_enable = 0xf1, acpi_disable = 0xf0;
   u16 pm1_event = 0x600, pm1_control = 0x604, pm_timer = 0x608;
