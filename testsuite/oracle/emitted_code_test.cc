@@ -119,15 +119,18 @@ TEST_CASE("Emitted code is safe: every access has its look-up", "[oracle]") {
       verifier::Observer observer;
       observer.Watch(machine.engine());
       auto outcome = std::make_unique<Outcome>();
+      u64 ran = 0;
       for (u64 i = 0; i < 150; ++i) {
         const GeneratedCase made = Generator(SeedOf(0xe5, i)).Make(code_bits);
         if (!Harness::Applies(made.traits, machine.kind())) continue;
+        ++ran;
         machine.Run(made.test, {.cold = false, .new_code = true, .limit_ms = 50}, outcome.get());
         const std::vector<std::string> complaints = observer.Take();
         INFO(KindName(machine.kind()) << ", " << code_bits << " bits");
         if (!complaints.empty()) FAIL(complaints.front() + "\n" + ListGuest(made.test));
       }
-      CHECK(observer.translations() > 100);
+      // One kind, at CPL 0, is of 64-bit code alone.
+      if (ran != 0 || code_bits == 64) CHECK(observer.translations() > 100);
     }
   }
 }
