@@ -7,6 +7,7 @@
 
 #include "translator/decoder.h"
 #include "translator/translation_unit.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/fault.h"
 
 namespace alibi::oracle {
@@ -264,6 +265,18 @@ constexpr Mask kMasks[] = {
          m.native.error_code = m.guest.error_code;
        }
      }},
+    {"everything, after a fault of an x87 store of ten bytes",
+     "Intel's CPUs store the part in front of the page or segment that refuses the rest",
+     [](Masking& m) {
+       translator::Instr instr;
+       if (m.native.vector != vcpu::kBreakpoint && m.native.vector == m.guest.vector &&
+           m.native.state.rip == m.guest.state.rip &&
+           vcpu::CpuIdentity::kHost.vendor == vcpu::Vendor::kIntel &&
+           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && instr.mem.present &&
+           instr.mem.written && instr.mem.size == 10) {
+         m.nothing_to_compare = true;
+       }
+     }},
     {"#GP of an FS- or GS-relative operand whose offset is not canonical but whose address is",
      "measured on Zen 5, where Intel's manual checks the sum only (vol. 1, 3.3.7.1)",
      [](Masking& m) {
@@ -400,6 +413,18 @@ constexpr Mask kMasks[] = {
            side.state.gpr[i] = i < 8 ? side.state.gpr[i] & 0xffffffff : 0;
          }
        });
+     }},
+    {"everything, of stepped sequences that store a selector while one is null",
+     "the handler's IRET takes the RPL off null selectors; the native side is not stepped",
+     [](Masking& m) {
+       if (m.kind != Kind::kStepped) return;
+       const auto& selectors = m.guest.state.selector;
+       const bool null = std::any_of(std::begin(selectors), std::end(selectors),
+                                     [](u16 selector) { return selector < 4; });
+       const auto end = m.initial_code.begin() +
+                        static_cast<long>(std::min<u64>(m.guest.state.rip - kCodeBase, kCodeBytes));
+       const auto begin = end - std::min<long>(128, end - m.initial_code.begin());
+       if (null && std::find(begin, end, u8{0x8c}) != end) m.nothing_to_compare = true;
      }},
     {"the RPL of null selectors", "an IRET of the host's kernel clears it",
      [](Masking& m) {
