@@ -460,6 +460,7 @@ bool Flow::TransferAdd(const HostInstr& h, State* s) {
   Value& now = s->gpr[reg];
   if (IsImm(by) && now.is == Is::kGuest) {
     const i64 delta = add ? by.imm.value.s : -by.imm.value.s;
+    if (delta == 0 && (to.size == 64 || now.narrow)) return true;
     now.offset += delta;
     now.id = Fresh().id;
     if (to.size == 32) now.wraps = now.narrow = true;
