@@ -1,50 +1,18 @@
 #include "testsuite/oracle/listing.h"
 
-#include <Zydis/Zydis.h>
-#include <capstone/capstone.h>
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "testsuite/host_disassembler.h"
 #include "translator/decoder.h"
 
 namespace alibi::oracle {
 
+using testsuite::Capstone, testsuite::HostDecoder;
 using translator::Ccf;
 using translator::Instr;
 
 namespace {
-
-class Capstone {
- public:
-  Capstone() {
-    ALIBI_CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) == CS_ERR_OK, "Capstone works");
-    insn_ = cs_malloc(handle_);
-  }
-  ~Capstone() {
-    cs_free(insn_, 1);
-    cs_close(&handle_);
-  }
-  // Length, 0: not understood.
-  unsigned Decode(const u8* bytes, std::size_t size, u64 pc) {
-    const u8* at = bytes;
-    return cs_disasm_iter(handle_, &at, &size, &pc, insn_) ? insn_->size : 0;
-  }
-  std::string Text() const { return fmt::format("{} {}", insn_->mnemonic, insn_->op_str); }
-
- private:
-  csh handle_ = 0;
-  cs_insn* insn_ = nullptr;
-};
-
-const ZydisDecoder& Decoder() {
-  static const ZydisDecoder decoder = [] {
-    ZydisDecoder d;
-    ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    ZydisDecoderEnableMode(&d, ZYDIS_DECODER_MODE_MPX, ZYAN_FALSE);  // NOPs, as in our decoder
-    return d;
-  }();
-  return decoder;
-}
 
 std::string HexBytes(const u8* bytes, unsigned size) {
   std::string text;
@@ -120,7 +88,7 @@ std::string ListStable(const Ccf& ccf, u64 start, u64 end, const char* region, b
     }
     ZydisDecodedInstruction z;
     ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-    ALIBI_CHECK(ZYAN_SUCCESS(ZydisDecoderDecodeFull(&Decoder(), bytes, end - at, &z, operands)),
+    ALIBI_CHECK(ZYAN_SUCCESS(ZydisDecoderDecodeFull(&HostDecoder(), bytes, end - at, &z, operands)),
                 "emitted code decodes");
     capstone.Decode(bytes, end - at, at);
     std::string what = capstone.Text();

@@ -1,49 +1,19 @@
 #include "testsuite/verifier/host_code.h"
 
-#include <capstone/capstone.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
+#include "testsuite/host_disassembler.h"
+#include "vcpu/cpu_differences.h"
 
 namespace alibi::verifier {
 
+using testsuite::Capstone, testsuite::HostDecoder;
 using translator::Ccf;
 
 namespace {
-
-// The second opinion on where instructions end.
-class Capstone {
- public:
-  Capstone() {
-    ALIBI_CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) == CS_ERR_OK, "Capstone works");
-    insn_ = cs_malloc(handle_);
-  }
-  ~Capstone() {
-    cs_free(insn_, 1);
-    cs_close(&handle_);
-  }
-  // 0: not understood.
-  unsigned Length(const u8* bytes, std::size_t size, u64 pc) {
-    return cs_disasm_iter(handle_, &bytes, &size, &pc, insn_) ? insn_->size : 0;
-  }
-
- private:
-  csh handle_ = 0;
-  cs_insn* insn_ = nullptr;
-};
-
-const ZydisDecoder& Decoder() {
-  static const ZydisDecoder decoder = [] {
-    ZydisDecoder d;
-    ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    ZydisDecoderEnableMode(&d, ZYDIS_DECODER_MODE_MPX, ZYAN_FALSE);  // NOPs, as in our decoder
-    return d;
-  }();
-  return decoder;
-}
 
 // Where Capstone 4 is known to be behind or wrong: AVX-512 is spotty there, a rounding mode or a
 // mandatory prefix that is not the last one are too much for it.
@@ -93,12 +63,17 @@ void HostCode::Decode(u64 start, u64 end, std::vector<std::string>* complaints) 
     const auto* bytes = reinterpret_cast<const u8*>(at);
     HostInstr instr;
     instr.at = at;
-    if (!ZYAN_SUCCESS(
-            ZydisDecoderDecodeFull(&Decoder(), bytes, end - at, &instr.z, instr.operands.data()))) {
+    if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&HostDecoder(), bytes, end - at, &instr.z,
+                                             instr.operands.data()))) {
       complaints->push_back(Where(at) + ": Zydis does not decode it");
       return;
     }
-    const unsigned foreign = capstone.Length(bytes, end - at, at);
+    // The library's size is that of AMD's CPUs.
+    if (instr.z.mnemonic == ZYDIS_MNEMONIC_MOVSXD && instr.z.operand_width == 16 &&
+        vcpu::HostHasIntelsWay(vcpu::HostDifference::kNarrowMovsxd)) {
+      instr.operands[1].size = 16;
+    }
+    const unsigned foreign = capstone.Decode(bytes, end - at, at);
     if (foreign != instr.z.length && !(foreign == 0 && MayNotKnow(instr.z)) && !Misread(instr.z)) {
       complaints->push_back(Where(at) + (foreign == 0 ? ": Capstone does not decode it"
                                                       : ": Capstone sees another length"));
