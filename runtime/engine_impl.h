@@ -172,7 +172,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   void ForgetResumeFlag() { state_.system_flags &= ~static_cast<u32>(vcpu::kRf); }
   bool GuestRip(u64 host, u64* rip) const override;
   bool Canonical(u64 address) const;
-  vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr) const;
+  vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr, u64 linear) const;
   bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);
   bool ReadOperand(u64 linear, u8* out, unsigned size, vcpu::GuestFault* fault);
   bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
@@ -190,6 +190,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
 
   u64 RefuseBounce(SiteDesc* site, const vcpu::GuestFault& fault);
   u64 EndRefusedStore(SiteDesc* site);
+  void StoreFirstPart(const SiteDesc& site);
 
   // --- string_runs.cc ---
   u64 HostOfRun(u64 linear, bool write);
@@ -234,7 +235,6 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   void NoteSimulatedWatch(bool faulted);
   // Notes data breakpoints; false: #AC.
   bool CarefulAccess(const translator::Instr& instr, u64 linear, unsigned size);
-  static u64 RequiredAlignment(const translator::Instr& instr);
   bool UndoBranch(u64 target);
   // The site is the push of a call to what is no address, which faults before the push can.
   bool CallsNowhere(const SiteDesc& site) const;

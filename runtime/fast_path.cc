@@ -111,7 +111,13 @@ bool EngineImpl::Canonical(u64 address) const {
   return static_cast<u64>(static_cast<i64>(address << 16) >> 16) == address;
 }
 
-GuestFault EngineImpl::NonCanonicalFault(const Instr& instr) const {
+GuestFault EngineImpl::NonCanonicalFault(const Instr& instr, u64 linear) const {
+  const bool misaligned =
+      state_.ChecksAlignment() && (linear & (instr.mem.checked_alignment - 1u)) != 0;
+  if (misaligned && Canonical(linear) &&
+      vcpu::HostHasIntelsWay(vcpu::HostDifference::kEndOfCanonical)) {
+    return GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
+  }
   const bool stack = instr.mem.present ? instr.mem.stack_segment : true;
   return GuestFault::WithCode(stack ? vcpu::kStackFault : vcpu::kGeneralProtection, 0);
 }
@@ -592,7 +598,7 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
     bool done = false;
     if (instr.code_bits != 64 && !in_segment(i, &at)) return false;
     if (!Canonical(at) || !Canonical(at + size - 1)) {
-      *fault = NonCanonicalFault(instr);
+      *fault = NonCanonicalFault(instr, at);
     } else if (!CarefulAccess(instr, at, size)) {
       *fault = GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
     } else if (access == ElementAccess::kRead) {
@@ -618,6 +624,28 @@ u64 EngineImpl::RefuseBounce(SiteDesc* site, const GuestFault& fault) {
   return site->resume;
 }
 
+// What the instruction has put into the bounce operand's first eight bytes, if memory takes them.
+void EngineImpl::StoreFirstPart(const SiteDesc& site) {
+  constexpr unsigned kPart = 8;
+  const Instr& instr = *site.instr;
+  if (refused_store_fault_.vector == vcpu::kAlignmentCheck ||
+      !vcpu::HostHasIntelsWay(vcpu::HostDifference::kX87StoreParts)) {
+    return;
+  }
+  LinearAddr first(state_.spill[7]);
+  if (translator::ChecksSegment(instr, site.ccf->mode)) {
+    const u64 base = state_.segment[instr.mem.segment].base;
+    const u64 offset = static_cast<u32>(first.value - base);
+    if (LinearOperand(instr, simulator_, offset, kPart, &first).faulted()) return;
+  }
+  GuestFault refused;
+  if (Canonical(first.value) && Canonical(first.value + kPart - 1) &&
+      mmu_.ProbeWrite(first, kPart, vcpu::Privilege::kCpl, &refused)) {
+    WriteOperand(first.value, BounceOf(state_.spill[7], site.size), kPart, &refused);
+  }
+  SyncGs();
+}
+
 // It has run, and left what traces it leaves.
 u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
   const Instr& instr = *site->instr;
@@ -631,6 +659,7 @@ u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
         return Continue(site, instr.next_pc());
       }
       x87_before_store_.PutBack();
+      if (instr.mem.size == 10) StoreFirstPart(*site);
       break;
     case AttemptedStore::kConvert:
     case AttemptedStore::kNoTrace:
@@ -645,23 +674,19 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   ++counters_.bounce_callouts;
   attempted_ = AttemptedStore::kNoTrace;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
+  const u64 offset = linear;
+  const bool in_segment = translator::ChecksSegment(instr, site->ccf->mode);
+  if (in_segment) linear = static_cast<u32>(state_.segment[instr.mem.segment].base + offset);
+  state_.spill[7] = linear;
   state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear, site->size));
-  if (translator::ChecksSegment(instr, site->ccf->mode)) {
-    LinearAddr address_in_segment(
-        static_cast<u32>(state_.segment[instr.mem.segment].base + linear));
-    if (instr.mem.masked_element == 0) {  // else element by element
-      const vcpu::Outcome outcome =
-          LinearOperand(instr, simulator_, linear, site->size, &address_in_segment);
-      if (outcome.faulted()) return RefuseBounce(site, outcome.fault());
-    }
-    linear = address_in_segment.value;
+  LinearAddr address(linear);
+  if (in_segment && instr.mem.masked_element == 0) {  // else element by element
+    const vcpu::Outcome outcome = LinearOperand(instr, simulator_, offset, site->size, &address);
+    if (outcome.faulted()) return RefuseBounce(site, outcome.fault());
   }
   if (MisalignedOperand(*site, linear)) {
     return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
-  state_.spill[7] = linear;
-  state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear, site->size));
-  const LinearAddr address(linear);
   GuestFault fault;
   if (instr.mem.masked_element != 0) {
     const unsigned mask_register = instr.bytes[instr.layout.vector_prefix + 3] & 7;
@@ -678,7 +703,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
     return site->resume;
   }
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
-    return RefuseBounce(site, NonCanonicalFault(instr));
+    return RefuseBounce(site, NonCanonicalFault(instr, linear));
   }
   if (StopsForWatch(instr, linear, site->size)) return LeaveToStep();
   if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {
@@ -729,7 +754,7 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   GuestFault fault;
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
-    return DeliverAndDispatch(NonCanonicalFault(instr));
+    return DeliverAndDispatch(NonCanonicalFault(instr, linear));
   }
   if (StopsForWatch(instr, linear, site->size)) return LeaveToStep();
   if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {

@@ -58,7 +58,7 @@ void WatchedPorts::Out(u16 port, unsigned size, u32 value) {
 }
 
 bool EngineImpl::CarefulAccess(const Instr& instr, u64 linear, unsigned size) {
-  if (state_.ChecksAlignment() && (linear & (RequiredAlignment(instr) - 1)) != 0) return false;
+  if (state_.ChecksAlignment() && (linear & (instr.mem.checked_alignment - 1u)) != 0) return false;
   if (watching_) {
     watch_hits_ |= MatchBreakpoints(
         state_, instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead, linear,
@@ -85,26 +85,6 @@ void EngineImpl::NoteSimulatedWatch(bool faulted) {
     points_.Forget();
   } else {
     RequestAttention();
-  }
-}
-
-// SDM vol. 3, table 6-7. Whether 16 bytes and more are checked, where the instruction itself does
-// not demand alignment, is the processor's choice.
-u64 EngineImpl::RequiredAlignment(const Instr& instr) {
-  switch (instr.mem.size) {
-    case 2:
-    case 4:
-    case 8:
-      return instr.mem.size;
-    case 10:  // an extended double
-      return 8;
-    case 14:  // the x87 environment and state, in two formats
-    case 28:
-    case 94:
-    case 108:
-      return instr.operand_bits / 8u;
-    default:
-      return 1;
   }
 }
 

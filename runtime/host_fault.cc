@@ -295,7 +295,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     if (site.shape != translator::AccessShape::kOperand) {
       return deliver(GuestFault::WithCode(vcpu::kStackFault, 0));
     }
-    return deliver(NonCanonicalFault(instr));
+    return deliver(NonCanonicalFault(instr, address));
   }
   if (info->si_code == SI_KERNEL) {
     // #GP with a canonical guest address: alignment that the instruction demands.

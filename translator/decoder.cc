@@ -377,6 +377,34 @@ u8 DemandedAlignment(const ZydisDecodedInstruction& z, unsigned size) {
   }
 }
 
+// The alignment that CR0.AM checks (SDM vol. 3, table 6-7). Whether 16 bytes and more are checked,
+// where the instruction itself does not demand alignment, is the processor's choice.
+u8 CheckedAlignment(const ZydisDecodedInstruction& z, unsigned size) {
+  switch (z.meta.exception_class) {
+    case ZYDIS_EXCEPTION_CLASS_AVX11:
+    case ZYDIS_EXCEPTION_CLASS_E11:
+      if (vcpu::HostHasIntelsWay(vcpu::HostDifference::kHalfConversionAlignment)) return 1;
+      break;
+    default:
+      break;
+  }
+  switch (size) {
+    case 2:
+    case 4:
+    case 8:
+      return static_cast<u8>(size);
+    case 10:  // an extended double
+      return 8;
+    case 14:  // the x87 environment and state, in two formats
+    case 28:
+    case 94:
+    case 108:
+      return z.operand_width / 8;
+    default:
+      return 1;
+  }
+}
+
 void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const Operand& memory,
               MemOperand* mem) {
   if (z.encoding != ZYDIS_INSTRUCTION_ENCODING_EVEX || mem->size == 0 || mem->vsib ||
@@ -423,6 +451,18 @@ void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const O
       z.meta.category == ZYDIS_CATEGORY_COMPRESS || z.meta.category == ZYDIS_CATEGORY_EXPAND;
 }
 
+// What the instruction accesses of the operand, in bytes.
+u16 AccessedBytes(const ZydisDecodedInstruction& z, const Operand& operand) {
+  if (z.mnemonic == ZYDIS_MNEMONIC_MOVSXD && z.operand_width == 16 &&
+      vcpu::HostHasIntelsWay(vcpu::HostDifference::kNarrowMovsxd)) {
+    return 2;
+  }
+  const u16 stated = kMemSize[z.mnemonic];
+  return stated == kLibrarySize      ? static_cast<u16>(operand.size / 8)
+         : stated == kWholeXsaveArea ? HostXsaveAreaSize()
+                                     : stated;
+}
+
 void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr* out) {
   MemOperand& mem = out->mem;
   mem.present = true;
@@ -453,11 +493,9 @@ void ReadMemory(const ZydisDecodedInstruction& z, const Operand& operand, Instr*
     mem.segment = stack ? vcpu::kSs : vcpu::kDs;
   }
   mem.stack_segment = mem.segment == vcpu::kSs;
-  u16 stated = kMemSize[z.mnemonic];
-  mem.size = stated == kLibrarySize      ? static_cast<u16>(operand.size / 8)
-             : stated == kWholeXsaveArea ? HostXsaveAreaSize()
-                                         : stated;
+  mem.size = AccessedBytes(z, operand);
   mem.alignment = DemandedAlignment(z, mem.size);
+  mem.checked_alignment = CheckedAlignment(z, mem.size);
   mem.read = mem.size != 0 && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_READ);
   mem.written = mem.size != 0 && (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE);
 }
@@ -634,7 +672,7 @@ void NarrowBranch(const ZydisDecodedInstruction& z, Instr* out) {
   out->treatment = Treatment::kTerminator;
   out->operand_bits = 16;
   out->branch_target = LowBits(out->branch_target, 16);
-  if (out->mem.present) out->mem.size = 2;
+  if (out->mem.present) out->mem.size = out->mem.checked_alignment = 2;
   for (unsigned i = 0; i < out->gpr_count; ++i) out->gprs[i].bits = 16;
 }
 

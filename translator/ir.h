@@ -61,9 +61,10 @@ struct MemOperand {
   u8 base = kNoReg;            // guest GPR number
   u8 index = kNoReg;
   u8 scale = 1;
-  u8 address_bits = 64;  // 16, 32 or 64
-  u16 size = 0;          // bytes; 0: no access (LEA, NOP, prefetch)
-  u8 alignment = 1;      // demanded by the instruction: else #GP(0)
+  u8 address_bits = 64;      // 16, 32 or 64
+  u16 size = 0;              // bytes; 0: no access (LEA, NOP, prefetch)
+  u8 alignment = 1;          // demanded by the instruction: else #GP(0)
+  u8 checked_alignment = 1;  // else #AC, where alignment is checked (SDM vol. 3, table 6-7)
   // EVEX write masks suppress the faults of elements that they leave out: bytes per element (0: no
   // mask, or it suppresses nothing), and how many bits of the mask count.
   u8 masked_element = 0;

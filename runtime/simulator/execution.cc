@@ -1,5 +1,6 @@
 #include "runtime/simulator/execution.h"
 
+#include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
 
 namespace alibi::runtime {
@@ -57,9 +58,7 @@ Outcome Execution::Linear(SegmentIndex index, u64 offset, unsigned size, bool wr
 
 Outcome Execution::LinearElement(SegmentIndex index, u64 offset, unsigned size, bool write,
                                  LinearAddr* linear) {
-  // Where one operand wraps, so do the elements of one.
-  const Segment& segment = state.segment[index];
-  const bool wraps = vcpu::InSegmentLimit(segment, 0xffffffff, 2);
+  const bool wraps = vcpu::HostHasIntelsWay(vcpu::HostDifference::kEndOf4Gb);
   if (!state.In64BitCode() && offset >> 32 != 0 && !wraps) {
     return index == vcpu::kSs ? vcpu::StackFault() : vcpu::GeneralProtection();
   }

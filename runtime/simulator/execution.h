@@ -46,7 +46,8 @@ struct Execution {
   // --- Memory ---
   // Segmentation: limit, type and canonical checks; size is at least 1.
   Outcome Linear(SegmentIndex segment, u64 offset, unsigned size, bool write, LinearAddr* linear);
-  // The same for a part of a vector operand: behind the first part offsets do not wrap.
+  // The same for a part of a vector operand, whose offset may be 4 GB and more
+  // (vcpu/cpu_differences.inc: EndOf4Gb).
   Outcome LinearElement(SegmentIndex segment, u64 offset, unsigned size, bool write,
                         LinearAddr* linear);
   // The offset of instr.mem inside its segment.

@@ -57,8 +57,11 @@ Outcome PopSreg(Execution& e) {
   u64 pointer = e.StackPointer();
   // The pointer's width is that of the stack it was popped from.
   const unsigned stack_bits = e.StackBits();
+  const unsigned size = e.instr.operand_bits / 8;
+  const bool part = vcpu::HostHasIntelsWay(vcpu::HostDifference::kPopOfSelector);
   u64 value;
-  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, e.instr.operand_bits / 8, &value));
+  ALIBI_RETURN_IF_FAULT(e.Read(vcpu::kSs, pointer, part ? 2 : size, &value));
+  pointer = LowBits(pointer + size, stack_bits);
   const auto index = static_cast<SegmentIndex>(e.instr.system_reg);
   ALIBI_RETURN_IF_FAULT(vcpu::LoadSegment(e.state, e.memory, index, static_cast<u16>(value)));
   e.SetReg(kRsp, stack_bits, pointer);

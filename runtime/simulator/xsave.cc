@@ -4,9 +4,12 @@
 // host's 64-bit mode they reach the registers that 16- and 32-bit code does not have, and they show
 // host addresses (x87_pointers.h). So they run on an area of ours, and only what the guest's
 // instruction would touch is copied (SDM vol. 1, 13.7-13.11; APM vol. 2, 11.5).
+#include <algorithm>
+
 #include "runtime/simulator/execution.h"
 #include "runtime/simulator/vector_state.h"
 #include "runtime/simulator/x87_pointers.h"
+#include "vcpu/cpu_differences.h"
 
 namespace alibi::runtime {
 
@@ -103,6 +106,19 @@ Outcome Store(Execution& e, const Ranges& ranges, u8* area) {
   return Access(e, ranges, true, false, area);
 }
 
+// The last byte of the components from 2 on that `requested` names, in use or not, or else of the
+// header: where it has to be looked at first (cpu_differences.inc: XsaveAreaEnd).
+Ranges FirstLookAt(u64 requested, u64 layout) {
+  Ranges ranges;
+  if (!vcpu::HostHasIntelsWay(vcpu::HostDifference::kXsaveAreaEnd)) return ranges;
+  unsigned end = kExtendedAt;
+  ForEachExtended(requested, layout, [&](unsigned i, unsigned at) {
+    end = std::max(end, at + HostXsaveLayout::kHost.size[i]);
+  });
+  ranges.Add(end - 1, end);
+  return ranges;
+}
+
 u64 Load64(const u8* at) {
   u64 value;
   __builtin_memcpy(&value, at, 8);
@@ -151,6 +167,8 @@ Outcome Xsave(Execution& e) {
   }
   if (requested & kX87State) ShowX87Pointers(e, HasRexW(e), area);
   const VectorState keep;  // the memory may be a device whose model uses vector registers
+  ALIBI_RETURN_IF_FAULT(
+      Access(e, FirstLookAt(requested, compact ? requested : 0), true, true, area));
   const u64 in_use = Load64(area + kHeaderAt);
   const u64 stored = compact || optimized ? in_use : requested;
   Ranges ranges;
@@ -193,8 +211,6 @@ bool ValidHeader(const Execution& e, const u8* header) {
 Outcome Xrstor(Execution& e) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 64));
   u64 requested = Requested(e);
-  // Outside 64-bit mode nothing can be done to ZMM16-31.
-  if (e.instr.code_bits != 64) requested &= ~kZmm16State;
   alignas(64) u8 given[vcpu::kXsaveAreaSize];
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
   {
@@ -202,8 +218,13 @@ Outcome Xrstor(Execution& e) {
     Ranges header;
     header.Add(kHeaderAt, kHeaderAt + kXsaveHeaderBytes);
     ALIBI_RETURN_IF_FAULT(Access(e, header, false, false, given));
+    const u64 layout = Load64(given + kHeaderAt + 8);
+    ALIBI_RETURN_IF_FAULT(
+        Access(e, FirstLookAt(requested, layout & kCompacted ? layout : 0), false, false, given));
     if (!ValidHeader(e, given + kHeaderAt)) return vcpu::GeneralProtection();
   }
+  // Outside 64-bit mode nothing can be done to ZMM16-31.
+  if (e.instr.code_bits != 64) requested &= ~kZmm16State;
   const u64 present = Load64(given + kHeaderAt) & requested;
   const u64 layout = Load64(given + kHeaderAt + 8);
   const bool compact = layout & kCompacted;

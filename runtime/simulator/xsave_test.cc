@@ -9,6 +9,7 @@
 #include "runtime/simulator/simulator.h"
 #include "testsuite/host_cpu.h"
 #include "translator/decoder.h"
+#include "vcpu/cpu_differences.h"
 #include "vcpu/test_machine.h"
 
 // Each runs its instruction on (rdi) with EDX:EAX = rsi.
@@ -273,7 +274,8 @@ TEST_CASE("A smaller XCR0 than the host's bounds what XSAVE and XRSTOR touch",
   m.state().gpr[kRsi] = kArea + 0x1000 - 512;
   const Outcome fault = m.Run({0x48, 0x0f, 0xae, 0x26}, ~u64{0}, &registers);
   CHECK(fault.fault().vector == kPageFault);
-  CHECK(fault.fault().cr2 == kArea + 0x1000);
+  const bool end_first = HostHasIntelsWay(HostDifference::kXsaveAreaEnd);
+  CHECK(fault.fault().cr2 == kArea + 0x1000 + (end_first ? 63 : 0));
   m.memory.Heal();
   m.state().gpr[kRsi] = kArea;
 

@@ -94,32 +94,37 @@ constexpr Mask kMasks[] = {
      }},
     {"which fault a far return or IRET has whose frame is partly out of reach",
      "Zen 5 reads the selector before the offset, and the outer stack pointer behind them even if "
-     "the selector turns out to be bad",
+     "the selector turns out to be bad; Sapphire Rapids reads no more than 16 bits of the selector",
      [](Masking& m) {
        translator::Instr instr;
        auto of_stack = [](u8 vector) {
          return vector == vcpu::kStackFault || vector == vcpu::kPageFault ||
                 vector == vcpu::kAlignmentCheck;
        };
-       if (!of_stack(m.native.vector) || m.native.state.rip != m.guest.state.rip ||
+       auto of_selector = [](u8 vector) {
+         return vector == vcpu::kGeneralProtection || vector == vcpu::kSegmentNotPresent;
+       };
+       const u8 native = m.native.vector, guest = m.guest.vector;
+       if ((!of_stack(native) && !of_stack(guest)) || m.native.state.rip != m.guest.state.rip ||
            !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
            (instr.op != translator::Op::kRetFar && instr.op != translator::Op::kIret)) {
          return;
        }
-       if (of_stack(m.guest.vector) || m.guest.vector == vcpu::kGeneralProtection ||
-           m.guest.vector == vcpu::kSegmentNotPresent) {
+       if ((of_stack(native) || of_selector(native)) && (of_stack(guest) || of_selector(guest))) {
          m.guest.vector = m.native.vector;
          m.guest.error_code = m.native.error_code;
          m.guest.cr2 = m.native.cr2;
        }
      }},
-    {"CR2 of an XSAVE or XRSTOR that faults", "which part of the area is touched first",
+    {"CR2 of an XSAVE or XRSTOR that faults",
+     "which part of the area is touched first, where it is not the end (XsaveAreaEnd)",
      [](Masking& m) {
        translator::Instr instr;
        if (m.native.vector == vcpu::kPageFault && m.guest.vector == vcpu::kPageFault &&
            m.native.state.rip == m.guest.state.rip && m.guest.cr2 - m.native.cr2 + 4096 < 8192 &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
-           (instr.op == translator::Op::kXsave || instr.op == translator::Op::kXrstor)) {
+           (instr.op == translator::Op::kXsave || instr.op == translator::Op::kXrstor) &&
+           !vcpu::HostHasIntelsWay(vcpu::HostDifference::kXsaveAreaEnd)) {
          m.guest.cr2 = m.native.cr2;
        }
      }},
@@ -251,30 +256,10 @@ constexpr Mask kMasks[] = {
          m.guest.vector = m.native.vector;
          m.guest.error_code = m.native.error_code;
        }
-       // If it is misaligned as well, Intel's CPUs look at that first.
-       if (m.code_bits == 64 && m.native.vector == vcpu::kAlignmentCheck &&
-           (m.guest.vector == vcpu::kGeneralProtection || m.guest.vector == vcpu::kStackFault) &&
-           m.native.state.rip == m.guest.state.rip &&
-           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && instr.mem.present) {
-         m.guest.vector = m.native.vector;
-         m.guest.error_code = m.native.error_code;
-       }
        if (m.native.vector == vcpu::kPageFault && m.native.cr2 >> 12 == 0x7ffffffff &&
            m.guest.vector != vcpu::kPageFault && m.native.state.rip == m.guest.state.rip) {
          m.native.vector = m.guest.vector;
          m.native.error_code = m.guest.error_code;
-       }
-     }},
-    {"everything, after a fault of an x87 store of ten bytes",
-     "Intel's CPUs store the part in front of the page or segment that refuses the rest",
-     [](Masking& m) {
-       translator::Instr instr;
-       if (m.native.vector != vcpu::kBreakpoint && m.native.vector == m.guest.vector &&
-           m.native.state.rip == m.guest.state.rip &&
-           vcpu::CpuIdentity::kHost.vendor == vcpu::Vendor::kIntel &&
-           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && instr.mem.present &&
-           instr.mem.written && instr.mem.size == 10) {
-         m.nothing_to_compare = true;
        }
      }},
     {"#GP of an FS- or GS-relative operand whose offset is not canonical but whose address is",
@@ -307,6 +292,22 @@ constexpr Mask kMasks[] = {
        }
        m.guest.vector = m.native.vector;
        m.guest.error_code = m.native.error_code;
+     }},
+    {"#PF of the first elements of a masked operand that goes over the end of 4 GB, against #GP or "
+     "#SS of the one that crosses it",
+     "implementation-specific (SDM vol. 3, 5.3): Sapphire Rapids has #PF",
+     [](Masking& m) {
+       translator::Instr instr;
+       if (m.code_bits != 64 && m.native.state.rip == m.guest.state.rip &&
+           m.native.vector == vcpu::kPageFault &&
+           (m.guest.vector == vcpu::kGeneralProtection || m.guest.vector == vcpu::kStackFault) &&
+           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
+           instr.mem.masked_element != 0 &&
+           SegmentOf(m.native.state.selector[instr.mem.segment]).limit == 0xffffffff) {
+         m.guest.vector = m.native.vector;
+         m.guest.error_code = m.native.error_code;
+         m.guest.cr2 = m.native.cr2;
+       }
      }},
     {"everything, after #GP or #SS of an x87 operand of ten bytes, a far pointer or BOUND's "
      "operand "
@@ -413,18 +414,6 @@ constexpr Mask kMasks[] = {
            side.state.gpr[i] = i < 8 ? side.state.gpr[i] & 0xffffffff : 0;
          }
        });
-     }},
-    {"everything, of stepped sequences that store a selector while one is null",
-     "the handler's IRET takes the RPL off null selectors; the native side is not stepped",
-     [](Masking& m) {
-       if (m.kind != Kind::kStepped) return;
-       const auto& selectors = m.guest.state.selector;
-       const bool null = std::any_of(std::begin(selectors), std::end(selectors),
-                                     [](u16 selector) { return selector < 4; });
-       const auto end = m.initial_code.begin() +
-                        static_cast<long>(std::min<u64>(m.guest.state.rip - kCodeBase, kCodeBytes));
-       const auto begin = end - std::min<long>(128, end - m.initial_code.begin());
-       if (null && std::find(begin, end, u8{0x8c}) != end) m.nothing_to_compare = true;
      }},
     {"the RPL of null selectors", "an IRET of the host's kernel clears it",
      [](Masking& m) {

@@ -329,6 +329,8 @@ void Generator::BlockSegmentLoad() {
                                           : LoadsAsData(selector) || vcpu::NullSelector(selector);
   if (!loads) return;
   selector_[segment] = selector;
+  // The stepping handler's IRET takes the RPL off null selectors.
+  if (selector != 0 && vcpu::NullSelector(selector)) made_.traits.unsteppable = true;
   if (segment != vcpu::kSs) return;
   if (!SegmentOf(selector).Big()) made_.traits.unsteppable = true;
   if (random_.Percent(90)) EmitMovImmediate(vcpu::kRsp, SegmentSetStack());

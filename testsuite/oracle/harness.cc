@@ -196,6 +196,9 @@ std::string Harness::Story(const Find& find) {
   text += fmt::format("  rip {:#x}  rflags {:#x}  fs {:#x}  gs {:#x}  mxcsr {:#x}  fcw {:#x}\n",
                       initial.rip, initial.rflags, initial.fs_base, initial.gs_base,
                       initial.vector.mxcsr, initial.vector.fcw);
+  text += "  masks";
+  for (unsigned i = 0; i < 8; ++i) text += fmt::format(" k{} {:#x}", i, initial.vector.k[i]);
+  text += '\n';
   for (unsigned i = 0; i < 6; ++i) {
     const vcpu::Segment segment = SegmentOf(initial.selector[i]);
     text +=

@@ -37,6 +37,7 @@ GeneratedCase Make(const Case& c) {
     for (unsigned i = 0; i < sizeof(reg); ++i) reg[i] = static_cast<u8>(i);
   }
   if (c.prepare) c.prepare(state);
+  made.traits.user_only = state.rflags & vcpu::kAc;  // at CPL 0 alignment is not checked
   // Reported stories are about the stepping where the sequence shows TF.
   for (const auto& instr : c.code) made.traits.unsteppable |= instr[0] == 0x9c;
   return made;
@@ -57,6 +58,57 @@ const Case kCases[] = {
     {"REP STOSB with a 32-bit address, to an absent page",
      {{0xbf, 0x00, 0x40, 0x00, 0x20}, {0x48, 0x0f, 0xba, 0xef, 0x28}, {0x67, 0xf3, 0xaa}},
      [](CpuState& s) { s.gpr[kRcx] = u64{1} << 40 | 2; }},
+    {"MOVSXD of 16 bits at the end of a page",
+     {{0x66, 0x63, 0x06}},
+     [](CpuState& s) { s.gpr[kRsi] = kAbsentPage - 2; }},
+    {"MOVSXD of 16 bits from an odd address, checked for alignment",
+     {{0x66, 0x63, 0x06}},
+     [](CpuState& s) {
+       s.gpr[kRsi] += 2;
+       s.rflags |= vcpu::kAc;
+     }},
+    {"VCVTPH2PS and VCVTPS2PH at an odd address, checked for alignment",
+     {{0xc4, 0xe2, 0x79, 0x13, 0x36}, {0xc4, 0xe3, 0x79, 0x1d, 0x37, 0}},
+     [](CpuState& s) {
+       s.gpr[kRsi] += 2;
+       s.gpr[kRdi] += 2;
+       s.rflags |= vcpu::kAc;
+     }},
+    {"ROL and ROR by more than one, and RCL all around, keep OF on some hosts",
+     {{0x48, 0x8b, 0x1e},
+      {0xc1, 0xc3, 0x05},
+      {0x48, 0x8b, 0x1f},
+      {0x48, 0xc1, 0xcb, 0x3f},
+      {0x8a, 0x1e},
+      {0xc0, 0xd3, 0x09}},
+     [](CpuState& s) { s.rflags |= vcpu::kOf; }},
+    {"FSTP of ten bytes, the last two refused",
+     {{0xd9, 0xeb}, {0xdb, 0x3e}},
+     [](CpuState& s) { s.gpr[kRsi] = kReadOnlyPage - 8; }},
+    {"FBSTP of ten bytes, the last two refused",
+     {{0xd9, 0xeb}, {0xdf, 0x36}},
+     [](CpuState& s) { s.gpr[kRsi] = kReadOnlyPage - 9; }},
+    {"FSTP of ten bytes, of which three are refused",
+     {{0xd9, 0xeb}, {0xdb, 0x3e}},
+     [](CpuState& s) { s.gpr[kRsi] = kReadOnlyPage - 7; }},
+    {"A misaligned operand over the end of the canonical addresses, checked for alignment",
+     {{0x48, 0x03, 0x1e}},
+     [](CpuState& s) {
+       s.gpr[kRsi] = 0x7ffffffffffb;
+       s.rflags |= vcpu::kAc;
+     }},
+    {"POP GS at the end of a page",
+     {{0x66, 0xc7, 0x04, 0x24, 0, 0}, {0x0f, 0xa9}},
+     [](CpuState& s) { s.gpr[kRsp] = kAbsentPage - 2; }},
+    {"XSAVE and XRSTOR of components in front of an absent page",
+     {{0x31, 0xd2},
+      {0xb8, 0x04, 0, 0, 0},
+      {0x0f, 0xae, 0x27},
+      {0x0f, 0xae, 0x2f},
+      {0xb8, 0x20, 0, 0, 0},
+      {0x0f, 0xc7, 0x27},
+      {0x0f, 0xae, 0x27}},
+     [](CpuState& s) { s.gpr[kRdi] = kAbsentPage - 832; }},
     {"FNSTENV of 16 bits", {{0x90}, {0xd9, 0xe8}, {0x66, 0xd9, 0x37}}, {}},
     {"FNSTENV behind an instruction with a memory operand",
      {{0xc7, 0x07, 0, 0, 0x80, 0x3f}, {0xd9, 0x07}, {0xd9, 0xe8}, {0xd9, 0x37}},
@@ -376,6 +428,18 @@ const Case kCompatCases[] = {
      {{0x8b, 0x46, 0x70}, {0x83, 0xee, 0x40}, {0x8b, 0x8e, 0x40, 0x01, 0x00, 0x20}},
      [](CpuState& s) { s.gpr[kRsi] = 0x20; }},
     {"PUSH at the bottom of the address space", {{0x50}}, [](CpuState& s) { s.gpr[kRsp] = 2; }},
+    {"POP ES from an odd address, checked for alignment",
+     {{0x66, 0xc7, 0x04, 0x24, 0, 0}, {0x07}},
+     [](CpuState& s) {
+       s.gpr[kRsp] += 2;
+       s.rflags |= vcpu::kAc;
+     }},
+    {"XSAVE of registers that 32-bit code does not have, where an absent page follows",
+     {{0xb8, 0x84, 0, 0, 0}, {0x0f, 0xae, 0x27}},
+     [](CpuState& s) { s.gpr[kRdi] = kAbsentPage - 2560; }},
+    {"XRSTOR of registers that 32-bit code does not have, where an absent page follows",
+     {{0xb8, 0x03, 0, 0, 0}, {0x31, 0xd2}, {0x0f, 0xae, 0x27}, {0xb0, 0x83}, {0x0f, 0xae, 0x2f}},
+     [](CpuState& s) { s.gpr[kRdi] = kAbsentPage - 2560; }},
 };
 
 TEST_CASE("What the fuzzer found in 32-bit code", "[oracle]") {
