@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from xml.sax.saxutils import quoteattr
 
 ALIBI, BOOT, CHECKS = (os.path.abspath(path) for path in sys.argv[1:4])
 KERNEL, WORDS = sys.argv[4], sys.argv[5:]
@@ -30,16 +29,10 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
 import initramfs  # noqa: E402
 import packages  # noqa: E402
+from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 120  # seconds: a machine that is far busier than ours must still pass
 ROUNDS = 5  # the first in which Alibi is the faster one is the last
-
-results = []
-
-
-def report(name, problem=None):
-    results.append((name, problem))
-    print(f"FAIL {name}: {problem}" if problem else f"PASS {name}", flush=True)
 
 
 def expect(name, found, wanted):
@@ -222,9 +215,9 @@ def main():
     except packages.Failure as failure:
         if os.environ.get("ALIBI_OFFLINE"):
             print(f"SKIP {failure}")
-            return 0
+            return
         report("Debian's packages", str(failure))
-        return 1
+        return
     steps = [guest_checks, input_and_output, entries, panic, panic_log, reboot,
              lambda: pvh(folder, kernel), lambda: boot_time(folder, kernel)]
     if "ends" in WORDS:
@@ -237,25 +230,8 @@ def main():
                 report(getattr(step, "__name__", "step"), str(failure))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    failed = sum(1 for _, problem in results if problem)
-    print(f"{len(results) - failed} passed, {failed} failed")
-    return 1 if failed or not results else 0
-
-
-def write_xml(path):
-    with open(path, "w", encoding="utf-8") as xml:
-        xml.write(f"<testsuites><testsuite name={quoteattr(KERNEL)}>\n")
-        for name, problem in results:
-            xml.write(f"<testcase classname={quoteattr(KERNEL)} name={quoteattr(name)}>")
-            if problem:
-                printable = re.sub(r"[^\t\n\x20-\x7e]", "?", problem)
-                xml.write(f"<failure message={quoteattr(printable)}/>")
-            xml.write("</testcase>\n")
-        xml.write("</testsuite></testsuites>\n")
 
 
 if __name__ == "__main__":
-    outcome = main()
-    if os.environ.get("XML_OUTPUT_FILE"):
-        write_xml(os.environ["XML_OUTPUT_FILE"])
-    sys.exit(outcome)
+    main()
+    sys.exit(conclude(KERNEL))

@@ -17,13 +17,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from xml.sax.saxutils import quoteattr
 
 ALIBI, BOOT = (os.path.abspath(path) for path in sys.argv[1:3])
 KERNELS, MODELS = (words.split(",") for words in sys.argv[3:5])
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
 import packages  # noqa: E402
+from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 180  # seconds a boot, on a machine that is far busier than ours
 MOST_CACHE_KB = 16384  # kMostCacheBytes, vcpu/cpuid.h
@@ -50,13 +50,6 @@ HARMLESS = {
                   r"RSB filling|PBRSB-eIBRS: (Not affected|SW sequence)|BHI: (Not affected|BHI_DIS_S|Vulnerable)))*",
     "srbds": r"Mitigation: TSX disabled|Unknown: Dependent on hypervisor status",
 }
-
-results = []
-
-
-def report(name, problem=None):
-    results.append((name, problem))
-    print(f"FAIL {name}: {problem}" if problem else f"PASS {name}", flush=True)
 
 
 def judge(model, lines):
@@ -114,25 +107,8 @@ def main():
                 except subprocess.SubprocessError as failure:
                     problems = [str(failure)]
                 report(f"{kernel} on {model}", "; ".join(problems))
-    failed = sum(1 for _, problem in results if problem)
-    print(f"{len(results) - failed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
-def write_xml(path):
-    with open(path, "w", encoding="utf-8") as xml:
-        xml.write("<testsuites><testsuite name=\"cpu models\">\n")
-        for name, problem in results:
-            xml.write(f"<testcase classname=\"cpu models\" name={quoteattr(name)}>")
-            if problem:
-                printable = re.sub(r"[^\t\n\x20-\x7e]", "?", problem)
-                xml.write(f"<failure message={quoteattr(printable)}/>")
-            xml.write("</testcase>\n")
-        xml.write("</testsuite></testsuites>\n")
 
 
 if __name__ == "__main__":
-    outcome = main()
-    if os.environ.get("XML_OUTPUT_FILE"):
-        write_xml(os.environ["XML_OUTPUT_FILE"])
-    sys.exit(outcome)
+    main()
+    sys.exit(conclude("cpu models"))

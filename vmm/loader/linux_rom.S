@@ -1,4 +1,6 @@
 // The option ROM of linux_rom.h. Real mode, position-independent: only differences of labels.
+#include "vmm/loader/option_rom.inc"
+
 #define FW_CFG_DMA 0x514
 #define DMA_READ_SELECTED 0x0a    /* select an item, then read it */
 #define WORK 0x7c00               /* as boot sectors do: this page is nobody's */
@@ -10,32 +12,7 @@
     .globl alibi_linux_rom, alibi_linux_rom_end
     .balign 16
 alibi_linux_rom:
-    .code16
-    .byte 0x55, 0xaa
-    .byte 0                       // blocks of 512 bytes; filled in
-    lretw                         // nothing to initialise
-    .balign 2
-    .word 0                       // byte 6: the checksum; filled in
-    .org alibi_linux_rom + 0x18
-    .word 0                       // no PCI data
-    .word pnp - alibi_linux_rom
-    .balign 16
-pnp:
-    .ascii "$PnP"
-    .byte 1, 2                    // revision; 32 bytes
-    .word 0                       // no other header
-    .byte 0, 0                    // reserved; the checksum, filled in
-    .long 0                       // device
-    .word maker - alibi_linux_rom
-    .word product - alibi_linux_rom
-    .byte 0, 0, 0, 0              // device type, indicators
-    .word 0, 0                    // no boot connection or disconnection
-    .word boot - alibi_linux_rom  // the bootstrap entry
-    .word 0, 0
-maker:
-    .asciz "Alibi"
-product:
-    .asciz "Linux kernel"
+    OPTION_ROM_HEADER alibi_linux_rom, "Linux kernel"
 
 // Address, size and data items.
     .balign 2
