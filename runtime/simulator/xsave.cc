@@ -150,9 +150,9 @@ Outcome Xsave(Execution& e) {
   const bool optimized = !compact && ((e.instr.bytes[e.instr.layout.modrm] >> 3) & 7) == 6;
   const u64 requested = Requested(e);
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
-  __builtin_memset(area + kHeaderAt, 0, kXsaveHeaderBytes);
-  // CPUs that have them for pending exceptions only leave them out else.
-  __builtin_memset(area + kX87InstructionAt, 0, kX87PointersEnd - kX87InstructionAt);
+  // CPUs leave out pointers that they keep for pending exceptions only, and may leave out reserved
+  // bytes; what lies there must not be the VMM's.
+  __builtin_memset(area, 0, kExtendedAt);
   // The host's XSAVEOPT would compare with the last XRSTOR from our area.
   if (compact) {
     if (HasRexW(e)) {
@@ -281,7 +281,7 @@ Outcome Xrstor(Execution& e) {
 Outcome Fxsave(Execution& e) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 16));
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
-  __builtin_memset(area + kX87InstructionAt, 0, kX87PointersEnd - kX87InstructionAt);
+  __builtin_memset(area, 0, kHeaderAt);
   if (HasRexW(e)) {
     asm volatile("fxsave64 %0" : "+m"(area) : : "memory");
   } else {
