@@ -16,6 +16,7 @@
 #include "vcpu/descriptors.h"
 #include "vcpu/msr.h"
 #include "vmm/board.h"
+#include "vmm/cpu_model.h"
 #include "vmm/fiber.h"
 #include "vmm/host_check.h"
 #include "vmm/machine.h"
@@ -133,13 +134,12 @@ class NoPlatform final : public vcpu::Platform {
   void TaskPriorityWritten() override {}
 };
 
-const vcpu::CpuidPolicy& CpuidOfEmbedders() {
-  static const vcpu::CpuidPolicy policy = [] {
-    vcpu::CpuidPolicy made = vcpu::CpuidPolicy::ForHost();
-    made.HideApicMsrs();
-    return made;
-  }();
-  return policy;
+Result<vcpu::CpuidPolicy> CpuidOfEmbedders(const std::string& cpu) {
+  auto chosen = vmm::ChooseCpu(cpu);
+  if (!chosen.ok()) return chosen.error();
+  if (chosen->enforce && !chosen->lacking.empty()) return Error{chosen->lacking};
+  chosen->policy.HideApicMsrs();
+  return std::move(chosen->policy);
 }
 
 // The VCPU a thread left in the middle of an instruction; see vcpu.h for the rule.
@@ -419,12 +419,15 @@ class MachineImpl final : public Machine {
     if (options.translation_cache_bytes < kLeast || options.translation_cache_bytes > kMost) {
       return Error{"translation_cache_bytes: give 1 MB to 1 GB"};
     }
+    auto cpuid = CpuidOfEmbedders(options.cpu);
+    if (!cpuid.ok()) return cpuid.error();
+    cpuid_ = std::move(*cpuid);
     vmm::MachineConfig config;
     auto coherence = mmu::ParseCoherence(options.coherence);
     if (!coherence.ok()) return coherence.error();
     config.policy = options.policy;
     config.coherence = *coherence;
-    config.cpuid = &CpuidOfEmbedders();
+    config.cpuid = &cpuid_;
     config.tc_bytes = options.translation_cache_bytes & ~kPageMask;
     config.arena_bytes = options.most_memory_bytes;
     auto machine = vmm::Machine::Create(config, vcpu_);
@@ -481,6 +484,7 @@ class MachineImpl final : public Machine {
 
  private:
   VcpuImpl vcpu_;  // outlives the machine that calls it
+  vcpu::CpuidPolicy cpuid_;
   std::unique_ptr<vmm::Machine> machine_;
   bool created_ = false;
 };

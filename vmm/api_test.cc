@@ -25,9 +25,7 @@ constexpr std::uint64_t kRam = 1 << 20, kCode = 0x1000, kStack = 0x8000;
 
 // A machine with 1 MB that is about to run 32-bit code at kCode.
 struct Guest {
-  explicit Guest(const Bytes& code, const char* policy = "hysteresis") {
-    MachineOptions options;
-    options.policy = policy;
+  explicit Guest(const Bytes& code, MachineOptions options = {}) {
     options.most_memory_bytes = std::uint64_t{16} << 20;
     auto created = Machine::Create(options);
     if (!created.ok()) FAIL(created.error().message);
@@ -48,6 +46,12 @@ struct Guest {
   std::uint8_t* ram = nullptr;
   Vcpu* vcpu = nullptr;
 };
+
+MachineOptions WithPolicy(const char* policy) {
+  MachineOptions options;
+  options.policy = policy;
+  return options;
+}
 
 struct RecordingPorts : PortHandler {
   std::uint32_t In(std::uint16_t port, unsigned size) override {
@@ -119,7 +123,7 @@ TEST_CASE("Loads and stores outside memory are MMIO exits") {
     // mov ecx, 3; 1: mov eax, [0x200000]; add [0x200010], eax; loop 1b; hlt
     Guest guest(
         {0xb9, 3, 0, 0, 0, 0xa1, 0, 0, 0x20, 0, 0x01, 0x05, 0x10, 0, 0x20, 0, 0xe2, 0xf3, 0xf4},
-        policy);
+        WithPolicy(policy));
     for (int round = 0; round < 3; ++round) {
       INFO(policy << " " << round);
       Exit& exit = guest.vcpu->Run();
@@ -152,7 +156,7 @@ TEST_CASE("A verdict reaches all translations of its site") {
       {0xb9, 0,    4,    0, 0,    0xbf, 0, 0x30, 0,    0,    0x81, 0xf9, 0xe8, 3,    0,    0,
        0x75, 5,    0xbf, 0, 0,    0x20, 0, 0x81, 0xf9, 0xd0, 3,    0,    0,    0x75, 5,    0xbf,
        0,    0x30, 0,    0, 0xf6, 0xc1, 1, 0x74, 1,    0x90, 0x89, 7,    0x49, 0x75, 0xdb, 0xf4},
-      "hysteresis(1,8)");
+      WithPolicy("hysteresis(1,8)"));
   QuietDevice device;
   REQUIRE(guest.machine->HandleMmio(0x200000, 4096, device).ok());
   REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
@@ -343,7 +347,7 @@ TEST_CASE("A 32-bit call through a pointer in a segment with a base") {
   code.resize(0x20, 0xcc);
   for (const std::uint8_t byte : {0xb8, 7, 0, 0, 0, 0xc3}) code.push_back(byte);
   for (const char* policy : {"never", "always", "hysteresis"}) {
-    Guest guest(code, policy);
+    Guest guest(code, WithPolicy(policy));
     SpecialRegisters special = guest.vcpu->GetSpecialRegisters();
     special.gs.base = 0x2000;
     REQUIRE(guest.vcpu->SetSpecialRegisters(special).ok());
@@ -687,6 +691,29 @@ TEST_CASE("Machines in two threads do not meet") {
   a.join();
   b.join();
   CHECK((first && second));
+}
+
+TEST_CASE("The guest sees the CPU model that it was given") {
+  // mov eax, 0x80000002; cpuid; hlt
+  const Bytes code = {0xb8, 0x02, 0x00, 0x00, 0x80, 0x0f, 0xa2, 0xf4};
+  for (const char* cpu : {"amd", "intel", "base64"}) {
+    MachineOptions options;
+    options.cpu = cpu;
+    Guest guest(code, options);
+    CHECK(guest.vcpu->Run().reason == ExitReason::kHalt);
+    const Registers r = guest.vcpu->GetRegisters();
+    char brand[17] = {};
+    const std::uint32_t words[] = {
+        static_cast<std::uint32_t>(r.rax), static_cast<std::uint32_t>(r.rbx),
+        static_cast<std::uint32_t>(r.rcx), static_cast<std::uint32_t>(r.rdx)};
+    std::memcpy(brand, words, 16);
+    CHECK(std::string(brand).starts_with("Alibi " + std::string(cpu)));
+  }
+  MachineOptions options;
+  options.cpu = "8086";
+  const auto machine = Machine::Create(options);
+  REQUIRE_FALSE(machine.ok());
+  CHECK(machine.error().message.find("base64") != std::string::npos);
 }
 
 TEST_CASE("Bad options and memory are explained") {

@@ -27,6 +27,9 @@ struct MachineOptions {
   // latter two, page tables changed by WriteMemory() count from the guest's next TLB flush, or when
   // the VCPU's registers are next set.
   std::string coherence = "eager";
+  // The CPU that the guest sees, as for `alibi run --cpu` (README): a model, or MODEL,enforce to
+  // fail on a host that lacks instructions of it.
+  std::string cpu = "host";
   std::uint64_t translation_cache_bytes = std::uint64_t{64} << 20;  // 1 MB to 1 GB
   // The most memory all slots together can have. Costs address space only.
   std::uint64_t most_memory_bytes = std::uint64_t{256} << 30;
