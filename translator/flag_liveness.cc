@@ -34,8 +34,11 @@ u32 FlagsKilled(const Instr& instr) {
 }
 
 // An arithmetic fault shows the flags, and is an ordinary event in programs. (A page fault shows
-// them, too, but is repaired and forgotten.)
-bool MayShowAllFlags(const Instr& instr) { return ShowsAllFlags(instr) || instr.op == Op::kDivide; }
+// them, too, but is repaired and forgotten.) 16-bit code is old or short, and its faults are those
+// of segments: all of them show the flags exactly.
+bool MayShowAllFlags(const Instr& instr) {
+  return ShowsAllFlags(instr) || instr.op == Op::kDivide || instr.code_bits == 16;
+}
 
 }  // namespace
 

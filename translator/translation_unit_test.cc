@@ -28,13 +28,13 @@ struct Built {
 };
 
 Built Build(const std::string& hex, const std::string& next_page = "", unsigned max = 12,
-            unsigned start = 0, bool look_ahead = true) {
+            unsigned start = 0, bool look_ahead = true, unsigned code_bits = 64) {
   std::vector<u8> page = Bytes(hex), next = Bytes(next_page);
   Built built;
   built.status =
       BuildTranslationUnit(page.data() + start, static_cast<unsigned>(page.size()) - start,
                            next.empty() ? nullptr : next.data(), static_cast<unsigned>(next.size()),
-                           0x2000 + start, 64, max, &built.tu, start, look_ahead);
+                           0x2000 + start, code_bits, max, &built.tu, start, look_ahead);
   return built;
 }
 
@@ -113,6 +113,12 @@ TEST_CASE("Partial writers leave the other flags alive", "[liveness]") {
   CHECK(b.tu.flags_live_after[0] == kCf);
   CHECK(b.tu.flags_live_before[1] == kCf);
   CHECK(b.tu.flags_live_before[0] == 0);
+}
+
+TEST_CASE("Faults of 16-bit code show all flags", "[liveness]") {
+  // MOV ax, [bx+si]; ADD ax, cx; RET
+  CHECK(Build("8b 00 01 c8 c3", "", 12, 0, true, 16).tu.flags_live_before[0] == kAll);
+  CHECK(Build("8b 00 01 c8 c3", "", 12, 0, true, 32).tu.flags_live_before[0] == 0);
 }
 
 TEST_CASE("A shift by CL kills nothing", "[liveness]") {
