@@ -216,6 +216,10 @@ Outcome Xrstor(Execution& e) {
   {
     const VectorState keep;
     Ranges header;
+    // Where the area's end comes first, so does XCOMP_BV, which says where the end is.
+    if (vcpu::HostHasIntelsWay(vcpu::HostDifference::kXsaveAreaEnd)) {
+      header.Add(kHeaderAt + 8, kHeaderAt + 16);
+    }
     header.Add(kHeaderAt, kHeaderAt + kXsaveHeaderBytes);
     ALIBI_RETURN_IF_FAULT(Access(e, header, false, false, given));
     const u64 layout = Load64(given + kHeaderAt + 8);
