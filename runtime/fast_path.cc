@@ -586,20 +586,25 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
     if (outcome.faulted()) *fault = outcome.fault();
     return outcome.done();
   };
-  if (instr.code_bits != 64 && vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedOperandFault)) {
+  const auto is_address = [&](unsigned i, u64* at) {
+    if (instr.code_bits != 64) return in_segment(i, at);
+    *at = linear + i * size;
+    if (Canonical(*at) && Canonical(*at + size - 1)) return true;
+    *fault = NonCanonicalFault(instr, *at);
+    return false;
+  };
+  if (vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedOperandFault)) {
     for (unsigned i = 0; i < elements; ++i) {
       u64 unused;
-      if (((active >> i) & 1) && !in_segment(i, &unused)) return false;
+      if (((active >> i) & 1) && !is_address(i, &unused)) return false;
     }
   }
   for (unsigned i = 0; i < elements; ++i) {
     if (!((active >> i) & 1)) continue;
-    u64 at = linear + i * size;
+    u64 at;
     bool done = false;
-    if (instr.code_bits != 64 && !in_segment(i, &at)) return false;
-    if (!Canonical(at) || !Canonical(at + size - 1)) {
-      *fault = NonCanonicalFault(instr, at);
-    } else if (!CarefulAccess(instr, at, size)) {
+    if (!is_address(i, &at)) return false;
+    if (!CarefulAccess(instr, at, size)) {
       *fault = GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
     } else if (access == ElementAccess::kRead) {
       done = ReadOperand(at, bounced + i * size, size, fault);

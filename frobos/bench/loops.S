@@ -60,6 +60,8 @@ SIMPLE_LOOP in, "inb $0x80, %al"
 SIMPLE_LOOP in_device, "inb $0x21, %al"
 SIMPLE_LOOP cr8wr, "mov %r13, %cr8"
 SIMPLE_LOOP cr3, "mov %r13, %cr3"
+SIMPLE_LOOP cr3_pti, "mov %r14, %cr3; mov (%r15), %rax; mov %r13, %cr3; mov (%r15), %rax"
+SIMPLE_LOOP copy, "mov %r13, %rsi; mov %r14, %rdi; mov %r15, %rcx; rep movsb"
 // Each iteration toggles the bit in r14; the load sees the mapping that is left.
 SIMPLE_LOOP cr0wp, "xor %r14, %r13; mov %r13, %cr0; mov (%r15), %rax"
 SIMPLE_LOOP cr4pge, "xor %r14, %r13; mov %r13, %cr4; mov (%r15), %rax"

@@ -20,11 +20,11 @@ struct Timing {
 using LoopFunction = Timing(u64 iterations, u64 a, u64 b, u64 c);
 
 extern "C" {
-LoopFunction loop_empty, loop_in, loop_in_device, loop_cr8wr, loop_cr3, loop_cr0wp, loop_cr4pge,
-    loop_stacclac, loop_invlpg, loop_clisti, loop_pushfpopf, loop_rdtsc, loop_ptemod_unchanged,
-    loop_callret, loop_icall, loop_icall_empty, loop_iret, loop_int3, loop_divzero, loop_pgfault,
-    loop_pgfault_map, loop_ptemod_touch, loop_ptestore, loop_ptestore_empty, loop_isprime,
-    loop_syscall, loop_int80, loop_user_empty;
+LoopFunction loop_empty, loop_in, loop_in_device, loop_cr8wr, loop_cr3, loop_cr3_pti, loop_copy,
+    loop_cr0wp, loop_cr4pge, loop_stacclac, loop_invlpg, loop_clisti, loop_pushfpopf, loop_rdtsc,
+    loop_ptemod_unchanged, loop_callret, loop_icall, loop_icall_empty, loop_iret, loop_int3,
+    loop_divzero, loop_pgfault, loop_pgfault_map, loop_ptemod_touch, loop_ptestore,
+    loop_ptestore_empty, loop_isprime, loop_syscall, loop_int80, loop_user_empty;
 void handle_divzero();
 void handle_pgfault();
 void handle_pgfault_map();
@@ -233,6 +233,44 @@ const char* FlushCheck(LoopFunction* loop, u64 argument) {
   return faults ? nullptr : "a stale translation was used";
 }
 const char* EndCr3() { return FlushCheck(loop_cr3, ReadCr3()); }
+
+// As Linux isolates page tables: two roots side by side, of which the second lacks what the first
+// maps at kIsolated.
+constexpr u64 kIsolatedEntry = 300;
+constexpr u64 kIsolated = u64{0xffff} << 48 | kIsolatedEntry << 39 | (kPage & ((u64{1} << 39) - 1));
+alignas(2 * kPageSize) u64 isolated_roots[2][512];
+u64 saved_cr;
+Arguments BeginCr3Pti() {
+  BeginPtemod();
+  saved_cr = ReadCr3();
+  const u64* root = reinterpret_cast<const u64*>(saved_cr & ~(kPageSize - 1));
+  for (unsigned i = 0; i < 512; i++) isolated_roots[0][i] = isolated_roots[1][i] = root[i];
+  isolated_roots[0][kIsolatedEntry] = root[kPage >> 39 & 511];
+  return {reinterpret_cast<u64>(isolated_roots[0]), reinterpret_cast<u64>(isolated_roots[1]),
+          kPage};
+}
+const char* EndCr3Pti() {
+  WriteCr3(reinterpret_cast<u64>(isolated_roots[1]));
+  const bool isolates = TouchFaults(kIsolated);
+  WriteCr3(reinterpret_cast<u64>(isolated_roots[0]));
+  const bool maps = !TouchFaults(kIsolated);
+  WriteCr3(saved_cr);
+  return isolates && maps ? nullptr : "a root shows what another one maps";
+}
+
+constexpr u64 kCopied = 64 << 10;
+alignas(kPageSize) u8 copy_source[kCopied], copy_target[kCopied];
+Arguments BeginCopy() {
+  for (u64 i = 0; i < kCopied; i++) copy_source[i] = static_cast<u8>(i * 7 + (i >> 8));
+  return {reinterpret_cast<u64>(copy_source), reinterpret_cast<u64>(copy_target), kCopied};
+}
+const char* EndCopy() {
+  for (u64 i = 0; i < kCopied; i++) {
+    if (copy_target[i] != copy_source[i]) return "the copy is not the original";
+  }
+  return nullptr;
+}
+
 bool StoreFaults(u64 va) {
   return Catch([va] {
            volatile u64* word = reinterpret_cast<volatile u64*>(va);
@@ -240,7 +278,6 @@ bool StoreFaults(u64 va) {
          })
       .Is(kPageFault);
 }
-u64 saved_cr;
 Arguments BeginCr0wp() {
   BeginPtemod();
   saved_cr = ReadCr0();
@@ -352,6 +389,8 @@ constexpr Benchmark kBenchmarks[] = {
      RunNotToPresent},
     {"ptemod_touch", loop_ptemod_touch, loop_empty, false, BeginPtemod, EndPtemod, nullptr},
     {"cr3", loop_cr3, loop_empty, false, BeginCr3, EndCr3, nullptr},
+    {"cr3_pti", loop_cr3_pti, loop_empty, false, BeginCr3Pti, EndCr3Pti, nullptr},
+    {"copy", loop_copy, loop_empty, false, BeginCopy, EndCopy, nullptr},
     {"cr0wp", loop_cr0wp, loop_empty, false, BeginCr0wp, EndCr0wp, nullptr},
     {"cr4pge", loop_cr4pge, loop_empty, false, BeginCr4pge, EndCr4pge, nullptr},
     {"stacclac", loop_stacclac, loop_empty, false, BeginStacClac, EndStacClac, nullptr},

@@ -140,6 +140,13 @@ Outcome MaskedMove(Execution& e) {
   auto active = [&](unsigned i) { return v.Get(f.vvvv, i * element + element - 1, 1) & 0x80; };
   // The operand's address wraps, those of its elements do not.
   auto offset = [&](unsigned i) { return e.Offset() + i * element; };
+  if (vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedOperandFault)) {
+    for (unsigned i = 0; i < count; ++i) {
+      LinearAddr unused;
+      if (!active(i)) continue;
+      ALIBI_RETURN_IF_FAULT(e.LinearElement(segment, offset(i), element, store, &unused));
+    }
+  }
   for (unsigned i = 0; i < count; ++i) {
     if (!active(i)) continue;
     if (store) {

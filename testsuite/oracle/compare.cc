@@ -247,15 +247,6 @@ constexpr Mask kMasks[] = {
     {"#PF, #GP or #AC of an operand that straddles the end of the canonical addresses",
      "the CPU may access such an operand in parts",
      [](Masking& m) {
-       translator::Instr instr;
-       // Of a masked one Intel's CPUs look at the whole range of the active elements first.
-       if (m.guest.vector == vcpu::kPageFault && m.guest.cr2 >> 12 == 0x7ffffffff &&
-           m.native.vector == vcpu::kGeneralProtection && m.native.state.rip == m.guest.state.rip &&
-           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
-           instr.mem.masked_element != 0) {
-         m.guest.vector = m.native.vector;
-         m.guest.error_code = m.native.error_code;
-       }
        if (m.native.vector == vcpu::kPageFault && m.native.cr2 >> 12 == 0x7ffffffff &&
            m.guest.vector != vcpu::kPageFault && m.native.state.rip == m.guest.state.rip) {
          m.native.vector = m.guest.vector;

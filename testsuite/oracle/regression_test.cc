@@ -97,6 +97,12 @@ const Case kCases[] = {
        s.gpr[kRsi] = 0x7ffffffffffb;
        s.rflags |= vcpu::kAc;
      }},
+    {"A masked load over the end of the canonical addresses, whose first elements are absent",
+     {{0xc5, 0x15, 0x76, 0xed}, {0xc4, 0x62, 0x15, 0x2c, 0x4d, 0x00}},  // vpcmpeqd; vmaskmovps
+     [](CpuState& s) { s.gpr[kRbp] = 0x7fffffffffec; }},
+    {"The same under an opmask",
+     {{0xc4, 0xe1, 0xf8, 0x46, 0xc8}, {0x62, 0xf1, 0x7c, 0x29, 0x10, 0x0e}},  // kxnorw k1; vmovups
+     [](CpuState& s) { s.gpr[kRsi] = 0x7fffffffffec; }},
     {"POP GS at the end of a page",
      {{0x66, 0xc7, 0x04, 0x24, 0, 0}, {0x0f, 0xa9}},
      [](CpuState& s) { s.gpr[kRsp] = kAbsentPage - 2; }},
