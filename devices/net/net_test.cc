@@ -1,15 +1,22 @@
 // Options, frame work, and the backends as far as they need no rights.
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "devices/net/backend.h"
 #include "devices/net/host_guard.h"
@@ -295,13 +302,18 @@ Address Ipv6(const char* text) {
   return address;
 }
 
+constexpr u8 kIcmp = 1;
+
 // A packet from `from` to `to` behind an Ethernet header, with right checksums.
 Frame Packet(u8 protocol, const Address& from, const Address& to, Frame transport,
              std::size_t sum_at, u16 fragment = 0) {
-  Frame sum(from);
-  sum.insert(sum.end(), to.begin(), to.end());
-  sum.insert(sum.end(), {0, protocol, static_cast<u8>(transport.size() >> 8),
-                         static_cast<u8>(transport.size())});
+  Frame sum;
+  if (protocol != kIcmp) {
+    sum = from;
+    sum.insert(sum.end(), to.begin(), to.end());
+    sum.insert(sum.end(), {0, protocol, static_cast<u8>(transport.size() >> 8),
+                           static_cast<u8>(transport.size())});
+  }
   sum.insert(sum.end(), transport.begin(), transport.end());
   const u16 checksum = static_cast<u16>(~InternetSum(sum));
   transport[sum_at] = static_cast<u8>(checksum >> 8);
@@ -429,6 +441,12 @@ TEST_CASE("Host guard: what may pass") {
   CHECK(guard.Judge(Udp(kGuest4, kRouter4, 7, 40002)) == Verdict::kDrop);
 }
 
+// A request for the router's address, by which libslirp learns the guest's.
+const Frame kArp = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x52, 0x54, 0, 0x12, 0x34,
+                    0x56, 8,    6,    0,    1,    8,    0,    6,    4, 0,    1,
+                    0x52, 0x54, 0,    0x12, 0x34, 0x56, 10,   0,    2, 15,   0,
+                    0,    0,    0,    0,    0,    10,   0,    2,    2};
+
 // The answer to a SYN at a port of the host's loopback: its TCP flags; 0: none came.
 u8 FlagsOfAnswer(const std::string& options, const Address& from, const Address& to, u16 port,
                  int seconds = 20) {
@@ -436,9 +454,7 @@ u8 FlagsOfAnswer(const std::string& options, const Address& from, const Address&
   REQUIRE(backend.ok());
   Listener listener;
   REQUIRE((*backend)->Start(listener.Notice()).ok());
-  Frame arp = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x52, 0x54, 0,    0x12, 0x34, 0x56, 8,    6,
-               0,    1,    8,    0,    6,    4,    0,    1,    0x52, 0x54, 0,    0x12, 0x34, 0x56,
-               10,   0,    2,    15,   0,    0,    0,    0,    0,    0,    10,   0,    2,    2};
+  Frame arp = kArp;
   REQUIRE((*backend)->Send(arp));
   Frame syn = Tcp(from, to, port, kSyn);
   REQUIRE((*backend)->Send(syn));
@@ -475,6 +491,120 @@ TEST_CASE("User network: the host's loopback is out of reach unless it is asked 
   CHECK(FlagsOfAnswer("user,restrict=on", kGuest4, kRouter4, port, 1) != (kSyn | kAck));
   CHECK(FlagsOfAnswer("user,restrict=on", kGuest4, kLoopback4, port, 1) != (kSyn | kAck));
   close(fd);
+}
+
+constexpr u8 kEcho = 8, kEchoReply = 0, kUnreachable = 3, kHostUnreachable = 1;
+
+// A network of this process alone, where 192.0.2.1 is the host's and answers no pings.
+bool EnterQuietNetwork() {
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq loopback{};
+  std::strcpy(loopback.ifr_name, "lo");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  std::memcpy(&address.sin_addr, kOutside4.data(), 4);
+  std::memcpy(&loopback.ifr_addr, &address, sizeof(address));
+  bool done = ioctl(fd, SIOCSIFADDR, &loopback) == 0;
+  loopback.ifr_flags = IFF_UP;
+  done = done && ioctl(fd, SIOCSIFFLAGS, &loopback) == 0;
+  close(fd);
+  const int quiet = open("/proc/sys/net/ipv4/icmp_echo_ignore_all", O_WRONLY | O_CLOEXEC);
+  done = done && write(quiet, "1", 1) == 1;
+  close(quiet);
+  return done;
+}
+
+// The host's side of pings: sees the requests, and answers as a test wants.
+class Pinged {
+ public:
+  ~Pinged() { close(fd_); }
+  // The IP packet of the next request.
+  Frame Request() {
+    for (;;) {
+      Frame packet(1500);
+      const ssize_t size = recv(fd_, packet.data(), packet.size(), 0);
+      if (size < 28) return {};
+      packet.resize(static_cast<std::size_t>(size));
+      if (packet[20] == kEcho) return packet;
+    }
+  }
+  void Answer(u8 type, u8 code, Frame rest) {
+    Frame message = {type, code, 0, 0};
+    message.insert(message.end(), rest.begin(), rest.end());
+    const u16 sum = static_cast<u16>(~InternetSum(message));
+    message[2] = static_cast<u8>(sum >> 8);
+    message[3] = static_cast<u8>(sum);
+    sockaddr_in peer{};
+    peer.sin_family = AF_INET;
+    std::memcpy(&peer.sin_addr, kOutside4.data(), 4);
+    sendto(fd_, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&peer),
+           sizeof(peer));
+  }
+
+ private:
+  const int fd_ = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
+};
+
+// Type, code and all that follows the checksum of each ICMP message that the guest gets, for one
+// ping that fails and one that is answered; both times an answer to somebody else's came before.
+std::vector<Frame> PingTwice() {
+  auto backend = CreateBackend(*ParseOptions("user"));
+  if (!backend.ok()) return {};
+  Listener listener;
+  if (!(*backend)->Start(listener.Notice()).ok()) return {};
+  Frame arp = kArp;
+  (*backend)->Send(arp);
+  Pinged host;
+  std::vector<Frame> heard;
+  for (const u8 sequence : {1, 2}) {
+    Frame ping = Packet(kIcmp, kGuest4, kOutside4,
+                        {kEcho, 0, 0, 0, 'i', 'd', 0, sequence, 'm', 'i', 'n', 'e'}, 2);
+    (*backend)->Send(ping);
+    Frame request = host.Request();
+    if (request.empty()) return heard;
+    host.Answer(kEchoReply, 0, {'n', 'o', 0, sequence, 'h', 'e', 'r', 's'});
+    if (sequence == 1) {
+      request.insert(request.begin(), 4, 0);
+      host.Answer(kUnreachable, kHostUnreachable, request);
+    } else {
+      host.Answer(kEchoReply, 0, Frame(request.begin() + 24, request.end()));
+    }
+    Frame frame;
+    const bool came = listener.WaitFrame(**backend, &frame, [](const Frame& f) {
+      return f.size() >= 42 && f[12] == 8 && f[13] == 0 && f[23] == kIcmp;
+    });
+    if (!came) return heard;
+    frame.erase(frame.begin() + 36, frame.begin() + 38);
+    heard.emplace_back(frame.begin() + 34, frame.end());
+  }
+  return heard;
+}
+
+// Where there are no ping sockets, libslirp takes a raw one, which hears all ICMP of the host: as
+// in a fresh network namespace, whose ping_group_range is empty.
+TEST_CASE("User network: a ping hears its own answer or error, and nobody else's") {
+  enum : int { kRight, kWrong, kNoNamespace };
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!EnterQuietNetwork()) _exit(kNoNamespace);
+    const std::vector<Frame> heard = PingTwice();
+    const bool right = heard.size() == 2 && heard[0][0] == kUnreachable &&
+                       heard[0][1] == kHostUnreachable &&
+                       heard[1] == Frame{kEchoReply, 0, 'i', 'd', 0, 2, 'm', 'i', 'n', 'e'};
+    for (const Frame& message : heard) {
+      for (const u8 byte : message) std::fprintf(stderr, " %02x", byte);
+      std::fprintf(stderr, "\n");
+    }
+    _exit(right ? kRight : kWrong);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoNamespace) {
+    WARN("SKIP: this host gives no namespaces to users");
+    return;
+  }
+  CHECK(status == 0);
 }
 
 TEST_CASE("User network: a router solicitation is answered") {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "devices/net/offload.h"
+#include "devices/net/ping_socket.h"
 
 namespace alibi::net {
 namespace {
@@ -74,6 +75,7 @@ struct SlirpStack::Callbacks {
   static void TimerModify(void* timer, int64_t due_ms, void*) {
     static_cast<Timer*>(timer)->due_ms = due_ms;
   }
+  static void Opened(int fd, void* opaque) { HearOnlyAnswers(fd, Self(opaque).from_guest_); }
   static void NoDescriptor(int, void*) {}
   static void NoNotice(void*) {}
 };
@@ -104,7 +106,9 @@ void SlirpStack::FromGuest(Frame& frame) {
   // What libslirp sends in one piece, the guest gets in one piece, as if its card had put the
   // segments together.
   if (large_receive_) RaiseMss(frame, kLargeMss);
+  from_guest_ = frame;
   slirp_input(slirp_, frame.data(), static_cast<int>(frame.size()));
+  from_guest_ = {};
 }
 
 // libslirp believes in a larger MTU than the guest's.
@@ -126,7 +130,7 @@ Status SlirpStack::Init(const SlirpConfig& config) {
       .timer_new = Callbacks::TimerNew,
       .timer_free = Callbacks::TimerFree,
       .timer_mod = Callbacks::TimerModify,
-      .register_poll_fd = Callbacks::NoDescriptor,
+      .register_poll_fd = Callbacks::Opened,
       .unregister_poll_fd = Callbacks::NoDescriptor,
       .notify = Callbacks::NoNotice,
       .init_completed = nullptr,

@@ -50,6 +50,7 @@ class SlirpStack {
   const bool guarded_;
   const std::function<void(Frame)> to_guest_;
   bool large_receive_ = false;
+  std::span<const u8> from_guest_;  // the frame that libslirp is at
   HostGuard guard_;
   ::Slirp* slirp_ = nullptr;
   std::vector<std::unique_ptr<Timer>> timers_;
