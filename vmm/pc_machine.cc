@@ -347,7 +347,8 @@ void PcMachine::TakeInput() {
   if (input_is_keyboard_) {
     pc_->keyboard().Type(KeysOf(input));
   } else if (!input.empty() && devices_->console() != nullptr &&
-             // A user who sees only COM1 types to it: the driver may be a module, not loaded yet.
+             // A user who sees only COM1 types to it: the driver may be a module, not loaded yet,
+             // and nobody may have opened its terminal.
              (devices_->console()->in_use() || !input_filter_)) {
     devices_->console()->Receive(input);
   } else if (!input.empty() && waiting < kMostTyped) {

@@ -58,6 +58,7 @@ void Console::Process(unsigned number) {
   // A driver may name the same megabytes in every descriptor of the ring: what it gets printed at
   // once is bounded, so that the machine's other business goes on.
   while (queue.Pop(&chain)) {
+    printed_ = true;
     const u64 size = std::min<u64>(chain.readable_bytes, kMostInput);
     for (u64 at = 0; at < size; at += kPiece) {
       const u64 bytes = std::min<u64>(kPiece, size - at);

@@ -23,8 +23,9 @@ class Console final : public VirtioDevice {
   // terminal's size; 0: unknown.
   Console(std::function<void(std::string_view)> output, u16 columns, u16 rows);
 
-  // A driver has taken it.
-  bool in_use() { return attached() && transport().running(); }
+  // The guest has printed by it: a driver alone, loaded because the device is there, means nobody
+  // who would read keys.
+  bool in_use() { return printed_ && transport().running(); }
 
   // Bytes for the guest; they wait until it takes them.
   void Receive(std::string_view bytes);
@@ -37,6 +38,7 @@ class Console final : public VirtioDevice {
   std::span<const u8> config() const override { return config_; }
   void WriteConfig(u64 offset, unsigned size, u64 value) override;
   void Process(unsigned queue) override;
+  void Reset() override { printed_ = false; }
 
  private:
   void Fill();
@@ -44,6 +46,7 @@ class Console final : public VirtioDevice {
   std::function<void(std::string_view)> output_;
   std::array<u8, 12> config_{};
   bool has_size_;
+  bool printed_ = false;
   std::string input_;
 };
 

@@ -86,6 +86,21 @@ TEST_CASE("Console: prints, and says how large it is") {
   CHECK(c.text == "ehello\n");
 }
 
+TEST_CASE("Console: in use once the guest has printed, until it resets the device") {
+  ConsoleRig c;
+  c.rig.Write(0x2008, 4, 'e');
+  c.rig.Go();
+  CHECK_FALSE(c.console.in_use());  // a driver, and maybe nobody behind it
+  c.transmit->Add(0x100, 6, false);
+  c.rig.Kick(Console::kTransmit);
+  CHECK(c.console.in_use());
+  c.rig.SetStatus(0);
+  CHECK_FALSE(c.console.in_use());
+  REQUIRE(c.rig.Negotiate(kRings | 1));
+  c.rig.Go();
+  CHECK_FALSE(c.console.in_use());
+}
+
 TEST_CASE("Console: input waits for the driver and its buffers") {
   ConsoleRig c;
   c.console.Receive("early ");
