@@ -130,8 +130,8 @@ void Route(int channel, const SlirpConfig& config) {
     if (poll(fds.data(), fds.size(), timeout_ms) < 0) {
       for (pollfd& fd : fds) fd.revents = 0;
     }
-    // First, since it sets libslirp's clock: what libslirp opened for a frame at the time of its last
-    // poll(), minutes ago, it would close again as too old.
+    // First, since it sets libslirp's clock: what libslirp opened for a frame at the time of its
+    // last poll(), minutes ago, it would close again as too old.
     if (!full) (*stack)->Served(fds);
     if (fds[0].revents != 0) {
       outbox.Send();
