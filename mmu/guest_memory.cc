@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/memory_file.h"
 #include "base/raw_copy.h"
 
 namespace alibi::mmu {
@@ -59,8 +60,8 @@ Result<std::unique_ptr<GuestMemory>> GuestMemory::Create(u64 capacity) {
   }
   std::unique_ptr<GuestMemory> memory(new GuestMemory);
   memory->capacity_ = capacity;
-  memory->fd_ = memfd_create("alibi-guest-memory", MFD_CLOEXEC);
-  if (memory->fd_ < 0 || ftruncate(memory->fd_, static_cast<off_t>(capacity)) != 0) {
+  memory->fd_ = CreateMemoryFile("alibi-guest-memory", capacity);
+  if (memory->fd_ < 0) {
     return HostError("guest memory: cannot create a memory file of " + Megabytes(capacity),
                      "raise the limit on file sizes (ulimit -f)");
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/memory_file.h"
 #include "mmu/mmu.h"
 
 namespace alibi::mmu {
@@ -34,8 +35,8 @@ class TestMachine : public TraceListener, public MmioHandler {
     Require(memory->AddSlot(PhysAddr(0), kRamBytes).ok());
     Require(memory->AddSlot(PhysAddr(kRomBase), kRomBytes, true).ok());
     memory->set_mmio_handler(this);
-    fd_ = memfd_create("vcpu", MFD_CLOEXEC);
-    Require(fd_ >= 0 && ftruncate(fd_, kVcpuBlockBytes) == 0);
+    fd_ = CreateMemoryFile("vcpu", kVcpuBlockBytes);
+    Require(fd_ >= 0);
     block_ = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     Require(block_ != MAP_FAILED);
     state = new (block_) vcpu::VcpuState{};

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/memory_file.h"
 #include "vcpu/contract.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
@@ -40,9 +41,9 @@ Status Machine::Init(const MachineConfig& config) {
   memory_->set_mmio_handler(this);
 
   // A file, because the block lies in front of every shadow view.
-  vcpu_fd_ = memfd_create("alibi-vcpu", MFD_CLOEXEC);
+  vcpu_fd_ = CreateMemoryFile("alibi-vcpu", kVcpuBlockBytes);
   void* block = MAP_FAILED;
-  if (vcpu_fd_ >= 0 && ftruncate(vcpu_fd_, kVcpuBlockBytes) == 0) {
+  if (vcpu_fd_ >= 0) {
     block = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu_fd_, 0);
   }
   if (block == MAP_FAILED) {

@@ -3,16 +3,17 @@
 #include <errno.h>
 #include <libnbd.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <sstream>
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/memory_file.h"
 #include "devices/block/image_server.h"
 
 namespace alibi::block {
@@ -21,6 +22,7 @@ namespace {
 // The protocol's lengths have 32 bits, and the server takes 32 MB of data at once.
 constexpr u64 kMostData = u64{16} << 20;
 constexpr u64 kMostRange = u64{1} << 30;
+constexpr u64 kMostWords = 4096;  // of the server's messages; it can write no more
 
 int LastError() {
   const int error = nbd_get_errno();
@@ -61,11 +63,11 @@ std::string Description(const NbdOptions& options) {
          "\",\"filename\":" + Quoted(options.path) + "}}";
 }
 
-// What the child said on stderr: its last line, without the program's name.
+// What the child said on stderr: its last line, without the program's name. Behind it are zeroes.
 std::string LastWords(int fd) {
-  char text[4096];
+  char text[kMostWords];
   const ssize_t size = pread(fd, text, sizeof text, 0);
-  std::istringstream lines(std::string(text, size > 0 ? static_cast<std::size_t>(size) : 0));
+  std::istringstream lines(std::string(text, size > 0 ? strnlen(text, kMostWords) : 0));
   std::string last;
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) last = line;
@@ -101,7 +103,7 @@ std::string NbdImage::FindProgram() {
 
 Result<std::unique_ptr<BlockImage>> NbdImage::Open(const std::string& program,
                                                    const NbdOptions& options) {
-  const FileDescriptor words(memfd_create("qemu-nbd", MFD_CLOEXEC));
+  const FileDescriptor words(CreateMemoryFile("qemu-nbd", kMostWords));
   ServerOptions server;
   server.command = {program, "--cache=writeback", "--discard=unmap"};
   if (options.read_only) server.command.push_back("--read-only");

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -323,6 +324,27 @@ TEST_CASE("The image server reaches no file that it was not told of") {
     REQUIRE(image.ok());
     CHECK(FirstByte(**image) == 's');
   }
+}
+
+TEST_CASE("What the image server says takes no more memory than is read of it") {
+  const std::string size = Path("said");
+  const std::string server =
+      MakeFile("server",
+               "#!/bin/sh\nfor i in $(seq 2000); do echo 'no image' >&2; done\n"
+               "stat -L -c %s /proc/$$/fd/2 >'" +
+                   size + "'\n");
+  REQUIRE(chmod(server.c_str(), 0700) == 0);
+  NbdOptions options;
+  options.path = "image";
+  options.format = "qcow2";
+  options.confined = false;
+  auto image = NbdImage::Open(server, options);
+  REQUIRE_FALSE(image.ok());
+  CHECK(image.error().message.find('\0') == std::string::npos);
+  std::ifstream said(size);
+  u64 bytes = 0;
+  said >> bytes;
+  CHECK(bytes == 4096);
 }
 
 TEST_CASE("The image server has no network and makes no processes") {

@@ -11,6 +11,7 @@
 
 #include "adapt/policy.h"
 #include "base/check.h"
+#include "base/memory_file.h"
 #include "mmu/mmu.h"
 #include "testsuite/oracle/random.h"
 #include "testsuite/oracle/segments.h"
@@ -137,8 +138,8 @@ class GuestMachine::Impl {
     policy_ = std::move(adapt::MakePolicy(PolicyOf(kind)).value());
     memory_ = std::move(mmu::GuestMemory::Create(u64{1} << 30).value());
     ALIBI_CHECK(memory_->AddSlot(PhysAddr(0), kRamBytes).ok(), "test set-up");
-    fd_ = memfd_create("oracle-vcpu", MFD_CLOEXEC);
-    ALIBI_CHECK(fd_ >= 0 && ftruncate(fd_, kVcpuBlockBytes) == 0, "test set-up");
+    fd_ = CreateMemoryFile("oracle-vcpu", kVcpuBlockBytes);
+    ALIBI_CHECK(fd_ >= 0, "test set-up");
     block_ = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     ALIBI_CHECK(block_ != MAP_FAILED, "test set-up");
     state_ = new (block_) vcpu::VcpuState{};
