@@ -178,15 +178,15 @@ class Bench {
     request.tu = &tu;
     request.slot_seed = slot_;
     request.target.hot = reinterpret_cast<u64>(tc_ + hot_);
-    request.target.hot_writable = tc_ + hot_;
     request.target.hot_room = kMaxHotBytes;
     request.target.cold = reinterpret_cast<u64>(tc_ + cold_);
-    request.target.cold_writable = tc_ + cold_;
     request.target.cold_room = kMaxColdBytes;
     request.target.data = tc_ + data_;
     request.target.data_room = kMaxDataBytes;
     const EmitResult result = emitter_->Emit(request, ccf.get());
     if (!result.fits) return;
+    std::memcpy(tc_ + hot_, result.hot_code, result.hot_size);
+    std::memcpy(tc_ + cold_, result.cold_code, result.cold_size);
     hot_ += result.hot_size;
     cold_ += result.cold_size;
     data_ += result.data_size;

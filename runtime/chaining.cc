@@ -9,12 +9,21 @@ using translator::ExitDesc;
 using translator::ExitKind;
 using translator::kNoPage;
 
+namespace {
+
+const u8* CodeAt(u64 host) { return reinterpret_cast<const u8*>(host); }
+
+}  // namespace
+
 void EngineImpl::PatchJump(u64 at, u8 length, u64 target) {
-  u8* code = tc_->Writable(at);
-  const unsigned rel_at = length == 6 ? 2 : 1;
-  const i32 rel = static_cast<i32>(target - (at + rel_at + 4));
-  if (length != 6) code[0] = 0xe9;
-  __builtin_memcpy(code + rel_at, &rel, 4);
+  const i32 rel = static_cast<i32>(target - (at + length));
+  if (length == 6) {  // of a conditional jump, which it stays
+    tc_->Write(at + 2, &rel, 4);
+    return;
+  }
+  u8 jump[5] = {0xe9};
+  __builtin_memcpy(jump + 1, &rel, 4);
+  tc_->Write(at, jump, 5);
 }
 
 void EngineImpl::Chain(ExitDesc* exit, Ccf* target) {
@@ -50,7 +59,7 @@ void EngineImpl::RedirectEntry(Ccf* ccf, u64 target) { PatchJump(ccf->entry, 5, 
 // predecessor) looks its PC up again.
 void EngineImpl::RedirectEntryToLookup(Ccf* ccf) {
   if (ccf->entry_bytes[0] == 0) {
-    CopyBytes(ccf->entry_bytes.data(), tc_->Writable(ccf->entry), ccf->entry_bytes.size());
+    CopyBytes(ccf->entry_bytes.data(), CodeAt(ccf->entry), ccf->entry_bytes.size());
   }
   RedirectEntry(ccf, ccf->redirect);
   ccf->forwards = false;
@@ -124,7 +133,7 @@ void EngineImpl::Kick(Ccf* ccf) {
     KickPatch& patch = kicks_[kick_count_++];
     patch.at = at;
     patch.length = length;
-    const u8* code = tc_->Writable(at);
+    const u8* code = CodeAt(at);
     for (unsigned i = 0; i < length; ++i) patch.bytes[i] = code[i];
   };
   if (kick_count_ + ccf->exits.size() > kMaxKicks) return;
@@ -149,7 +158,7 @@ void EngineImpl::Kick(Ccf* ccf) {
 void EngineImpl::UndoKicks() {
   while (kick_count_ > 0) {
     const KickPatch& patch = kicks_[--kick_count_];
-    CopyBytes(tc_->Writable(patch.at), patch.bytes, patch.length);
+    tc_->Write(patch.at, patch.bytes, patch.length);
   }
 }
 

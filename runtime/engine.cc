@@ -164,9 +164,10 @@ Status EngineImpl::Init() {
     return static_cast<EngineImpl*>(engine)->DispatchThroughTable();
   };
   request.host = tc_->stub_host();
-  request.writable = tc_->Writable(tc_->stub_host());
   request.xstate_mask = ReadXcr0() & kXstateComponents;
-  stubs_ = EmitStubs(request);
+  std::vector<u8> code;
+  stubs_ = EmitStubs(request, &code);
+  tc_->Write(request.host, code.data(), code.size());
 
   translator::StubTable& table = stub_table_;
   table.miss = stubs_.miss;
@@ -686,7 +687,7 @@ Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* p
       continue;
     }
     if (points_.any_breakpoint() && HoldsBreakpoint(*ccf)) continue;
-    std::memcpy(tc_->Writable(ccf->entry), ccf->entry_bytes.data(), ccf->entry_bytes.size());
+    tc_->Write(ccf->entry, ccf->entry_bytes.data(), ccf->entry_bytes.size());
     ccf->entry_bytes[0] = 0;
     ccf->valid = true;
     ccf->forwards = false;

@@ -255,10 +255,13 @@ u64 EngineImpl::DispatchThroughTable() {
 
 void EngineImpl::LinkJumpTable(Ccf* ccf) {
   if (ccf->indirect_entry == 0) {
-    const u64 host = tc_->AllocateCold(translator::kMaxEntryCheckBytes + 5);
+    constexpr u32 kBytes = translator::kMaxEntryCheckBytes + 5;
+    const u64 host = tc_->AllocateCold(kBytes);
     if (host == 0) return;
-    translator::WriteIndirectEntry(ccf->pc, ccf->flags_live_in, ccf->entry, stubs_.entry_miss, host,
-                                   tc_->Writable(host));
+    u8 check[kBytes];
+    tc_->Write(host, check,
+               translator::WriteIndirectEntry(ccf->pc, ccf->flags_live_in, ccf->entry,
+                                              stubs_.entry_miss, host, check));
     ccf->indirect_entry = host;
   }
   // An entry check that failed does not tell whose it was: a jump of the kind that has led here

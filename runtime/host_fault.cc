@@ -184,6 +184,8 @@ void EngineImpl::DeliverArithmeticFault(bool x87) {
 }
 
 bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
+  const HostFault what = ClassifyHostFault(signal, info->si_code);
+  if (what == HostFault::kShutMemory) return false;
   auto* uc = static_cast<ucontext_t*>(context);
   greg_t* gregs = uc->uc_mcontext.gregs;
   const u64 rip = static_cast<u64>(gregs[REG_RIP]);
@@ -216,7 +218,6 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   ++counters_.host_faults;
   NoticeView();
   NoticeEntry();
-  const HostFault what = ClassifyHostFault(signal, info->si_code);
   const bool string = translator::IsString(site.shape);
   if (string) RestoreStringPointers(site, gregs);
 

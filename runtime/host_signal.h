@@ -14,6 +14,7 @@ enum class HostFault : u8 {
   kUndefined,      // #UD
   kSplitLock,      // a locked access to two cache lines, on a host that forbids it (#AC)
   kMissingMemory,  // the host cannot give the page: poisoned, or no room behind the mapping
+  kShutMemory,     // behind a protection key: no access of a guest's leads there
 };
 
 constexpr HostFault ClassifyHostFault(int signal, int code) {
@@ -26,6 +27,8 @@ constexpr HostFault ClassifyHostFault(int signal, int code) {
       if (code == SI_KERNEL)
         return HostFault::kAccess;  // #SS: no canonical address, off rsp or rbp
       return code == BUS_ADRALN ? HostFault::kSplitLock : HostFault::kMissingMemory;
+    case SIGSEGV:
+      return code == SEGV_PKUERR ? HostFault::kShutMemory : HostFault::kAccess;
     default:
       return HostFault::kAccess;
   }

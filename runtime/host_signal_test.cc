@@ -19,5 +19,9 @@ TEST_CASE("Bus errors are told from faults that the guest's page tables explain"
   CHECK(ClassifyHostFault(SIGILL, ILL_ILLOPN) == HostFault::kUndefined);
 }
 
+TEST_CASE("What a protection key shuts is no memory of the guest's") {
+  CHECK(ClassifyHostFault(SIGSEGV, SEGV_PKUERR) == HostFault::kShutMemory);
+}
+
 }  // namespace
 }  // namespace alibi::runtime

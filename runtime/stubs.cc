@@ -3,7 +3,6 @@
 #include <asmjit/x86.h>
 
 #include <bit>
-#include <cstring>
 
 #include "base/check.h"
 #include "vcpu/contract.h"
@@ -172,7 +171,7 @@ constexpr x86::Gp kCalleeSaved[] = {x86::rbx, x86::rbp, x86::r12, x86::r13, x86:
 
 }  // namespace
 
-Stubs EmitStubs(const StubRequest& request) {
+Stubs EmitStubs(const StubRequest& request, std::vector<u8>* bytes) {
   asmjit::CodeHolder code;
   code.init(asmjit::Environment::host(), request.host);
   x86::Assembler a(&code);
@@ -279,7 +278,8 @@ Stubs EmitStubs(const StubRequest& request) {
   ALIBI_CHECK(stubs.size <= kStubBytes, "the stubs fit their part of the TC");
   code.resolveUnresolvedLinks();
   code.relocateToBase(request.host);
-  std::memcpy(request.writable, code.sectionById(0)->buffer().data(), stubs.size);
+  const u8* const begin = code.sectionById(0)->buffer().data();
+  bytes->assign(begin, begin + stubs.size);
   return stubs;
 }
 

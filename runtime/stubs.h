@@ -6,6 +6,8 @@
 #ifndef ALIBI_RUNTIME_STUBS_H_
 #define ALIBI_RUNTIME_STUBS_H_
 
+#include <vector>
+
 #include "base/types.h"
 #include "translator/ccf.h"
 
@@ -28,8 +30,7 @@ struct StubRequest {
   CalloutFunction stop_soon = nullptr;
   // Called to go on from a state that a signal handler left in the VCPU block.
   CalloutFunction dispatch = nullptr;
-  u64 host = 0;  // where the stubs will run
-  u8* writable = nullptr;
+  u64 host = 0;         // where the stubs will run
   u64 xstate_mask = 0;  // XSAVE components saved at full exits
 };
 
@@ -56,7 +57,8 @@ struct Stubs {
 
 inline constexpr u64 kStubBytes = 16 * 1024;
 
-Stubs EmitStubs(const StubRequest& request);
+// `bytes` are what belongs at request.host.
+Stubs EmitStubs(const StubRequest& request, std::vector<u8>* bytes);
 
 }  // namespace alibi::runtime
 

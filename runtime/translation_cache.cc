@@ -1,7 +1,6 @@
 #include "runtime/translation_cache.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +10,9 @@
 #define XXH_VECTOR 0
 #include <xxhash.h>
 
-#include "base/check.h"
+#include "base/file_descriptor.h"
+#include "base/memory_file.h"
+#include "base/raw_copy.h"
 #include "runtime/stubs.h"
 #include "translator/emitter.h"
 
@@ -34,8 +35,9 @@ Result<std::unique_ptr<TranslationCache>> TranslationCache::Create(u64 bytes) {
   const u64 cold_bytes = bytes / 2 & ~kPageMask;
   tc->code_bytes_ = kStubBytes + bytes + cold_bytes;
   tc->data_bytes_ = bytes;
-  tc->fd_ = memfd_create("alibi-tc", MFD_CLOEXEC);
-  if (tc->fd_ < 0 || ftruncate(tc->fd_, static_cast<off_t>(tc->code_bytes_)) != 0) {
+  // Nobody needs it once it is mapped, and writing to it would get past the key.
+  const FileDescriptor file(CreateMemoryFile("alibi-tc", tc->code_bytes_));
+  if (file.get() < 0) {
     return Error{std::string("cannot create the translation cache: ") + std::strerror(errno)};
   }
   void* region = mmap(nullptr, tc->code_bytes_ + tc->data_bytes_, PROT_NONE,
@@ -45,17 +47,19 @@ Result<std::unique_ptr<TranslationCache>> TranslationCache::Create(u64 bytes) {
   }
   tc->base_ = reinterpret_cast<u64>(region);
   void* code =
-      mmap(region, tc->code_bytes_, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, tc->fd_, 0);
+      mmap(region, tc->code_bytes_, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, file.get(), 0);
   void* data =
       mmap(static_cast<u8*>(region) + tc->code_bytes_, tc->data_bytes_, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  void* writable = mmap(nullptr, tc->code_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, tc->fd_, 0);
+  void* writable =
+      mmap(nullptr, tc->code_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (code == MAP_FAILED || data == MAP_FAILED || writable == MAP_FAILED) {
     return Error{
         "the host refuses executable shared memory, which translation needs (check noexec "
         "mounts and security policies for memfd)"};
   }
   tc->writable_ = static_cast<u8*>(writable);
+  tc->key_.Shut(writable, tc->code_bytes_);
   tc->hot_start_ = tc->base_ + kStubBytes;
   tc->hot_end_ = tc->hot_start_ + bytes;
   tc->cold_end_ = tc->hot_end_ + cold_bytes;
@@ -68,7 +72,12 @@ Result<std::unique_ptr<TranslationCache>> TranslationCache::Create(u64 bytes) {
 TranslationCache::~TranslationCache() {
   if (base_ != 0) munmap(reinterpret_cast<void*>(base_), code_bytes_ + data_bytes_);
   if (writable_ != nullptr) munmap(writable_, code_bytes_);
-  if (fd_ >= 0) close(fd_);
+}
+
+// Callouts and signal handlers come here while guest vector state is live.
+void TranslationCache::Write(u64 host, const void* code, u64 bytes) const {
+  const ProtectionKey::Scope open(key_);
+  RawCopy(Alias(host), code, bytes);
 }
 
 void TranslationCache::Flush() {
@@ -93,8 +102,6 @@ translator::EmitTarget TranslationCache::Target() const {
   translator::EmitTarget target;
   target.hot = hot_next_;
   target.cold = cold_next_;
-  target.hot_writable = Writable(hot_next_);
-  target.cold_writable = Writable(cold_next_);
   target.hot_room = static_cast<u32>(std::min<u64>(hot_end_ - hot_next_, 1u << 20));
   target.cold_room = static_cast<u32>(std::min<u64>(cold_end_ - cold_next_, 1u << 20));
   target.data_origin = data_start_;
@@ -104,10 +111,15 @@ translator::EmitTarget TranslationCache::Target() const {
   return target;
 }
 
-Ccf* TranslationCache::Commit(std::unique_ptr<Ccf> ccf, const translator::EmitResult& sizes) {
-  hot_next_ += sizes.hot_size;
-  cold_next_ += sizes.cold_size;
-  data_next_ += (sizes.data_size + 63) & ~63u;
+Ccf* TranslationCache::Commit(std::unique_ptr<Ccf> ccf, const translator::EmitResult& emitted) {
+  {
+    const ProtectionKey::Scope open(key_);
+    RawCopy(Alias(hot_next_), emitted.hot_code, emitted.hot_size);
+    RawCopy(Alias(cold_next_), emitted.cold_code, emitted.cold_size);
+  }
+  hot_next_ += emitted.hot_size;
+  cold_next_ += emitted.cold_size;
+  data_next_ += (emitted.data_size + 63) & ~63u;
   Ccf* raw = ccf.get();
   ccfs_.push_back(std::move(ccf));
   starts_.push_back({raw->hot_start, raw->cold_start});

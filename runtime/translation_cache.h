@@ -4,14 +4,16 @@
 //   | stubs | hot code -> ...          | cold code -> ...        | descriptors -> ...   |
 //   |<-------- executable alias (read + execute) --------------->|<- read + write ----->|
 //
-// The writable alias of the code lies elsewhere. Allocation is by bumping; when a region is full,
-// everything is thrown away at once (the caller makes sure that nothing runs).
+// The writable alias of the code lies elsewhere. Where the host has protection keys, it is shut
+// except during Write() and Commit(). Allocation is by bumping; when a region is full, everything
+// is thrown away at once (the caller makes sure that nothing runs).
 #ifndef ALIBI_RUNTIME_TRANSLATION_CACHE_H_
 #define ALIBI_RUNTIME_TRANSLATION_CACHE_H_
 
 #include <memory>
 #include <vector>
 
+#include "base/protection_key.h"
 #include "base/result.h"
 #include "base/types.h"
 #include "runtime/code_index.h"
@@ -27,16 +29,17 @@ class TranslationCache {
   TranslationCache& operator=(const TranslationCache&) = delete;
 
   u64 stub_host() const { return base_; }
-  u8* Writable(u64 host) const { return writable_ + (host - base_); }
+  // Puts code where it runs at `host`.
+  void Write(u64 host, const void* code, u64 bytes) const;
   bool ContainsCode(u64 host) const { return host - base_ < code_bytes_; }
   bool IsStub(u64 host) const;
 
   // Room for one more CCF? If not, Flush() first.
   bool HasRoom() const;
   translator::EmitTarget Target() const;
-  // Takes the CCF over, with the sizes that were emitted into Target(). The index is the caller's.
+  // Takes the CCF over, with what was emitted for Target(). The index is the caller's.
   translator::Ccf* Commit(std::unique_ptr<translator::Ccf> ccf,
-                          const translator::EmitResult& sizes);
+                          const translator::EmitResult& emitted);
   // Bytes of cold code for something small (an entry check, a redirection).
   u64 AllocateCold(u32 bytes);
   // Gives back the last `bytes` of hot code: an exit jump that will be elided.
@@ -62,9 +65,10 @@ class TranslationCache {
 
  private:
   TranslationCache() = default;
+  u8* Alias(u64 host) const { return writable_ + (host - base_); }
   static constexpr u64 kLeastCodePerCcf = 256;
 
-  int fd_ = -1;
+  const ProtectionKey& key_ = ProtectionKey::OfProcess();
   u64 base_ = 0;  // executable alias
   u8* writable_ = nullptr;
   u64 code_bytes_ = 0;  // stubs + hot + cold

@@ -243,12 +243,10 @@ struct StubTable {
   u64 raise = 0;         // r10 = SiteDesc*: exception desc->vector at this instruction
 };
 
-// Where the emitted bytes will run; the emitter writes through the writable aliases.
+// Where the emitted bytes will run.
 struct EmitTarget {
-  u64 hot = 0;  // executable alias
+  u64 hot = 0;
   u64 cold = 0;
-  u8* hot_writable = nullptr;
-  u8* cold_writable = nullptr;
   u32 hot_room = 0;
   u32 cold_room = 0;
   u64 data_origin = 0;  // of the whole region: what VcpuState::last_branch counts from
@@ -273,6 +271,9 @@ struct EmitResult {
   bool fits = true;
   u32 hot_size = 0, cold_size = 0, data_size = 0;
   u32 slots_used = 0;
+  // If it fits: the code, the emitter's own until it emits again.
+  const u8* hot_code = nullptr;
+  const u8* cold_code = nullptr;
 };
 
 }  // namespace alibi::translator

@@ -348,6 +348,7 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"f3 0f ae e8", 64, kUd, kUndefined},   // INCSSPD
            {"0f 01 d5", 64, kUd, kUndefined},      // XEND
            {"0f 01 ee", 64, kUd, kUndefined},      // RDPKRU
+           {"0f 01 ef", 64, kUd, kUndefined},      // WRPKRU
            {"0f 01 c1", 64, kUd, kUndefined},      // VMCALL
            {"0f 01 d9", 64, kUd, kUndefined},      // VMMCALL
            {"0f 01 fc", 64, kUd, kUndefined},      // CLZERO

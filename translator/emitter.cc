@@ -109,8 +109,8 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   result.fits = !overflow_ && result.hot_size <= request.target.hot_room &&
                 result.cold_size <= request.target.cold_room;
   if (!result.fits) return result;
-  std::memcpy(request.target.hot_writable, hot_.Bytes(), result.hot_size);
-  std::memcpy(request.target.cold_writable, cold_.Bytes(), result.cold_size);
+  result.hot_code = hot_.Bytes();
+  result.cold_code = cold_.Bytes();
   ccf->hot_start = request.target.hot;
   ccf->hot_end = request.target.hot + result.hot_size;
   ccf->cold_start = request.target.cold;

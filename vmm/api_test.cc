@@ -1,4 +1,5 @@
 // The embedding API, by small pieces of guest code.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <thread>
@@ -51,6 +53,17 @@ MachineOptions WithPolicy(const char* policy) {
   MachineOptions options;
   options.policy = policy;
   return options;
+}
+
+// Target -> descriptor, of this process's files in memory.
+std::map<std::string, int> MemoryFiles() {
+  std::map<std::string, int> files;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the folder's own
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.find("/memfd:") == 0) files[target] = std::stoi(entry.path().filename().string());
+  }
+  return files;
 }
 
 struct RecordingPorts : PortHandler {
@@ -637,6 +650,20 @@ TEST_CASE("A store through CS leaves the group's displacement alone") {
 
 // What the host's kernel does when a page is poisoned or cannot be had. It was taken for a page
 // fault, and tried again for ever.
+// A process that has inherited them could shrink them: the next access would be a bus error.
+TEST_CASE("All of a machine's files in memory are sealed") {
+  Guest guest({0xf4});
+  REQUIRE(guest.vcpu->Run().reason == ExitReason::kHalt);
+  const auto files = MemoryFiles();
+  CHECK(files.size() == 2);  // guest memory, the VCPU's block
+  for (const auto& [name, fd] : files) {
+    INFO(name);
+    constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    CHECK((fcntl(fd, F_GET_SEALS) & kSeals) == kSeals);
+    CHECK(ftruncate(fd, 0) == -1);
+  }
+}
+
 TEST_CASE("A page that the host cannot give ends the process with one line") {
   // mov [0x6000], eax; hlt. sgdt [0x6000]; hlt: in a callout.
   for (const Bytes& code :

@@ -1,0 +1,111 @@
+// Who can write code.
+#include "runtime/translation_cache.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "base/protection_key.h"
+
+namespace alibi::runtime {
+namespace {
+
+constexpr u8 kCode[] = {0x31, 0xc0, 0xc3};
+
+// The mappings of the cache's file, as /proc/self/maps lists them.
+struct Aliases {
+  u64 executable = 0, writable = 0;
+};
+
+Aliases FindAliases() {
+  Aliases found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:alibi-tc") == std::string::npos) continue;
+    const u64 begin = std::stoull(line, nullptr, 16);
+    if (line.find(" r-xs ") != std::string::npos) found.executable = begin;
+    if (line.find(" rw-s ") != std::string::npos) found.writable = begin;
+  }
+  return found;
+}
+
+// 0, or the SEGV_ code that a process dies of.
+int CodeOfSegv(const std::function<void()>& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    struct sigaction action {};
+    action.sa_sigaction = [](int, siginfo_t* info, void*) { _exit(info->si_code); };
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, nullptr);
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_CASE("Code is written through an alias that nobody else can use") {
+  auto tc = std::move(TranslationCache::Create(1 << 20).value());
+  const u64 at = tc->stub_host();
+  tc->Write(at, kCode, sizeof(kCode));
+  CHECK(std::equal(kCode, kCode + sizeof(kCode), reinterpret_cast<const u8*>(at)));
+  const Aliases aliases = FindAliases();
+  REQUIRE(aliases.executable == at);
+  REQUIRE(aliases.writable != 0);
+
+  CHECK(CodeOfSegv([&] { *reinterpret_cast<volatile u8*>(at) = 0; }) == SEGV_ACCERR);
+  if (!ProtectionKey::OfProcess().exists()) {
+    WARN("SKIP: this host has no protection keys");
+    return;
+  }
+  auto* const alias = reinterpret_cast<volatile u8*>(aliases.writable);
+  const auto write = [alias] { *alias = 0; };
+  CHECK(CodeOfSegv(write) == SEGV_PKUERR);
+  CHECK(CodeOfSegv([&] { std::thread(write).join(); }) == SEGV_PKUERR);
+  CHECK(CodeOfSegv([&] {
+          tc->Write(at, kCode, sizeof(kCode));
+          write();
+        }) == SEGV_PKUERR);
+
+  // In a handler, too, it is shut before and after.
+  static TranslationCache* written;
+  static volatile u8* shut;
+  written = tc.get();
+  shut = alias;
+  const auto in_handler = [](void (*handler)(int), const std::function<void()>& around) {
+    return CodeOfSegv([&] {
+      signal(SIGUSR1, handler);
+      around();
+    });
+  };
+  const auto send = [] { raise(SIGUSR1); };
+  const auto send_in_scope = [&] {
+    const ProtectionKey::Scope open(ProtectionKey::OfProcess());
+    raise(SIGUSR1);
+    write();  // goes on inside
+  };
+  const auto in_order = [](int) { written->Write(written->stub_host(), kCode, sizeof(kCode)); };
+  const auto past_it = [](int) { *shut = 0; };
+  CHECK(in_handler(in_order, send) == 0);
+  CHECK(in_handler(in_order, send_in_scope) == 0);
+  CHECK(in_handler(past_it, send_in_scope) == SEGV_PKUERR);
+}
+
+TEST_CASE("The file of the translation cache is closed once it is mapped") {
+  const int next = dup(0);
+  close(next);
+  auto tc = std::move(TranslationCache::Create(1 << 20).value());
+  const int then = dup(0);
+  close(then);
+  CHECK(then == next);
+}
+
+}  // namespace
+}  // namespace alibi::runtime
