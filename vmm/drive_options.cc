@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "vmm/cli.h"
+
 namespace alibi::vmm {
 namespace {
 
@@ -96,6 +98,10 @@ void AddDriveOptions(CLI::App& app, DriveOptions* options) {
       ->type_name("ISO")
       ->allow_extra_args(false);
   app.add_flag("--snapshot", options->snapshot, "what is written to disks is forgotten at the end");
+  app.add_option("--snapshot-size", options->snapshot_size,
+                 "at most so much of it for each disk, then the guest sees errors: bytes, or with\n"
+                 "K, M, G (" +
+                     options->snapshot_size + ")");
   app.add_option("--drive", options->drives, "a disk in QEMU's spelling: file=FILE,if=ide,...")
       ->type_name("KEYS")
       ->allow_extra_args(false);
@@ -132,6 +138,8 @@ Result<DriveRequest> ParseDrive(const std::string& text, bool file_is_key) {
 
 Result<std::vector<DriveConfig>> OpenDrives(const DriveOptions& options, ExitCode* code) {
   *code = kUsage;
+  auto snapshot_bytes = ParseSize(options.snapshot_size);
+  if (!snapshot_bytes.ok()) return Error{"--snapshot-size: " + snapshot_bytes.error().message};
   std::vector<DriveRequest> requests;
   for (const std::string* file : {&options.hda, &options.hdb, &options.hdc, &options.hdd}) {
     if (file->empty()) continue;
@@ -165,6 +173,7 @@ Result<std::vector<DriveConfig>> OpenDrives(const DriveOptions& options, ExitCod
   std::vector<DriveConfig> drives;
   for (DriveRequest& request : requests) {
     if (options.snapshot && !request.cdrom) request.image.snapshot = true;
+    request.image.most_snapshot_bytes = *snapshot_bytes;
     request.image.confined = options.confined;
     block::OpenFailure failure;
     auto image = block::OpenImage(request.image, &failure);

@@ -22,7 +22,8 @@ struct DriveOptions {
   std::vector<std::string> cdroms;
   std::string hda, hdb, hdc, hdd;
   bool snapshot = false;  // of all disks
-  bool confined = true;   // programs that read images can open nothing else
+  std::string snapshot_size = "16G";
+  bool confined = true;  // programs that read images can open nothing else
   bool empty() const {
     return disks.empty() && drives.empty() && cdroms.empty() && hda.empty() && hdb.empty() &&
            hdc.empty() && hdd.empty();

@@ -17,6 +17,7 @@
 #include "devices/block/disk.h"
 #include "devices/block/nbd_image.h"
 #include "devices/block/open_image.h"
+#include "devices/block/snapshot_image.h"
 
 namespace alibi::block {
 namespace {
@@ -197,6 +198,64 @@ TEST_CASE("a snapshot leaves its image alone") {
   std::vector<u8> read(5120);
   REQUIRE((*image)->Read(0, read).ok());
   CHECK(std::count(read.begin(), read.end(), 'b') == 5000);
+}
+
+TEST_CASE("a snapshot keeps to its bound") {
+  const std::string path = MakeFile("bounded.img", "b", 200000);
+  ImageOptions options{path, "", false, /*snapshot=*/true};
+  options.most_snapshot_bytes = 8192;
+  auto image = Try(options);
+  REQUIRE(image.ok());
+  const std::vector<u8> sector = Pattern(512, 1), large = Pattern(8192, 2);
+  CHECK((*image)->Write(0, sector).ok());
+  CHECK((*image)->Write(65536, large).error == EDQUOT);
+  CHECK((*image)->Write(65536, sector).ok());
+  CHECK((*image)->Write(66048, sector).ok());  // the same cluster
+  CHECK((*image)->Write(0, sector).ok());
+  CHECK((*image)->Write(4096, sector).error == EDQUOT);
+  CHECK((*image)->WriteZeroes(4096, 512, true).error == EDQUOT);
+  std::vector<u8> read(512);
+  REQUIRE((*image)->Read(66048, read).ok());
+  CHECK(read == sector);
+  REQUIRE((*image)->Read(4096, read).ok());
+  CHECK(read == std::vector<u8>(512));
+}
+
+// As an image's header may say.
+class HugeImage final : public BlockImage {
+ public:
+  explicit HugeImage(u64 size) { size_bytes_ = size; }
+  IoResult Read(u64, std::span<u8> data) override {
+    std::fill(data.begin(), data.end(), u8{0});
+    return {};
+  }
+  IoResult Write(u64, std::span<const u8>) override { return {EROFS}; }
+  IoResult Flush() override { return {}; }
+  IoResult Discard(u64, u64) override { return {}; }
+  IoResult WriteZeroes(u64, u64, bool) override { return {EROFS}; }
+};
+
+TEST_CASE("a snapshot of a disk larger than memory") {
+  const auto resident_pages = [] {
+    std::FILE* file = std::fopen("/proc/self/statm", "r");
+    long all = 0, resident = 0;
+    REQUIRE(std::fscanf(file, "%ld %ld", &all, &resident) == 2);
+    std::fclose(file);
+    return resident;
+  };
+  const long before = resident_pages();
+  constexpr u64 kSize = u64{8} << 40;  // 256 MB of bits
+  auto image = SnapshotImage::Create(std::make_unique<HugeImage>(kSize), u64{1} << 20);
+  REQUIRE(image.ok());
+  std::vector<u8> read(512);
+  CHECK((*image)->Write(kSize - 512, Pattern(512, 1)).ok());
+  CHECK((*image)->Read(kSize - 512, read).ok());
+  CHECK(read == Pattern(512, 1));
+  CHECK(resident_pages() - before < 1000);
+
+  auto refused = SnapshotImage::Create(std::make_unique<HugeImage>(u64{1} << 62), u64{1} << 20);
+  REQUIRE_FALSE(refused.ok());
+  CHECK_THAT(refused.error().message, Catch::Contains("no memory for a disk of"));
 }
 
 TEST_CASE("qcow2 through qemu-nbd") {

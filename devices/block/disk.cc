@@ -31,8 +31,9 @@ const char* NameOf(Operation operation) {
 std::string Reason(int error) {
   switch (error) {
     case ENOSPC:
-    case EDQUOT:
       return std::string(std::strerror(error)) + ": the host's disk is full";
+    case EDQUOT:
+      return std::string(std::strerror(error)) + ": the host's, or --snapshot-size";
     case EFBIG:
       return "the host allows no file as large (ulimit -f)";
     case EROFS:

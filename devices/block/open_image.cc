@@ -164,7 +164,7 @@ Result<std::unique_ptr<BlockImage>> OpenImage(const ImageOptions& options, OpenF
   }
   if (!options.snapshot) return image;
   *failure = OpenFailure::kUnavailable;
-  return SnapshotImage::Create(std::move(*image));
+  return SnapshotImage::Create(std::move(*image), options.most_snapshot_bytes);
 }
 
 std::string FormatList() {

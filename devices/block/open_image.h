@@ -19,6 +19,7 @@ struct ImageOptions {
   std::string format = {};  // raw, qcow2, vmdk, vdi, vhdx, vpc; empty: by the name
   bool read_only = false;
   bool snapshot = false;  // writes are forgotten at the end; the image is opened read-only
+  u64 most_snapshot_bytes = u64{16} << 30;  // of what is written, in a file of its own
   // The files that the image names may be used: whoever made it chose them.
   bool allow_backing = false;
   bool confined = true;  // the program that reads other formats can open nothing else

@@ -24,7 +24,14 @@ IoResult ReadAll(int fd, u64 offset, std::span<u8> data) {
 
 }  // namespace
 
-Result<std::unique_ptr<BlockImage>> SnapshotImage::Create(std::unique_ptr<BlockImage> base) {
+Result<std::unique_ptr<BlockImage>> SnapshotImage::Create(std::unique_ptr<BlockImage> base,
+                                                          u64 most_bytes) {
+  const u64 clusters = (base->size_bytes() + kCluster - 1) / kCluster;
+  Bits written(static_cast<u8*>(calloc((clusters + 7) / 8, 1)));
+  if (written == nullptr) {
+    return Error{"snapshot: this host has no memory for a disk of " +
+                 std::to_string(base->size_bytes()) + " bytes"};
+  }
   const char* folder = getenv("TMPDIR");
   std::string name = std::string(folder == nullptr || *folder == '\0' ? "/tmp" : folder);
   name += "/alibi-snapshot-XXXXXX";
@@ -34,15 +41,33 @@ Result<std::unique_ptr<BlockImage>> SnapshotImage::Create(std::unique_ptr<BlockI
                  "': " + std::strerror(errno) + "; set TMPDIR"};
   }
   unlink(name.c_str());
-  return std::unique_ptr<BlockImage>(new SnapshotImage(std::move(base), fd));
+  return std::unique_ptr<BlockImage>(
+      new SnapshotImage(std::move(base), most_bytes, std::move(written), fd));
 }
 
-SnapshotImage::SnapshotImage(std::unique_ptr<BlockImage> base, int fd)
-    : base_(std::move(base)), fd_(fd), written_((base_->size_bytes() + kCluster - 1) / kCluster) {
+SnapshotImage::SnapshotImage(std::unique_ptr<BlockImage> base, u64 most_bytes, Bits written, int fd)
+    : base_(std::move(base)),
+      most_clusters_(most_bytes / kCluster),
+      written_(std::move(written)),
+      fd_(fd) {
   size_bytes_ = base_->size_bytes();
 }
 
 SnapshotImage::~SnapshotImage() { close(fd_); }
+
+void SnapshotImage::SetWritten(u64 cluster) {
+  if (IsWritten(cluster)) return;
+  written_[cluster / 8] = static_cast<u8>(written_[cluster / 8] | 1 << cluster % 8);
+  ++written_clusters_;
+}
+
+bool SnapshotImage::HasRoom(u64 first_cluster, u64 last_cluster) const {
+  u64 clusters = written_clusters_;
+  for (u64 cluster = first_cluster; cluster <= last_cluster; ++cluster) {
+    clusters += !IsWritten(cluster);
+  }
+  return clusters <= most_clusters_;
+}
 
 IoResult SnapshotImage::Read(u64 offset, std::span<u8> data) {
   while (!data.empty()) {
@@ -61,6 +86,7 @@ IoResult SnapshotImage::Read(u64 offset, std::span<u8> data) {
 
 IoResult SnapshotImage::Write(u64 offset, std::span<const u8> data) {
   const u64 end = offset + data.size();
+  if (!HasRoom(offset / kCluster, (end - 1) / kCluster)) return {EDQUOT};
   // The first and the last cluster may be written in part: the rest comes from below.
   for (const u64 cluster : {offset / kCluster, (end - 1) / kCluster}) {
     const u64 begin = cluster * kCluster;
@@ -70,12 +96,12 @@ IoResult SnapshotImage::Write(u64 offset, std::span<const u8> data) {
     IoResult copied = base_->Read(begin, std::span(below).first(bytes));
     if (copied.ok()) copied = WriteAt(fd_, begin, std::span<const u8>(below).first(bytes));
     if (!copied.ok()) return copied;
-    written_[cluster] = true;
+    SetWritten(cluster);
   }
   const IoResult done = WriteAt(fd_, offset, data);
   if (!done.ok()) return done;
   for (u64 cluster = offset / kCluster; cluster <= (end - 1) / kCluster; ++cluster) {
-    written_[cluster] = true;
+    SetWritten(cluster);
   }
   return {};
 }

@@ -2,8 +2,9 @@
 #ifndef ALIBI_DEVICES_BLOCK_SNAPSHOT_IMAGE_H_
 #define ALIBI_DEVICES_BLOCK_SNAPSHOT_IMAGE_H_
 
+#include <stdlib.h>
+
 #include <memory>
-#include <vector>
 
 #include "base/result.h"
 #include "devices/block/image.h"
@@ -12,8 +13,10 @@ namespace alibi::block {
 
 class SnapshotImage final : public BlockImage {
  public:
-  // The file lies in $TMPDIR, or /tmp; it grows with what the guest writes, up to the image's size.
-  static Result<std::unique_ptr<BlockImage>> Create(std::unique_ptr<BlockImage> base);
+  // The file lies in $TMPDIR, or /tmp; it grows with what the guest writes, up to `most_bytes`.
+  // Then EDQUOT.
+  static Result<std::unique_ptr<BlockImage>> Create(std::unique_ptr<BlockImage> base,
+                                                    u64 most_bytes);
   ~SnapshotImage() override;
 
   IoResult Read(u64 offset, std::span<u8> data) override;
@@ -25,12 +28,23 @@ class SnapshotImage final : public BlockImage {
  private:
   static constexpr u64 kCluster = 4096;
 
-  SnapshotImage(std::unique_ptr<BlockImage> base, int fd);
-  bool IsWritten(u64 cluster) const { return written_[cluster]; }
+  // A bit per cluster: it is in the file. An image may say that it is larger than all memory, so
+  // that pages of it come with their first use.
+  struct Free {
+    void operator()(u8* bits) const { free(bits); }
+  };
+  using Bits = std::unique_ptr<u8[], Free>;
+
+  SnapshotImage(std::unique_ptr<BlockImage> base, u64 most_bytes, Bits written, int fd);
+  bool IsWritten(u64 cluster) const { return written_[cluster / 8] >> cluster % 8 & 1; }
+  void SetWritten(u64 cluster);
+  bool HasRoom(u64 first_cluster, u64 last_cluster) const;
 
   std::unique_ptr<BlockImage> base_;
+  const u64 most_clusters_;
+  const Bits written_;
+  u64 written_clusters_ = 0;
   const int fd_;
-  std::vector<bool> written_;  // by cluster: it is in the file
 };
 
 }  // namespace alibi::block
