@@ -547,6 +547,59 @@ TEST_CASE("With --com1 the terminal is COM2, and nothing of a long input is lost
   CHECK(OneLine(bad.err));
 }
 
+TEST_CASE("A guest that prints for ever does not fill the disk") {
+  // mov ecx, 100000; 1: mov dx, 0x3f8; mov al, 'A'; out dx, al; mov dh, 2; out dx, al; loop 1b
+  // mov al, 3; out 0xf4, al
+  const std::vector<u8> code = {0xb9, 0xa0, 0x86, 0x01, 0x00, 0x66, 0xba, 0xf8, 0x03, 0xb0, 'A',
+                                0xee, 0xb6, 0x02, 0xee, 0xe2, 0xf4, 0xb0, 0x03, 0xe6, 0xf4};
+  const std::string kernel = WriteFile("endless", FlatKernel(code));
+  const std::string file = TempFile("serial"), out_file = TempFile("stdout");
+  const std::string full =
+      "alibi: a serial port's file has had 65536 bytes of this run; the rest is left out: see "
+      "--serial-size\n";
+  Outcome outcome = Call({"run", kernel, "--ram", "4M", "--serial", file, "--serial-size", "64K"});
+  CHECK(outcome.status == 7);
+  CHECK(outcome.err == full);
+  CHECK((Contents(file) == std::string(65536, 'A')));
+
+  // Two files: --com1's, which has something already, and our own output. A pipe has no bound.
+  WriteFile("serial", "before");
+  const auto into_file = [&] {
+    dup2(open(out_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+  };
+  const std::vector<std::string> com1 = {"run",    kernel, "--ram",         "4M",
+                                         "--com1", file,   "--serial-size", "64K"};
+  outcome = Call(com1, into_file);
+  CHECK(outcome.status == 7);
+  CHECK(outcome.err == full + full);
+  CHECK((Contents(file) == "before" + std::string(65536, 'A')));
+  CHECK((Contents(out_file) == std::string(65536, 'A')));
+  outcome = Call(com1);
+  CHECK(outcome.err == full);
+  CHECK(outcome.out.size() == 100'000);
+
+  outcome = Call({"run", kernel, "--serial-size", "much"});
+  CHECK(outcome.status == 64);
+  CHECK(OneLine(outcome.err));
+}
+
+TEST_CASE("A trace keeps to --trace-size, and says that it has ended") {
+  const std::string file = TempFile("trace");
+  const std::string full =
+      "alibi: the trace has 1024 bytes; the rest is left out: see --trace-size\n";
+  Outcome outcome = Call({"run", HelloImage(), "--ram", "16M", "--trace=all", "--trace-file", file,
+                          "--trace-size", "1K"});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err == full);
+  const std::string trace = Contents(file);
+  CHECK(trace.size() > 900);
+  CHECK(trace.size() <= 1024);
+  CHECK(trace.back() == '\n');
+  outcome = Call({"run", HelloImage(), "--ram", "16M", "--trace=all", "--trace-size", "1K"});
+  CHECK(outcome.err.size() > 1024);  // a pipe
+  CHECK(Call({"run", HelloImage(), "--trace-size", "x"}).status == 64);
+}
+
 // A run on a terminal of its own.
 class OnTerminal {
  public:

@@ -429,7 +429,7 @@ int CmdRun(int argc, char** argv) {
     }
     config.input_fd = -1;
     config.com2 = SerialLink::Files{STDIN_FILENO, STDOUT_FILENO, config.raw_output,
-                                    std::move(config.input_filter)};
+                                    config.most_output_bytes, std::move(config.input_filter)};
     config.input_filter = nullptr;
   }
   auto machine = PcMachine::Create(config);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "vmm/cli.h"
 #include "vmm/loader/file.h"
 
 namespace alibi::vmm {
@@ -34,6 +35,10 @@ void Console::AddOptions(CLI::App* app) {
                   "where COM1's output goes: stdio, none, or a file (stdio; none with\n"
                   "--display=text)")
       ->type_name("FILE");
+  app->add_option("--serial-size", serial_size_,
+                  "at most so much into a file, of each serial port; the rest is left out: bytes,\n"
+                  "or with K, M, G (" +
+                      serial_size_ + ")");
   app->add_flag("--raw", raw_,
                 "on a terminal: every byte that the guest prints, control sequences and all; else\n"
                 "those that do more than draw are left out");
@@ -42,6 +47,9 @@ void Console::AddOptions(CLI::App* app) {
 }
 
 Console::Failure Console::Open() {
+  auto size = ParseSize(serial_size_);
+  if (!size.ok()) return {kUsage, "--serial-size: " + size.error().message};
+  most_serial_bytes_ = *size;
   const bool text = display_ == "text";
   draws_ = text && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   if (serial_.empty()) serial_ = text ? "none" : "stdio";
@@ -73,6 +81,7 @@ Console::Failure Console::CannotDump() const {
 
 void Console::Configure(PcMachineConfig* config) {
   config->output_fd = serial_fd_;
+  config->most_output_bytes = most_serial_bytes_;
   config->raw_output = raw_;
   config->input_fd = STDIN_FILENO;
   config->input_is_keyboard = display_ == "text";

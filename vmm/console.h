@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/types.h"
 #include "vmm/display.h"
 #include "vmm/exit_codes.h"
 #include "vmm/pc_machine.h"
@@ -49,6 +50,8 @@ class Console {
 
   std::string display_ = "none";
   std::string serial_;
+  std::string serial_size_ = "1G";
+  u64 most_serial_bytes_ = 0;
   std::string dump_name_;
   std::FILE* dump_file_ = nullptr;
   bool raw_ = false;

@@ -61,6 +61,8 @@ void Observation::AddOptions(CLI::App& app) {
       ->type_name("TOPICS");
   app.add_option("--trace-file", trace_file_name_, "write the trace to FILE instead")
       ->type_name("FILE");
+  app.add_option("--trace-size", trace_size_,
+                 "at most so much of it into a file: bytes, or with K, M, G (" + trace_size_ + ")");
   app.add_option("--log", log_name_,
                  "record to FILE what happens at the guest's sites, every translation and fault;\n"
                  "alibi log shows it")
@@ -89,6 +91,9 @@ std::optional<int> Observation::Check() {
   if (!trace_file_name_.empty() && trace_.empty()) {
     return Fail(kUsage, "--trace-file: nothing is traced; give --trace=TOPICS as well");
   }
+  auto trace_size = ParseSize(trace_size_);
+  if (!trace_size.ok()) return Fail(kUsage, "--trace-size: " + trace_size.error().message);
+  most_trace_bytes_ = *trace_size;
   auto size = ParseSize(log_size_);
   if (!size.ok()) return Fail(kUsage, "--log-size: " + size.error().message);
   if (*size < adapt::log::kLeastLogBytes) {
@@ -117,6 +122,7 @@ std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> i
   machine.set_on_attention([this] { ShowStats(); });
   CatchStatsSignal(&machine);
   if (!trace_.empty()) {
+    tracer_.SetOutput(trace_file_ != nullptr ? trace_file_ : stderr, most_trace_bytes_);
     tracer_.set_time(&machine.time_base());
     machine.machine().set_tracer(&tracer_);
     if (tracer_.wanted_events() != 0) {
@@ -161,7 +167,6 @@ std::optional<int> Observation::OpenFiles(const RunDescription& description) {
     trace_file_ = std::fopen(trace_file_name_.c_str(), "we");
     if (trace_file_ == nullptr) return cannot(trace_file_name_);
     std::setvbuf(trace_file_, nullptr, _IOFBF, kTraceBuffer);
-    tracer_.set_output(trace_file_);
   }
   if (!log_name_.empty()) {
     auto log = RunLog::Create(log_name_, most_log_bytes_, *machine_, description);

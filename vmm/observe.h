@@ -58,6 +58,8 @@ class Observation {
 
   std::string trace_;
   std::string trace_file_name_;
+  std::string trace_size_ = "1G";
+  u64 most_trace_bytes_ = 0;
   std::string log_name_;
   std::string log_size_ = "256M";
   u64 most_log_bytes_ = 0;

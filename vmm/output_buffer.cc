@@ -1,5 +1,6 @@
 #include "vmm/output_buffer.h"
 
+#include <fmt/format.h>
 #include <limits.h>
 #include <poll.h>
 #include <unistd.h>
@@ -18,8 +19,13 @@ constexpr int kPatienceMs = 100;
 
 }  // namespace
 
-OutputBuffer::OutputBuffer(int fd, const std::atomic<bool>& stopping, bool raw)
-    : fd_(fd), stopping_(stopping) {
+OutputBuffer::OutputBuffer(int fd, const std::atomic<bool>& stopping, bool raw, u64 most_bytes)
+    : fd_(fd),
+      stopping_(stopping),
+      bound_(fd, most_bytes,
+             fmt::format("a serial port's file has had {} bytes of this run; the rest is left out: "
+                         "see --serial-size",
+                         most_bytes)) {
   if (!raw && fd >= 0 && isatty(fd)) filter_.emplace();
 }
 
@@ -33,7 +39,7 @@ bool OutputBuffer::Flush() {
   std::string bytes = std::exchange(bytes_, {});
   if (filter_.has_value()) bytes = filter_->Filter(bytes);
   const char* at = bytes.data();
-  std::size_t left = bytes.size();
+  std::size_t left = bound_.Take(bytes.size());
   while (left != 0) {
     pollfd fd{fd_, POLLOUT, 0};
     if (poll(&fd, 1, kPatienceMs) <= 0) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/types.h"
+#include "vmm/file_bound.h"
 #include "vmm/terminal_filter.h"
 
 namespace alibi::vmm {
@@ -15,8 +16,9 @@ namespace alibi::vmm {
 class OutputBuffer {
  public:
   // `fd` < 0: everything is dropped. A terminal gets what TerminalFilter leaves, unless `raw`.
-  // After `stopping` has become true a reader that does not read is waited for no longer.
-  OutputBuffer(int fd, const std::atomic<bool>& stopping, bool raw);
+  // After `stopping` has become true a reader that does not read is waited for no longer. A file
+  // gets `most_bytes`; the rest is dropped, and stderr is told once.
+  OutputBuffer(int fd, const std::atomic<bool>& stopping, bool raw, u64 most_bytes);
 
   // True if now is a good moment to Flush(): the end of a line, or enough has come together.
   bool Put(u8 byte);
@@ -29,6 +31,7 @@ class OutputBuffer {
   const std::atomic<bool>& stopping_;
   std::string bytes_;
   std::optional<TerminalFilter> filter_;
+  FileBound bound_;
 };
 
 }  // namespace alibi::vmm

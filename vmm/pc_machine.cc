@@ -28,7 +28,7 @@ Result<std::unique_ptr<PcMachine>> PcMachine::Create(const PcMachineConfig& conf
 
 Status PcMachine::Init(const PcMachineConfig& config) {
   input_filter_ = config.input_filter;
-  output_.emplace(config.output_fd, stop_requested_, config.raw_output);
+  output_.emplace(config.output_fd, stop_requested_, config.raw_output, config.most_output_bytes);
   restart_on_reset_ = config.restart_on_reset;
   input_is_keyboard_ = config.input_is_keyboard;
   screen_ = config.screen;

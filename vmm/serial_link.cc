@@ -18,7 +18,7 @@ SerialLink::SerialLink(devices::Pc& pc, Files files, const std::atomic<bool>& st
     : pc_(pc),
       output_failed_(std::move(output_failed)),
       filter_(std::move(files.filter)),
-      output_(files.output, stopping, files.raw),
+      output_(files.output, stopping, files.raw, files.most_bytes),
       flush_timer_(pc.timers().Register([this](u64) {
         if (!output_.Flush()) output_failed_();
       })),

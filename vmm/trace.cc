@@ -68,14 +68,25 @@ u32 Tracer::wanted_events() const {
   return kinds;
 }
 
+void Tracer::SetOutput(std::FILE* file, u64 most_bytes) {
+  file_ = file;
+  bound_ = FileBound(
+      fileno(file), most_bytes,
+      fmt::format("the trace has {} bytes; the rest is left out: see --trace-size", most_bytes));
+}
+
 void Tracer::Line(TraceTopic topic, u64 tsc, const std::string& text) {
   const char* name = kTopics[static_cast<unsigned>(topic)].name;
   if (time_ == nullptr) {
-    fmt::print(file_, "[{}] {}\n", name, text);
+    Put(fmt::format("[{}] {}\n", name, text));
     return;
   }
   const u64 ns = time_->Ns(tsc);
-  fmt::print(file_, "{:>4}.{:09} [{}] {}\n", ns / 1'000'000'000, ns % 1'000'000'000, name, text);
+  Put(fmt::format("{:>4}.{:09} [{}] {}\n", ns / 1'000'000'000, ns % 1'000'000'000, name, text));
+}
+
+void Tracer::Put(const std::string& line) {
+  if (bound_.Take(line.size()) == line.size()) std::fwrite(line.data(), 1, line.size(), file_);
 }
 
 void Tracer::Access(TraceTopic topic, const char* what, u64 address, unsigned size, u64 value) {
@@ -154,7 +165,7 @@ void Tracer::OnEvents(std::span<const runtime::Record> events) {
                          event.more, event.value, event.pc));
         break;
       case RecordKind::kLost:
-        fmt::print(file_, "[trace] {} events lost: too many at once\n", event.value);
+        Put(fmt::format("[trace] {} events lost: too many at once\n", event.value));
         break;
       default:  // not among wanted_events()
         break;

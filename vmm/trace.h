@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "runtime/engine.h"
+#include "vmm/file_bound.h"
 #include "vmm/time_base.h"
 
 namespace alibi::vmm {
@@ -28,7 +29,9 @@ class Tracer : public runtime::TranslationObserver, public runtime::EventObserve
 
   // `time` outlives the tracer; null: lines have no time.
   void set_time(const TimeBase* time) { time_ = time; }
-  void set_output(std::FILE* file) { file_ = file; }
+  // If it is a file, it gets whole lines, `most_bytes` of them; the rest is dropped, and stderr is
+  // told once.
+  void SetOutput(std::FILE* file, u64 most_bytes);
 
   bool on(TraceTopic topic) const { return topics_ & (1u << static_cast<unsigned>(topic)); }
   bool observes_translations() const {
@@ -45,10 +48,12 @@ class Tracer : public runtime::TranslationObserver, public runtime::EventObserve
 
  private:
   void Line(TraceTopic topic, u64 tsc, const std::string& text);
+  void Put(const std::string& line);
 
   u32 topics_ = 0;
   const TimeBase* time_ = nullptr;
   std::FILE* file_ = stderr;
+  FileBound bound_;
 };
 
 }  // namespace alibi::vmm
