@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+from verdicts import conclude, report  # noqa: E402
+
 ALIBI, PAGE = (os.path.abspath(path) for path in sys.argv[1:3])
 PATIENCE = 900  # seconds for a command, or for a login, on a busy host
 
@@ -33,14 +36,6 @@ poweroff
 
 def answers(isolated):
     return ["bookworm", "nameserver 10.0.2.3", "vm-other", str(int(isolated))]
-
-
-results = []
-
-
-def report(name, problem=None):
-    results.append((name, problem))
-    print(f"FAIL {name}: {problem}" if problem else f"PASS {name}", flush=True)
 
 
 def page_commands():
@@ -104,7 +99,7 @@ def main():
             done = shell(command, stdin=subprocess.DEVNULL)
             report(command.split(maxsplit=1)[0], done.returncode and done.stdout[-1500:])
             if done.returncode:
-                return 1
+                return conclude("Debian")
         # Somebody else's guest may have the page's port.
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -112,9 +107,7 @@ def main():
         run, ssh = run.replace("2222", port), ssh.replace("2222", port)
         boot("as it is", run, ssh, isolated=False)
         boot("pti=on", run.replace("console=ttyS0", "console=ttyS0 pti=on"), ssh, isolated=True)
-    failed = sum(1 for _, problem in results if problem)
-    print(f"{len(results) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    return conclude("Debian")
 
 
 if __name__ == "__main__":
