@@ -75,7 +75,7 @@ void EngineImpl::Invalidate(Ccf* ccf) {
   mmu_.ResetJumpEntriesForPhysPage(PhysAddr(ccf->phys_page * kPageSize));
   if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
   while (ccf->incoming != nullptr) Unchain(ccf->incoming);
-  for (ExitDesc* exit : ccf->exits) Unchain(exit);
+  for (ExitDesc* exit : ccf->exits()) Unchain(exit);
   RedirectEntryToLookup(ccf);
 }
 
@@ -136,11 +136,11 @@ void EngineImpl::Kick(Ccf* ccf) {
     const u8* code = CodeAt(at);
     for (unsigned i = 0; i < length; ++i) patch.bytes[i] = code[i];
   };
-  if (kick_count_ + ccf->exits.size() > kMaxKicks) return;
+  if (kick_count_ + ccf->exits().size() > kMaxKicks) return;
   for (unsigned i = 0; i < kick_count_; ++i) {
     if (kicks_[i].at >= ccf->hot_start && kicks_[i].at < ccf->hot_end) return;  // done already
   }
-  for (ExitDesc* exit : ccf->exits) {
+  for (ExitDesc* exit : ccf->exits()) {
     if (exit->kind == ExitKind::kDirect) {
       if (exit->linked == nullptr) continue;  // goes to its stub anyway
       const u64 at = exit->elided ? exit->linked->entry : exit->patch;

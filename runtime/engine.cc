@@ -371,7 +371,7 @@ bool EngineImpl::Step() {
   const u64 entry = PrepareEntry();
   if (entry != 0) {
     const Ccf& ccf = *tc_->FindByHost(entry);
-    const Instr& instr = ccf.instrs.front();
+    const Instr instr = ccf.instrs().front();
     const u64 next_rip = ccf.mode.RipOf(instr.next_pc());
     const translator::Op op = instr.op;
     const bool repeated = instr.rep || instr.repne;
@@ -432,15 +432,15 @@ bool EngineImpl::SetBreakpoint(u64 pc, bool set) {
   if (!set) return points_.RemoveBreakpoint(pc);
   if (!points_.AddBreakpoint(pc)) return false;
   // None of the translations there are may run over it.
-  for (const auto& ccf : tc_->all()) {
-    if (pc - ccf->pc < ccf->guest_bytes) Invalidate(ccf.get());
+  for (Ccf* ccf : tc_->all()) {
+    if (pc - ccf->pc < ccf->guest_bytes) Invalidate(ccf);
   }
   return true;
 }
 
 bool EngineImpl::HoldsBreakpoint(const Ccf& ccf) const {
-  for (const Instr& instr : ccf.instrs) {
-    if (points_.IsBreakpoint(instr.pc)) return true;
+  for (unsigned i = 0; i < ccf.instrs().size(); ++i) {
+    if (points_.IsBreakpoint(ccf.instrs().pc(i))) return true;
   }
   return false;
 }
@@ -557,7 +557,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     }
   }
 
-  auto ccf = std::make_unique<Ccf>();
+  Ccf* const ccf = tc_->NewCcf();
   ccf->phys_page = phys.PageNumber();
   ccf->phys_page2 = second_page;
   translator::EmitRequest request;
@@ -565,6 +565,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   request.mode = mode;
   request.indirect_entry = indirect && pending_exit_ == nullptr && !mode.simulate && !mode.single &&
                            mode.UsesJumpTable();
+  request.shown = &shown_features_;
   request.slot_seed = slot_seed_;
   request.count = options_.executions != nullptr;
   request.ports = options_.ports;
@@ -605,27 +606,27 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
     elide->ccf->hot_end -= 5;
   }
   request.target = tc_->Target();
-  const translator::EmitResult emitted = emitter_->Emit(request, ccf.get());
+  const translator::EmitResult emitted = emitter_->Emit(request, ccf);
   ALIBI_CHECK(emitted.fits, "a CCF fits the room that HasRoom() promised");
   slot_seed_ += emitted.slots_used;
   ccf->examined_begin = tu_->examined_begin;
   ccf->examined_end = tu_->examined_end;
-  Ccf* result = tc_->Commit(std::move(ccf), emitted);
+  tc_->Commit(ccf, emitted);
   if (elide != nullptr) {
     elide->elided = true;
-    elide->linked = result;
-    elide->next_incoming = result->incoming;
-    result->incoming = elide;
+    elide->linked = ccf;
+    elide->next_incoming = ccf->incoming;
+    ccf->incoming = elide;
     pending_exit_ = nullptr;
     ++counters_.elided_exits;
   }
   if (in_ram) {
-    result->content_hash = ContentHash(*result, bytes - phys.PageOffset());
+    ccf->content_hash = ContentHash(*ccf, bytes - phys.PageOffset());
     mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
     if (second_page != kNoPage) mmu_.TraceCode(PhysAddr(second_page * kPageSize));
   }
-  if (Ccf* given_up = tc_->index().Add(result)) GiveUp(given_up);
-  adapt::log::Why why = ForwardReplaced(result);
+  if (Ccf* given_up = tc_->index().Add(ccf)) GiveUp(given_up);
+  adapt::log::Why why = ForwardReplaced(ccf);
   if (mode.simulate) why = adapt::log::Why::kSimulate;
   if (mode.single) why = adapt::log::Why::kSingle;
   ++counters_.translations;
@@ -634,9 +635,9 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   counters_.emitted_bytes += emitted.hot_size + emitted.cold_size;
   counters_.translation_cycles += __rdtsc() - begin;
   prices_.retranslate = static_cast<u32>(counters_.translation_cycles / counters_.translations);
-  if (recorder_.Wants(RecordKind::kTranslation)) RecordTranslation(*result, why, begin);
-  if (observer_ != nullptr) observer_->OnTranslation(*result);
-  return result;
+  if (recorder_.Wants(RecordKind::kTranslation)) RecordTranslation(*ccf, why, begin);
+  if (observer_ != nullptr) observer_->OnTranslation(*ccf);
+  return ccf;
 }
 
 u64 EngineImpl::ContentHash(const Ccf& ccf, const u8* page) const {
@@ -705,7 +706,7 @@ void EngineImpl::FlushTc() {
   pending_exit_ = nullptr;
   // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
   // page without translations only costs its own callout.
-  for (const auto& ccf : tc_->all()) mmu_.UntraceCode(PhysAddr(ccf->phys_page * kPageSize));
+  for (const Ccf* ccf : tc_->all()) mmu_.UntraceCode(PhysAddr(ccf->phys_page * kPageSize));
   CollectExecutions();
   peak_tc_bytes_ = std::max(peak_tc_bytes_, tc_->used());
   peak_ccfs_ = std::max<u64>(peak_ccfs_, tc_->all().size());
@@ -722,7 +723,7 @@ void EngineImpl::FlushTc() {
 
 void EngineImpl::CollectExecutions() {
   if (options_.executions == nullptr) return;
-  for (const auto& ccf : tc_->all()) {
+  for (Ccf* ccf : tc_->all()) {
     options_.executions->OnExecutions(*ccf, *ccf->counts);
     *ccf->counts = {.told_before = true};
   }
@@ -782,7 +783,7 @@ MemoryUse EngineImpl::memory_use() const {
 
 const Ccf* EngineImpl::FindCcf(u64 pc) const {
   for (auto it = tc_->all().rbegin(); it != tc_->all().rend(); ++it) {
-    if ((*it)->pc == pc && (*it)->valid && !(*it)->retired) return it->get();
+    if ((*it)->pc == pc && (*it)->valid && !(*it)->retired) return *it;
   }
   return nullptr;
 }

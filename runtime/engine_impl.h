@@ -197,6 +197,13 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   bool MakeStringRun(const SiteDesc& site);
 
   // --- sites.cc ---
+  // The site's instruction. CCFs keep bytes: of the sites that ever call out each is decoded once.
+  const translator::Instr& InstrOf(const SiteDesc& site) const {
+    if (__builtin_expect(site.instr == nullptr, 0)) DecodeSite(site);
+    return *site.instr;
+  }
+  [[gnu::noinline]] void DecodeSite(const SiteDesc& site) const;
+  [[gnu::noinline]] static void DecodeAgain(const Ccf& ccf, unsigned index, translator::Instr* out);
   u64 SiteAddress(const SiteDesc& site) const;
   // 32-bit code: the host's sum of base and displacement is no 32-bit address.
   bool SiteWraps(const SiteDesc& site) const;
@@ -207,7 +214,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   void RetireIfStale(const SiteDesc& site, adapt::Kind kind);
   // A SIMULATE access has been made: was there a reason for not making it directly?
   void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
-  static adapt::Access AccessOf(const SiteDesc& site);
+  adapt::Access AccessOf(const SiteDesc& site) const;
   adapt::SiteRecord& FindOrInsertRecord(const SiteDesc& site);
   adapt::SiteRecord& RecordOf(SiteDesc* site);
   adapt::SiteRecord* OwnRecordOf(const translator::SiteDesc& site);

@@ -7,7 +7,7 @@ namespace alibi::runtime {
 using translator::Treatment;
 
 void EngineImpl::CountLeaving(const SiteDesc& site, bool undone) {
-  const translator::Instr& instr = *site.instr;
+  const translator::Instr& instr = InstrOf(site);
   const bool jumps =
       instr.treatment == Treatment::kControl || instr.treatment == Treatment::kTerminator;
   // Between two iterations of a repeated instruction, which has not been executed yet; or in front
@@ -16,7 +16,7 @@ void EngineImpl::CountLeaving(const SiteDesc& site, bool undone) {
     undone = true;
   }
   const unsigned first = site.instr_index + (undone ? 0u : 1u);
-  if (first < site.ccf->instrs.size()) ++site.ccf->counts->left_before[first];
+  if (first < site.ccf->instrs().size()) ++site.ccf->counts->left_before[first];
 }
 
 }  // namespace alibi::runtime

@@ -332,7 +332,7 @@ u64 EngineImpl::Continue(SiteDesc* site, u64 next_pc) {
 
 u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   auto* site = static_cast<SiteDesc*>(descriptor);
-  const Instr& instr = *site->instr;
+  const Instr& instr = InstrOf(*site);
   ++counters_.simulate_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   const bool watched = watching_ || points_.any_watch();
@@ -361,13 +361,13 @@ u64 EngineImpl::OnProbe(void* resume, u64) { return reinterpret_cast<u64>(resume
 
 u64 EngineImpl::OnRecheck(void* descriptor, u64) {
   ++counters_.segment_rechecks;
-  return SimulateNext(static_cast<SiteDesc*>(descriptor)->instr->pc);
+  return SimulateNext(InstrOf(*static_cast<SiteDesc*>(descriptor)).pc);
 }
 
 u64 EngineImpl::OnRaise(void* descriptor, u64) {
   auto* site = static_cast<SiteDesc*>(descriptor);
   ++counters_.raise_callouts;
-  state_.rip = site->ccf->mode.RipOf(site->instr->pc);
+  state_.rip = site->ccf->mode.RipOf(InstrOf(*site).pc);
   pending_exit_ = nullptr;
   pending_indirect_ = false;
   if (site->vector == vcpu::kDivideError) {
@@ -394,7 +394,7 @@ SiteDesc* EngineImpl::SiteOfMiss(u64 word) {
   MissedSite& known = missed_sites_[(resume >> 4) % kMissedSites];
   if (known.resume == resume) return known.site;
   if (Ccf* ccf = tc_->FindByHost(resume)) {
-    for (SiteDesc* site : ccf->sites) {
+    for (SiteDesc* site : ccf->sites()) {
       if (site->resume != resume) continue;
       known = {resume, site};
       return site;
@@ -407,7 +407,7 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
   SiteDesc* site = SiteOfMiss(reinterpret_cast<u64>(word));
   ALIBI_CHECK(site != nullptr, "a look-up that misses belongs to a site");
   ++counters_.slot_misses;
-  const Instr& instr = *site->instr;
+  const Instr& instr = InstrOf(*site);
   if (instr.code_bits != 64 && linear >> 32 != 0) return SimulateNext(instr.pc);  // it wrapped
   const bool has_slot = site->slot != 0;
   const bool store = site->window != 0;
@@ -549,11 +549,11 @@ bool EngineImpl::GuestRip(u64 host, u64* rip) const {
   const Ccf* ccf = tc_->FindByHost(host);
   if (ccf == nullptr || host < ccf->hot_start || host >= ccf->hot_end) return false;
   const translator::CodeMapEntry* found = nullptr;
-  for (const translator::CodeMapEntry& entry : ccf->map) {
+  for (const translator::CodeMapEntry& entry : ccf->map()) {
     if (entry.host_offset <= host - ccf->hot_start) found = &entry;
   }
-  if (found == nullptr || found->instr_index >= ccf->instrs.size()) return false;
-  *rip = ccf->mode.RipOf(ccf->instrs[found->instr_index].pc);
+  if (found == nullptr || found->instr_index >= ccf->instrs().size()) return false;
+  *rip = ccf->mode.RipOf(ccf->instrs().pc(found->instr_index));
   return true;
 }
 
@@ -625,7 +625,7 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
 
 // An instruction on a bounce operand would meet this fault at its own one.
 u64 EngineImpl::RefuseBounce(SiteDesc* site, const GuestFault& fault) {
-  attempted_ = AttemptedStoreOf(*site->instr);
+  attempted_ = AttemptedStoreOf(InstrOf(*site));
   if (attempted_ == AttemptedStore::kNoTrace) return DeliverAndDispatch(fault);
   refused_store_fault_ = fault;
   if (attempted_ != AttemptedStore::kConvert) x87_before_store_.Take();
@@ -635,7 +635,7 @@ u64 EngineImpl::RefuseBounce(SiteDesc* site, const GuestFault& fault) {
 // What the instruction has put into the bounce operand's first eight bytes, if memory takes them.
 void EngineImpl::StoreFirstPart(const SiteDesc& site) {
   constexpr unsigned kPart = 8;
-  const Instr& instr = *site.instr;
+  const Instr& instr = InstrOf(site);
   if (refused_store_fault_.vector == vcpu::kAlignmentCheck ||
       !vcpu::HostHasIntelsWay(vcpu::HostDifference::kX87StoreParts)) {
     return;
@@ -656,7 +656,7 @@ void EngineImpl::StoreFirstPart(const SiteDesc& site) {
 
 // It has run, and left what traces it leaves.
 u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
-  const Instr& instr = *site->instr;
+  const Instr& instr = InstrOf(*site);
   switch (std::exchange(attempted_, AttemptedStore::kNoTrace)) {
     case AttemptedStore::kMmx:
       x87_before_store_.PutBackWithTopZero();
@@ -678,7 +678,7 @@ u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
 
 u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
-  const Instr& instr = *site->instr;
+  const Instr& instr = InstrOf(*site);
   ++counters_.bounce_callouts;
   attempted_ = AttemptedStore::kNoTrace;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
@@ -741,7 +741,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
 
 u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
   auto* site = static_cast<SiteDesc*>(descriptor);
-  const Instr& instr = *site->instr;
+  const Instr& instr = InstrOf(*site);
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   if (attempted_ != AttemptedStore::kNoTrace) return EndRefusedStore(site);
   GuestFault fault;
@@ -757,7 +757,7 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
 
 u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   auto* site = static_cast<SiteDesc*>(descriptor);
-  const Instr& instr = *site->instr;
+  const Instr& instr = InstrOf(*site);
   ++counters_.store_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   GuestFault fault;

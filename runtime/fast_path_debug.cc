@@ -93,7 +93,8 @@ void EngineImpl::NoteSimulatedWatch(bool faulted) {
 bool EngineImpl::UndoBranch(u64 target) {
   if (state_.last_branch == 0 || Canonical(target) || !state_.In64BitCode()) return false;
   const auto* exit = reinterpret_cast<const ExitDesc*>(tc_->data_origin() + state_.last_branch - 1);
-  const Instr& instr = exit->ccf->instrs[exit->instr_index];
+  Instr instr;
+  DecodeAgain(*exit->ccf, exit->instr_index, &instr);
   if (exit->ccf->counts != nullptr) ++exit->ccf->counts->left_before[exit->instr_index];
   state_.rip = instr.pc;
   if (instr.op == Op::kRet) {
@@ -108,8 +109,8 @@ bool EngineImpl::UndoBranch(u64 target) {
 }
 
 bool EngineImpl::CallsNowhere(const SiteDesc& site) const {
-  return site.instr->op == Op::kCallIndirect && site.shape == translator::AccessShape::kPush &&
-         site.instr->code_bits == 64 && !Canonical(state_.spill[5]);  // see EmitIndirect
+  return InstrOf(site).op == Op::kCallIndirect && site.shape == translator::AccessShape::kPush &&
+         InstrOf(site).code_bits == 64 && !Canonical(state_.spill[5]);  // see EmitIndirect
 }
 
 }  // namespace alibi::runtime

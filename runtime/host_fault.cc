@@ -42,7 +42,7 @@ constexpr int kGregOf[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RB
 
 const FaultPoint* FindFaultPoint(const Ccf& ccf, u64 host) {
   const u64 offset = host - ccf.hot_start;
-  for (const FaultPoint& point : ccf.faults) {
+  for (const FaultPoint& point : ccf.faults()) {
     if (point.host_offset == offset) return &point;
   }
   return nullptr;
@@ -154,7 +154,7 @@ void InstallHostFaultHandlers() {
 
 // The pointers of a string instruction are host addresses while it runs: as the guest has them.
 void EngineImpl::RestoreStringPointers(const SiteDesc& site, greg_t* gregs) const {
-  for (const SiteDesc* other : site.ccf->sites) {
+  for (const SiteDesc* other : site.ccf->sites()) {
     if (other->instr_index != site.instr_index || !translator::IsString(other->shape)) continue;
     const bool source = other->shape == translator::AccessShape::kStringSource;
     const auto* slot =
@@ -213,8 +213,8 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (ccf == nullptr || rip < ccf->hot_start || rip >= ccf->hot_end) return false;
   const FaultPoint* point = FindFaultPoint(*ccf, rip);
   if (point == nullptr) return false;
-  SiteDesc& site = *point->site;
-  const Instr& instr = *site.instr;
+  SiteDesc& site = *ccf->sites()[point->site];
+  const Instr& instr = InstrOf(site);
   ++counters_.host_faults;
   NoticeView();
   NoticeEntry();
@@ -267,7 +267,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   }
 
   // A bounce operand does not lie at its address.
-  if (SiteWraps(site) && ccf->plans[site.instr_index].kind != translator::SiteKind::kSimulate) {
+  if (SiteWraps(site) && ccf->plans()[site.instr_index].kind != translator::SiteKind::kSimulate) {
     simulate_next_ = true;
     return dispatch();
   }
@@ -323,14 +323,14 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       if (__atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0) return dispatch();
       if (site.in_group) return dispatch();
       // The entry may be redirected meanwhile.
-      if (site.restart != ccf->entry && site.restart - ccf->entry < translator::kEntryBytes) {
+      if (site.Restart() != ccf->entry && site.Restart() - ccf->entry < translator::kEntryBytes) {
         return dispatch();
       }
       if (point->follower) {
         gregs[REG_R10] =
             static_cast<greg_t>(mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(address))));
       } else {
-        gregs[REG_RIP] = static_cast<greg_t>(site.restart);
+        gregs[REG_RIP] = static_cast<greg_t>(site.Restart());
       }
       SyncGs();
       return true;

@@ -28,7 +28,7 @@ bool EngineImpl::NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record*
   record->physical = site.phys;
   if (!recorder_.has_log()) return true;
   if (site.log_number == 0) {
-    const Instr& instr = *desc.instr;
+    const Instr& instr = InstrOf(desc);
     adapt::log::Site definition;
     definition.pc = site.pc;
     definition.physical = site.phys;
@@ -51,7 +51,7 @@ bool EngineImpl::NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record*
 
 void EngineImpl::RecordSite(RecordKind kind, const SiteDesc& desc, adapt::SiteRecord& site) {
   if (!recorder_.Wants(kind)) return;
-  Record record = NewRecord(kind, desc.instr->pc);
+  Record record = NewRecord(kind, InstrOf(desc).pc);
   record.before = site.kind;
   if (!NameSite(desc, site, &record)) return;
   record.before = adapt::Kind::kDirect;
@@ -62,7 +62,7 @@ void EngineImpl::RecordOccurrence(const SiteDesc& desc, adapt::SiteRecord& site,
                                   bool trapped, adapt::Kind verdict) {
   const RecordKind kind = verdict == site.kind ? RecordKind::kOccurrence : RecordKind::kVerdict;
   if (!recorder_.Wants(kind)) return;
-  Record record = NewRecord(kind, desc.instr->pc);
+  Record record = NewRecord(kind, InstrOf(desc).pc);
   record.before = site.kind;
   record.after = verdict;
   record.event = event;
@@ -121,7 +121,7 @@ void EngineImpl::RecordForgottenPage(u64 page) {
 void EngineImpl::RecordTranslation(const Ccf& ccf, adapt::log::Why why, u64 begin_tsc) {
   Record record = NewRecord(RecordKind::kTranslation, ccf.pc);
   record.physical = PhysOf(ccf, ccf.pc);
-  record.number = static_cast<u8>(ccf.instrs.size());
+  record.number = static_cast<u8>(ccf.instrs().size());
   record.value = ccf.guest_bytes;
   record.more = ccf.hot_end - ccf.hot_start + (ccf.cold_end - ccf.cold_start);
   record.cycles = static_cast<u32>(record.tsc - begin_tsc);

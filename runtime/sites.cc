@@ -2,6 +2,7 @@
 // registers only, as fast_path.cc.
 #include <x86intrin.h>
 
+#include "base/simd_guard.h"
 #include "runtime/engine_impl.h"
 
 namespace alibi::runtime {
@@ -37,8 +38,22 @@ u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
 
 }  // namespace
 
+void EngineImpl::DecodeAgain(const Ccf& ccf, unsigned index, Instr* out) {
+  SimdState guests;
+  SimdGuard guard(guests);
+  *out = ccf.instrs()[index];
+}
+
+void EngineImpl::DecodeSite(const SiteDesc& site) const {
+  SimdState guests;
+  SimdGuard guard(guests);
+  Instr* instr = tc_->NewInstr();
+  *instr = site.ccf->instrs()[site.instr_index];
+  site.instr = instr;
+}
+
 u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
-  const Instr& instr = *site.instr;
+  const Instr& instr = InstrOf(site);
   u64 offset = 0;
   switch (site.shape) {
     case translator::AccessShape::kPush:
@@ -63,8 +78,8 @@ u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
 }
 
 bool EngineImpl::SiteWraps(const SiteDesc& site) const {
-  if (site.instr->code_bits == 64 || !site.ccf->mode.flat) return false;
-  const translator::MemOperand& mem = site.instr->mem;
+  if (InstrOf(site).code_bits == 64 || !site.ccf->mode.flat) return false;
+  const translator::MemOperand& mem = InstrOf(site).mem;
   switch (site.shape) {
     case translator::AccessShape::kPush:
       return state_.gpr[vcpu::kRsp] < site.size;
@@ -80,21 +95,22 @@ bool EngineImpl::SiteWraps(const SiteDesc& site) const {
 // reason. (Where the access itself runs, the host's CPU sees to it.)
 bool EngineImpl::MisalignedOperand(const SiteDesc& site, u64 linear) const {
   return site.shape == translator::AccessShape::kOperand &&
-         (linear & (site.instr->mem.alignment - 1u)) != 0 && site.instr->mem.masked_element == 0;
+         (linear & (InstrOf(site).mem.alignment - 1u)) != 0 &&
+         InstrOf(site).mem.masked_element == 0;
 }
 
 bool EngineImpl::SiteWrites(const SiteDesc& site) const {
   return site.shape == translator::AccessShape::kPush ||
          (site.shape == translator::AccessShape::kStringDestination && site.window != 0) ||
-         (site.shape == translator::AccessShape::kOperand && site.instr->mem.written);
+         (site.shape == translator::AccessShape::kOperand && InstrOf(site).mem.written);
 }
 
 u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {
   return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
 }
 
-adapt::Access EngineImpl::AccessOf(const SiteDesc& site) {
-  const Instr& instr = *site.instr;
+adapt::Access EngineImpl::AccessOf(const SiteDesc& site) const {
+  const Instr& instr = InstrOf(site);
   if (instr.op == translator::Op::kDivide) return adapt::Access::kDivide;
   switch (site.shape) {
     case translator::AccessShape::kPush:
@@ -115,7 +131,7 @@ adapt::Access EngineImpl::AccessOf(const SiteDesc& site) {
 
 adapt::SiteRecord& EngineImpl::FindOrInsertRecord(const SiteDesc& site) {
   adapt::SiteRecord& record =
-      sites_.FindOrInsert(site.instr->pc, PhysOf(*site.ccf, site.instr->pc));
+      sites_.FindOrInsert(InstrOf(site).pc, PhysOf(*site.ccf, InstrOf(site).pc));
   record.access = AccessOf(site);
   return record;
 }
@@ -168,7 +184,7 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
 // it was reached in. The others follow when they pay for the difference.
 void EngineImpl::RetireIfStale(const SiteDesc& site, adapt::Kind kind) {
   Ccf* ccf = site.ccf;
-  if (ccf->plans[site.instr_index].kind == static_cast<translator::SiteKind>(kind)) return;
+  if (ccf->plans()[site.instr_index].kind == static_cast<translator::SiteKind>(kind)) return;
   if (!ccf->valid || ccf->retired || ccf->mode.simulate || ccf->mode.careful) return;
   if (options_.plan_override == nullptr) Retire(ccf);
 }

@@ -54,7 +54,7 @@ u64 EngineImpl::HostOfRun(u64 linear, bool write) {
 // Goes through the pages as far as it can; registers say how far that was, and the instruction
 // restarts there. True: all is done, or something is waiting for the run to be interrupted.
 bool EngineImpl::MakeStringRun(const SiteDesc& site) {
-  const Instr& instr = *site.instr;
+  const Instr& instr = InstrOf(site);
   const translator::CodeMode& mode = site.ccf->mode;
   const bool moves = instr.op == Op::kMovs;
   if (!(moves || instr.op == Op::kStos) || !(instr.rep || instr.repne) || state_.df_flag != 0 ||

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <type_traits>
 
 #define XXH_INLINE_ALL
 #define XXH_VECTOR 0
@@ -34,7 +36,7 @@ Result<std::unique_ptr<TranslationCache>> TranslationCache::Create(u64 bytes) {
   auto tc = std::unique_ptr<TranslationCache>(new TranslationCache());
   const u64 cold_bytes = bytes / 2 & ~kPageMask;
   tc->code_bytes_ = kStubBytes + bytes + cold_bytes;
-  tc->data_bytes_ = bytes;
+  tc->data_bytes_ = bytes * kDataPerHotByte;
   // Nobody needs it once it is mapped, and writing to it would get past the key.
   const FileDescriptor file(CreateMemoryFile("alibi-tc", tc->code_bytes_));
   if (file.get() < 0) {
@@ -87,15 +89,23 @@ void TranslationCache::Flush() {
   ccfs_.clear();
   starts_.clear();
   index_.Clear();
+  instrs_.clear();
   ++flushes_;
 }
 
 bool TranslationCache::IsStub(u64 host) const { return host - base_ < kStubBytes; }
 
 bool TranslationCache::HasRoom() const {
-  return ccfs_.size() < max_ccfs() && hot_end_ - hot_next_ >= translator::kMaxHotBytes &&
+  return hot_end_ - hot_next_ >= translator::kMaxHotBytes &&
          cold_end_ - cold_next_ >= translator::kMaxColdBytes &&
-         data_start_ + data_bytes_ - data_next_ >= translator::kMaxDataBytes;
+         data_bytes_ - data_used() >= sizeof(Ccf) + translator::kMaxDataBytes;
+}
+
+Ccf* TranslationCache::NewCcf() {
+  static_assert(std::is_trivially_destructible_v<Ccf> && sizeof(Ccf) % 8 == 0);
+  auto* ccf = new (reinterpret_cast<void*>(data_next_)) Ccf();
+  data_next_ += sizeof(Ccf);
+  return ccf;
 }
 
 translator::EmitTarget TranslationCache::Target() const {
@@ -111,7 +121,7 @@ translator::EmitTarget TranslationCache::Target() const {
   return target;
 }
 
-Ccf* TranslationCache::Commit(std::unique_ptr<Ccf> ccf, const translator::EmitResult& emitted) {
+void TranslationCache::Commit(Ccf* ccf, const translator::EmitResult& emitted) {
   {
     const ProtectionKey::Scope open(key_);
     RawCopy(Alias(hot_next_), emitted.hot_code, emitted.hot_size);
@@ -119,11 +129,9 @@ Ccf* TranslationCache::Commit(std::unique_ptr<Ccf> ccf, const translator::EmitRe
   }
   hot_next_ += emitted.hot_size;
   cold_next_ += emitted.cold_size;
-  data_next_ += (emitted.data_size + 63) & ~63u;
-  Ccf* raw = ccf.get();
-  ccfs_.push_back(std::move(ccf));
-  starts_.push_back({raw->hot_start, raw->cold_start});
-  return raw;
+  data_next_ += emitted.data_size;
+  ccfs_.push_back(ccf);
+  starts_.push_back({ccf->hot_start, ccf->cold_start});
 }
 
 u64 TranslationCache::AllocateCold(u32 bytes) {
@@ -143,7 +151,7 @@ Ccf* TranslationCache::FindByHost(u64 host) const {
                                   return address < (hot ? starts.hot : starts.cold);
                                 });
   if (after == starts_.begin()) return nullptr;
-  Ccf* ccf = ccfs_[static_cast<std::size_t>(after - starts_.begin()) - 1].get();
+  Ccf* ccf = ccfs_[static_cast<std::size_t>(after - starts_.begin()) - 1];
   return host < (hot ? ccf->hot_end : ccf->cold_end) ? ccf : nullptr;
 }
 

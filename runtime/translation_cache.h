@@ -1,7 +1,8 @@
-// The translation cache: W^X by a dual mapping, one region each for hot code, cold code and
-// descriptors, and the CCFs in it, by host address and (CodeIndex) by guest code.
+// The translation cache: W^X by a dual mapping, one region each for hot code, cold code and data
+// (CCFs with their descriptors and side data), and the CCFs in it, by host address and (CodeIndex)
+// by guest code.
 //
-//   | stubs | hot code -> ...          | cold code -> ...        | descriptors -> ...   |
+//   | stubs | hot code -> ...          | cold code -> ...        | data -> ...          |
 //   |<-------- executable alias (read + execute) --------------->|<- read + write ----->|
 //
 // The writable alias of the code lies elsewhere. Where the host has protection keys, it is shut
@@ -10,6 +11,7 @@
 #ifndef ALIBI_RUNTIME_TRANSLATION_CACHE_H_
 #define ALIBI_RUNTIME_TRANSLATION_CACHE_H_
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -36,10 +38,11 @@ class TranslationCache {
 
   // Room for one more CCF? If not, Flush() first.
   bool HasRoom() const;
+  // A record for the next CCF. Target() lies behind it, and Commit() takes it over.
+  translator::Ccf* NewCcf();
   translator::EmitTarget Target() const;
-  // Takes the CCF over, with what was emitted for Target(). The index is the caller's.
-  translator::Ccf* Commit(std::unique_ptr<translator::Ccf> ccf,
-                          const translator::EmitResult& emitted);
+  // With what was emitted for Target(). The index is the caller's.
+  void Commit(translator::Ccf* ccf, const translator::EmitResult& emitted);
   // Bytes of cold code for something small (an entry check, a redirection).
   u64 AllocateCold(u32 bytes);
   // Gives back the last `bytes` of hot code: an exit jump that will be elided.
@@ -54,19 +57,24 @@ class TranslationCache {
   // XXH3 of guest code.
   static u64 HashBytes(const u8* bytes, u64 size);
 
+  // For an instruction that is decoded again; lives until Flush().
+  translator::Instr* NewInstr() { return &instrs_.emplace_back(); }
+
   void Flush();
   u64 used() const;
   u64 capacity() const { return code_bytes_; }
   u64 flushes() const { return flushes_; }
-  // A CCF's record and lists lie outside the TC and are larger than its code: 2 KB against 160
-  // bytes in the mean of a Linux boot. Hence a bound of their own, at about 8 times the TC.
-  u64 max_ccfs() const { return code_bytes_ / kLeastCodePerCcf; }
-  const std::vector<std::unique_ptr<translator::Ccf>>& all() const { return ccfs_; }
+  u64 data_used() const { return data_next_ - data_start_; }
+  u64 max_ccfs() const { return data_bytes_ / sizeof(translator::Ccf); }
+  u64 data_capacity() const { return data_bytes_; }
+  const std::vector<translator::Ccf*>& all() const { return ccfs_; }
 
  private:
   TranslationCache() = default;
   u8* Alias(u64 host) const { return writable_ + (host - base_); }
-  static constexpr u64 kLeastCodePerCcf = 256;
+  // A CCF's data are larger than its code: some 500 bytes against 160 in the mean of a Linux boot.
+  // So much room per byte of hot code is full before the code is, and is most of what a VMM takes.
+  static constexpr u64 kDataPerHotByte = 2;
 
   const ProtectionKey& key_ = ProtectionKey::OfProcess();
   u64 base_ = 0;  // executable alias
@@ -77,13 +85,14 @@ class TranslationCache {
   u64 cold_end_ = 0, cold_next_ = 0;
   u64 data_start_ = 0, data_next_ = 0;
   u64 flushes_ = 0;
-  std::vector<std::unique_ptr<translator::Ccf>> ccfs_;  // in the order of their code
+  std::vector<translator::Ccf*> ccfs_;  // in the order of their code
   // Of ccfs_, by position: a search touches no CCF but the one it finds.
   struct Starts {
     u64 hot, cold;
   };
   std::vector<Starts> starts_;
   CodeIndex index_;
+  std::deque<translator::Instr> instrs_;
 };
 
 }  // namespace alibi::runtime

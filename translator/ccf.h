@@ -1,17 +1,18 @@
 // Compiled code fragments: what the emitter is asked for and what it produces.
 //
 // A CCF has a hot part (the translation) and a cold part (exit stubs, look-up misses), which lie in
-// different regions of the TC, and descriptors in the TC's data region, which emitted code
-// addresses RIP-relative.
+// different regions of the TC. Its record, descriptors and side data lie in the TC's data region,
+// which emitted code knows by absolute addresses.
 #ifndef ALIBI_TRANSLATOR_CCF_H_
 #define ALIBI_TRANSLATOR_CCF_H_
 
-#include <memory>
-#include <vector>
+#include <array>
+#include <span>
 
 #include "base/check.h"
 #include "base/types.h"
 #include "translator/entry_check.h"
+#include "translator/instr_list.h"
 #include "translator/ir.h"
 #include "translator/translation_unit.h"
 #include "vcpu/memory.h"
@@ -120,21 +121,23 @@ inline constexpr u32 kMissWindow = 2048;
 
 // A site's descriptor in the TC data region.
 struct SiteDesc {
-  u64 resume = 0;        // host PC behind the look-up, or behind the callout; 0: dispatch
-  u32 span_minus_1 = 0;  // bytes the look-up must cover, less one
-  i32 slot = 0;          // %gs displacement of the look-up slot; 0: none
-  u32 window = 0;        // 0: loads, 1: stores (index into VcpuState::ram_window)
-  u32 checked = 0;       // 1: an unusable entry is a callout
-  u16 size = 0;          // bytes of this one access
+  u64 resume = 0;  // host PC behind the look-up, or behind the callout; 0: dispatch
+  Ccf* ccf = nullptr;
+  mutable const Instr* instr = nullptr;  // decoded, once somebody has asked (the runtime's)
+  void* record = nullptr;                // the adaptation record, once looked up (the runtime's)
+  i32 slot = 0;                          // %gs displacement of the look-up slot; 0: none
+  u16 span_minus_1 = 0;                  // bytes the look-up must cover, less one
+  u16 size = 0;                          // bytes of this one access
   AccessShape shape = AccessShape::kOperand;
   u8 instr_index = 0;
+  u8 vector = 0;          // raise: the exception vector
+  bool window = false;    // index into VcpuState::ram_window. false: loads, true: stores
+  bool checked = false;   // an unusable entry is a callout
   bool shared = false;    // later accesses use its displacement, too
   bool in_group = false;  // r10 holds a group's displacement, which must not grow stale
-  Ccf* ccf = nullptr;
-  const Instr* instr = nullptr;
-  void* record = nullptr;  // the adaptation record, once looked up (the runtime's)
-  u64 restart = 0;         // host PC of the instruction's first byte
-  u64 vector = 0;          // raise: the exception vector
+
+  // Host PC of the instruction's first byte.
+  u64 Restart() const;
 };
 
 // Where a CCF is left.
@@ -160,15 +163,15 @@ struct ExitDesc {
 // Host PC -> guest PC: instruction `instr_index` begins at hot offset `host_offset`. `ident` marks
 // bytes copied from the guest.
 struct CodeMapEntry {
-  u32 host_offset = 0;
+  u16 host_offset = 0;
   u8 instr_index = 0;
   bool ident = false;
 };
 
 // A host instruction that may fault on behalf of the guest, by hot offset.
 struct FaultPoint {
-  u32 host_offset = 0;
-  SiteDesc* site = nullptr;
+  u16 host_offset = 0;
+  u8 site = 0;  // index into Ccf::sites()
   // The displacement in r10 was looked up by an earlier access: after a refill r10 must be
   // recomputed, because this access has no look-up of its own to restart.
   bool follower = false;
@@ -176,7 +179,7 @@ struct FaultPoint {
 
 // Cold code, by the site it belongs to.
 struct ColdMapEntry {
-  u32 cold_offset = 0;
+  u16 cold_offset = 0;
   u8 instr_index = 0;
 };
 
@@ -189,43 +192,70 @@ struct ExecutionCounts {
   bool told_before = false;  // the engine has told somebody of this CCF
 };
 
+// Lies in the TC's data region, in front of its side data and descriptors: nothing of a CCF is
+// allocated elsewhere, and all of it goes when the TC is flushed.
 struct Ccf {
   u64 pc = 0;                // linear
   u64 phys_page = 0;         // physical page number of pc
   u64 phys_page2 = kNoPage;  // of the next page, for an instruction that crosses
   CodeMode mode;
-  bool valid = true;          // false: its guest code changed, or it is replaced and left for good
-  bool retired = false;       // replaced by another translation of the same code
-  bool forwards = false;      // its entry leads to a later translation of the same place
-  bool flags_live_in = true;  // its first instructions may read the flags it is entered with
-  u32 guest_bytes = 0;
   // Linear range, in pc's page, of the bytes this translation depends on: its own and those that
   // flag liveness looked ahead to. content_hash is theirs.
   u64 examined_begin = 0, examined_end = 0;
   u64 content_hash = 0;
-  std::array<u8, kEntryBytes> entry_bytes{};  // what a redirection of the entry overwrote
-  u64 hot_start = 0, hot_end = 0;             // host addresses, executable alias
+  u64 hot_start = 0, hot_end = 0;  // host addresses, executable alias
   u64 cold_start = 0, cold_end = 0;
   u64 entry = 0;           // direct entry
   u64 redirect = 0;        // cold code that looks pc up again, for when the entry is redirected
   u64 indirect_entry = 0;  // checks that r11 is pc; 0: not made
-  u8 reached_by = 0;       // the kinds of jumps (a bit per JumpKind) known to lead here
-  std::vector<Instr> instrs;
-  std::vector<SitePlan> plans;
-  std::vector<CodeMapEntry> map;
-  std::vector<FaultPoint> faults;
-  std::vector<ColdMapEntry> cold_map;
-  std::vector<ExitDesc*> exits;
-  std::vector<SiteDesc*> sites;
   ExitDesc* incoming = nullptr;  // chained predecessors (intrusive: callouts may not allocate)
   // Lists of runtime/code_index.h.
   Ccf* older = nullptr;
   Ccf* next_in_mapping = nullptr;
   Ccf* next_in_place = nullptr;
-  bool in_mapping = false, in_place = false;
-  std::vector<std::unique_ptr<std::array<u8, 16>>> saved_bytes;
   ExecutionCounts* counts = nullptr;  // null: not counted
+  const FeatureSet* shown = nullptr;  // EmitRequest::shown
+  const u8* side = nullptr;           // see SideData
+  u8 exit_count = 0, site_count = 0, fault_count = 0, cold_count = 0, instr_count = 0;
+  std::array<u8, kEntryBytes> entry_bytes{};  // what a redirection of the entry overwrote
+  u16 guest_bytes = 0;
+  u8 reached_by = 0;          // the kinds of jumps (a bit per JumpKind) known to lead here
+  bool valid = true;          // false: its guest code changed, or it is replaced and left for good
+  bool retired = false;       // replaced by another translation of the same code
+  bool forwards = false;      // its entry leads to a later translation of the same place
+  bool flags_live_in = true;  // its first instructions may read the flags it is entered with
+  bool in_mapping = false, in_place = false;
+
+  std::span<ExitDesc* const> exits() const { return List<ExitDesc*>(0, exit_count); }
+  std::span<SiteDesc* const> sites() const { return List<SiteDesc*>(SitesAt(), site_count); }
+  std::span<const FaultPoint> faults() const { return List<FaultPoint>(FaultsAt(), fault_count); }
+  std::span<const CodeMapEntry> map() const { return List<CodeMapEntry>(MapAt(), instr_count); }
+  std::span<const ColdMapEntry> cold_map() const {
+    return List<ColdMapEntry>(ColdMapAt(), cold_count);
+  }
+  std::span<const SitePlan> plans() const { return List<SitePlan>(PlansAt(), instr_count); }
+  InstrList instrs() const {
+    return InstrList(side + InstrsAt(), instr_count, pc, mode.code_bits, mode.code_base, shown);
+  }
+
+ private:
+  friend class SideData;
+  // Where the lists begin. The most aligned are the first.
+  u64 SitesAt() const { return exit_count * sizeof(ExitDesc*); }
+  u64 FaultsAt() const { return SitesAt() + site_count * sizeof(SiteDesc*); }
+  u64 MapAt() const { return FaultsAt() + fault_count * sizeof(FaultPoint); }
+  u64 ColdMapAt() const { return MapAt() + instr_count * sizeof(CodeMapEntry); }
+  u64 PlansAt() const { return ColdMapAt() + cold_count * sizeof(ColdMapEntry); }
+  u64 InstrsAt() const { return PlansAt() + instr_count * sizeof(SitePlan); }
+  template <class T>
+  std::span<const T> List(u64 offset, u8 count) const {
+    return {reinterpret_cast<const T*>(side + offset), count};
+  }
 };
+
+inline u64 SiteDesc::Restart() const {
+  return ccf->hot_start + ccf->map()[instr_index].host_offset;
+}
 
 // Host addresses of the runtime's stubs (one per row of runtime/callouts.inc plus the look-up
 // miss).
@@ -259,6 +289,7 @@ struct EmitRequest {
   CodeMode mode;
   std::array<SitePlan, kMaxTuInstructions> plans{};
   bool indirect_entry = false;  // reached through the jump table: put the PC check in the hot path
+  const FeatureSet* shown = nullptr;    // that the TU was built with; outlives the CCF
   vcpu::PortIo* ports = nullptr;        // for latched ports; may be null
   bool sysret_loads_ss = true;          // Intel; AMD changes the selector alone
   bool cmps_destination_first = false;  // its fault is reported if both operands have one

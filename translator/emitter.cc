@@ -1,6 +1,7 @@
 // The walk over a TU, exits, and everything that is not memory, control flow or privileged.
 #include "translator/emitter.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -74,11 +75,9 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
 
   ccf->pc = tu_->pc;
   ccf->mode = request.mode;
-  ccf->guest_bytes = tu_->byte_length;
+  ccf->guest_bytes = static_cast<u16>(tu_->byte_length);
   ccf->flags_live_in = tu_->flags_live_before[0] != 0;
-  ccf->instrs.assign(tu_->instrs.begin(), tu_->instrs.begin() + tu_->count);
-  ccf->plans.assign(request.plans.begin(), request.plans.begin() + tu_->count);
-  BorrowLists();
+  side_.Clear();
 
   if (request.indirect_entry) {
     ccf->indirect_entry = hot_.Here();
@@ -96,10 +95,14 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   if (!tu_->ends_with_control) {
     PadEntry();
     index_ = tu_->count - 1;
-    EmitExit(ccf->instrs.back().next_pc());
+    EmitExit(tu_->instrs[index_].next_pc());
   }
   FlushCold();
-  KeepLists();
+  ALIBI_CHECK((hot_.Offset() | cold_.Offset()) >> 16 == 0, "offsets in a CCF fit 16 bits");
+  const u64 side_bytes = (side_.BytesFor(*tu_) + 7) & ~u64{7};
+  if (u8* side = static_cast<u8*>(NewData(static_cast<u32>(side_bytes))); !overflow_) {
+    side_.Keep(*tu_, {request.plans.data(), tu_->count}, request.shown, side, ccf);
+  }
 
   EmitResult result;
   result.hot_size = hot_.Offset();
@@ -118,33 +121,6 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   return result;
 }
 
-namespace {
-
-template <class T>
-void KeepExact(std::vector<T>& kept, std::vector<T>& grown) {
-  kept.swap(grown);
-  kept.assign(grown.begin(), grown.end());
-  grown.clear();
-}
-
-}  // namespace
-
-void Emitter::Impl::BorrowLists() {
-  ccf_->map.swap(lists_.map);
-  ccf_->faults.swap(lists_.faults);
-  ccf_->cold_map.swap(lists_.cold_map);
-  ccf_->exits.swap(lists_.exits);
-  ccf_->sites.swap(lists_.sites);
-}
-
-void Emitter::Impl::KeepLists() {
-  KeepExact(ccf_->map, lists_.map);
-  KeepExact(ccf_->faults, lists_.faults);
-  KeepExact(ccf_->cold_map, lists_.cold_map);
-  KeepExact(ccf_->exits, lists_.exits);
-  KeepExact(ccf_->sites, lists_.sites);
-}
-
 void* Emitter::Impl::NewData(u32 size) {
   if (data_used_ + size > request_->target.data_room) {
     // Keep emitting into a scratch area; the result is thrown away and tried again after a flush.
@@ -161,9 +137,7 @@ SiteDesc* Emitter::Impl::NewSite() {
   auto* site = new (NewData(sizeof(SiteDesc))) SiteDesc();
   site->ccf = ccf_;
   site->instr_index = static_cast<u8>(index_);
-  site->instr = &ccf_->instrs[index_];
-  site->restart = instr_start_;
-  ccf_->sites.push_back(site);
+  side_.sites.push_back(site);
   return site;
 }
 
@@ -173,7 +147,7 @@ ExitDesc* Emitter::Impl::NewExit(ExitKind kind, u64 target) {
   exit->target = target;
   exit->ccf = ccf_;
   exit->instr_index = static_cast<u8>(index_);
-  ccf_->exits.push_back(exit);
+  side_.exits.push_back(exit);
   return exit;
 }
 
@@ -193,7 +167,13 @@ void Emitter::Impl::CallStub(u64 stub, SiteDesc* site) {
 }
 
 void Emitter::Impl::MarkFaultPoint(SiteDesc* site, bool follower) {
-  ccf_->faults.push_back({hot_.Offset(), site, follower});
+  const auto at = std::find(side_.sites.rbegin(), side_.sites.rend(), site);
+  const auto number = static_cast<u8>(side_.sites.rend() - at - 1);
+  side_.faults.push_back({static_cast<u16>(hot_.Offset()), number, follower});
+}
+
+void Emitter::Impl::NoteCold(u8 instr_index) {
+  side_.cold_map.push_back({static_cast<u16>(cold_.Offset()), instr_index});
 }
 
 void Emitter::Impl::NoteWaitingDisplacements() {
@@ -208,11 +188,10 @@ void Emitter::Impl::NoteWaitingDisplacements() {
 }
 
 void Emitter::Impl::EmitInstr(unsigned i) {
-  const Instr& instr = ccf_->instrs[i];
-  instr_start_ = hot_.Here();
-  CodeMapEntry entry{hot_.Offset(), static_cast<u8>(i), false};
+  const Instr& instr = tu_->instrs[i];
+  CodeMapEntry entry{static_cast<u16>(hot_.Offset()), static_cast<u8>(i), false};
   entry.ident = instr.treatment == Treatment::kIdent && !instr.mem.present;
-  ccf_->map.push_back(entry);
+  side_.map.push_back(entry);
   hot_.assembler.set_wrote_r10(false);
   EmitTranslation(instr);
   // What this check misses, the guest could use to choose an address of the VMM.
@@ -241,7 +220,7 @@ void Emitter::Impl::EmitTranslation(const Instr& instr) {
       EmitControl(instr);
       break;
     case Treatment::kInTc:
-      if (ccf_->plans[index_].kind == SiteKind::kSimulate || !EmitInTc(instr)) {
+      if (request_->plans[index_].kind == SiteKind::kSimulate || !EmitInTc(instr)) {
         EmitSimulateWhole(index_ + 1 == tu_->count && tu_->ends_with_control);
       }
       break;
@@ -306,7 +285,7 @@ void Emitter::Impl::EmitPlain(const Instr& instr) {
   if (instr.code_bits != 64 && IsVzero(instr)) return EmitVzero32(instr);
   bool uses_stolen = false;
   for (unsigned k = 0; k < instr.gpr_count; ++k) uses_stolen |= IsStolen(instr.gprs[k].reg);
-  if (instr.op == Op::kDivide && ccf_->plans[index_].kind != SiteKind::kDirect &&
+  if (instr.op == Op::kDivide && request_->plans[index_].kind != SiteKind::kDirect &&
       !instr.gprs[0].high_byte) {
     EmitCheckedDivide(instr);
     return;
@@ -319,14 +298,14 @@ void Emitter::Impl::EmitPlain(const Instr& instr) {
       a().embed(instr.bytes.data(), instr.length);
       return;
     }
-    ccf_->map.back().ident = false;
+    side_.map.back().ident = false;
     u8 bytes[kMaxRewrittenLength];
     const unsigned length = RewriteInstr(instr, Rewrite{}, bytes);
     ALIBI_CHECK(length != 0, "a register-only instruction can be expressed in 64-bit code");
     a().embed(bytes, length);
     return;
   }
-  ccf_->map.back().ident = false;
+  side_.map.back().ident = false;
   for (u8 reg : {vcpu::kR10, vcpu::kR11}) {
     bool needed = false;
     for (unsigned k = 0; k < instr.gpr_count; ++k) {
@@ -479,7 +458,7 @@ u64 Emitter::Impl::MissWordOf(const SiteDesc& site) const {
 void Emitter::Impl::FlushCold() {
   for (const ColdLookup& miss : cold_lookups_) {
     hot_.PatchRel32(miss.fixup, cold_.Here());
-    ccf_->cold_map.push_back({cold_.Offset(), miss.instr_index});
+    NoteCold(miss.instr_index);
     RestoreFlags(cold_, miss.save);
     if (miss.ea.base_disp) {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
@@ -496,13 +475,13 @@ void Emitter::Impl::FlushCold() {
   }
   for (const ColdCall& call : cold_calls_) {
     hot_.PatchRel32(call.fixup, cold_.Here());
-    ccf_->cold_map.push_back({cold_.Offset(), call.site->instr_index});
+    NoteCold(call.site->instr_index);
     RestoreFlags(cold_, call.save);
     cold_.JmpWithDescriptor(call.site, call.stub);
   }
   for (const ColdExit& exit : cold_exits_) {
     hot_.PatchRel32(exit.fixup, cold_.Here());
-    ccf_->cold_map.push_back({cold_.Offset(), exit.instr_index});
+    NoteCold(exit.instr_index);
     exit.exit->stub = cold_.Here();
     cold_.JmpWithDescriptor(exit.exit, stubs_.exit);
   }

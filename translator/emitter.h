@@ -31,7 +31,7 @@ class Emitter {
 // The most one TU of kMaxTuInstructions can need.
 inline constexpr u32 kMaxHotBytes = 4096;
 inline constexpr u32 kMaxColdBytes = 4096;
-inline constexpr u32 kMaxDataBytes = 4096;
+inline constexpr u32 kMaxDataBytes = 8192;
 
 }  // namespace alibi::translator
 

@@ -28,7 +28,7 @@ void Emitter::Impl::EmitControl(const Instr& instr) {
   const bool unusual = mode.flat ? instr.operand_bits == 16 &&
                                        (computed || instr.op == Op::kCall || instr.code_bits == 64)
                                  : computed && !within;
-  if (nowhere || unusual || ccf_->plans[index_].kind == SiteKind::kSimulate) {
+  if (nowhere || unusual || request_->plans[index_].kind == SiteKind::kSimulate) {
     EmitSimulateWhole(true);
     return;
   }

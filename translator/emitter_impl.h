@@ -12,6 +12,7 @@
 #include "translator/access_groups.h"
 #include "translator/emitter.h"
 #include "translator/rewrite.h"
+#include "translator/side_data.h"
 #include "vcpu/contract.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/fault.h"
@@ -125,6 +126,7 @@ class Emitter::Impl {
   void* NewData(u32 size);
   void CallStub(u64 stub, SiteDesc* site);  // resumes right behind
   void MarkFaultPoint(SiteDesc* site, bool follower);
+  void NoteCold(u8 instr_index);  // what follows in the cold part is this instruction's
   bool FlagsLive() const { return tu_->flags_live_before[index_] != 0; }
   // An exit to there may become a direct jump: both sides lie in one page, and in no other. (At the
   // page's end an instruction may reach into the next.)
@@ -244,20 +246,8 @@ class Emitter::Impl {
     FlagsSave save = FlagsSave::kNone;  // in force on the way there
   };
 
-  // A CCF's lists grow in these and are kept in their exact size: growing them anew for each CCF
-  // cost as much as emitting its code.
-  struct Lists {
-    std::vector<CodeMapEntry> map;
-    std::vector<FaultPoint> faults;
-    std::vector<ColdMapEntry> cold_map;
-    std::vector<ExitDesc*> exits;
-    std::vector<SiteDesc*> sites;
-  };
-  void BorrowLists();
-  void KeepLists();
-
   StubTable stubs_;
-  Lists lists_;
+  SideData side_;
   CodeStream hot_, cold_;
   const EmitRequest* request_ = nullptr;
   const TranslationUnit* tu_ = nullptr;
@@ -272,7 +262,6 @@ class Emitter::Impl {
                               static_cast<i32>(sizeof(LookupSlot));
   }
   u32 next_slot_ = 0;
-  u64 instr_start_ = 0;  // host PC
   AccessPlans groups_{};
   u64 followed_ = 0;  // by a follower of the same group: a bit per instruction
   std::vector<ColdLookup> cold_lookups_;

@@ -157,7 +157,7 @@ SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessSha
 }
 
 SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, AccessShape shape) {
-  const SitePlan& plan = ccf_->plans[index_];
+  const SitePlan& plan = request_->plans[index_];
   const AccessPlan& group = groups_[index_];
   SiteDesc* site = NewSite();
   site->size = static_cast<u16>(size);
@@ -174,7 +174,7 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
     span = static_cast<unsigned>(group.high - group.low);
     stores = group.stores;
   }
-  site->span_minus_1 = span - 1;
+  site->span_minus_1 = static_cast<u16>(span - 1);
   site->window = stores;
   site->checked = plan.kind == SiteKind::kChecked;
 
@@ -199,7 +199,7 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
     return site;
   }
 
-  const i32 slot = SlotAt(ChooseSlot(*site->instr, shape), stores);
+  const i32 slot = SlotAt(ChooseSlot(tu_->instrs[index_], shape), stores);
   site->slot = slot;
   const i32 neg_page = slot + static_cast<i32>(offsetof(LookupSlot, neg_page));
   const u32 most = static_cast<u32>(kPageSize) - span;
@@ -244,7 +244,7 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
     if (SameInHostCode(instr) && !UsesStolenOperand(instr) && !mem.rip_relative &&
         mem.base != kNoReg && !IsStolen(mem.base) &&
         !(mem.index != kNoReg && IsStolen(mem.index))) {
-      ccf_->map.back().ident = true;
+      side_.map.back().ident = true;
       a().embed(instr.bytes.data(), instr.length);
       return;
     }
@@ -263,7 +263,7 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
     }
     return;
   }
-  const SitePlan& plan = ccf_->plans[index_];
+  const SitePlan& plan = request_->plans[index_];
   if (mem.vsib) {
     EmitSimulateWhole(false);
     return;
@@ -388,7 +388,7 @@ void Emitter::Impl::EmitMemoryBounce(const Instr& instr) {
   if (instr.mem.written) {
     SiteDesc* end = NewSite();
     end->size = instr.mem.size;
-    end->window = 1;
+    end->window = true;
     CallStub(stubs_.bounce_end, end);
   }
 }
@@ -412,22 +412,22 @@ bool Emitter::Impl::EmitSimulatedStore(const Instr& instr) {
   a().mov(value, x86::r10);
   SiteDesc* site = NewSite();
   site->size = instr.mem.size;
-  site->window = 1;
+  site->window = true;
   CallStub(stubs_.store, site);
   return true;
 }
 
 void Emitter::Impl::EmitStack(const Instr& instr) {
-  const bool simple = ccf_->plans[index_].kind != SiteKind::kSimulate && !instr.mem.present;
+  const bool simple = request_->plans[index_].kind != SiteKind::kSimulate && !instr.mem.present;
   if (simple && instr.op == Op::kPush) {
     EmitPush(instr);
-  } else if (ccf_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kPush &&
+  } else if (request_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kPush &&
              request_->mode.flat && instr.operand_bits == instr.code_bits &&
              !ChecksSegment(instr, request_->mode)) {
     EmitPushMemory(instr);
   } else if (simple && instr.op == Op::kPop) {
     EmitPop(instr);
-  } else if (ccf_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kLeave &&
+  } else if (request_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kLeave &&
              (instr.operand_bits == request_->mode.code_bits || !request_->mode.flat)) {
     EmitLeave(instr);
   } else {

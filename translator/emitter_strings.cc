@@ -88,7 +88,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   const auto add = [&](u8 reg, AccessShape access, bool store) {
     SiteDesc* site = NewSite();
     site->size = static_cast<u16>(size);
-    site->span_minus_1 = size - 1;
+    site->span_minus_1 = static_cast<u16>(size - 1);
     site->shape = access;
     site->window = store;
     site->slot = SlotAt(ChooseSlot(instr, access), store);
@@ -135,7 +135,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
 
   const auto cold_begins = [&](u32 fixup) {
     hot_.PatchRel32(fixup, cold_.Here());
-    ccf_->cold_map.push_back({cold_.Offset(), static_cast<u8>(index_)});
+    NoteCold(static_cast<u8>(index_));
   };
   if (repeated) {
     cold_begins(count_fixup);

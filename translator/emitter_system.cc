@@ -312,7 +312,7 @@ void Emitter::Impl::EmitSysret() {
 void Emitter::Impl::EmitIdleClac(SiteDesc* slow, u32 fixup) {
   x86::Assembler& cold = cold_.assembler;
   hot_.PatchRel32(fixup, cold_.Here());
-  ccf_->cold_map.push_back({cold_.Offset(), static_cast<u8>(index_)});
+  NoteCold(static_cast<u8>(index_));
   cold.mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
   cold.rorx(x86::r10d, x86::r10d, static_cast<u32>(std::countr_zero(vcpu::kAc)));
   cold.movzx(x86::r10d, x86::r10b);  // and VIF, VIP, ID: rare, and the simulator's

@@ -103,25 +103,25 @@ void Tracer::OnTranslation(const translator::Ccf& ccf) {
   if (!on(TraceTopic::kTranslate)) return;
   Line(TraceTopic::kTranslate, __rdtsc(),
        fmt::format("pc {:#x} phys page {:#x}: {} instructions, {} bytes to {} + {}", ccf.pc,
-                   ccf.phys_page, ccf.instrs.size(), ccf.guest_bytes, ccf.hot_end - ccf.hot_start,
+                   ccf.phys_page, ccf.instrs().size(), ccf.guest_bytes, ccf.hot_end - ccf.hot_start,
                    ccf.cold_end - ccf.cold_start));
 }
 
 void Tracer::OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) {
   if (!on(TraceTopic::kAdapt)) return;
-  for (std::size_t i = 0; i < to.plans.size() && i < to.instrs.size(); ++i) {
-    const translator::SitePlan& now = to.plans[i];
+  for (std::size_t i = 0; i < to.plans().size() && i < to.instrs().size(); ++i) {
+    const translator::SitePlan& now = to.plans()[i];
     // The replaced CCF may have been a longer or a shorter unit.
-    if (i < from.plans.size() && i < from.instrs.size() && from.instrs[i].pc == to.instrs[i].pc &&
-        from.plans[i].kind == now.kind && from.plans[i].alone == now.alone &&
-        from.plans[i].lookup == now.lookup) {
+    if (i < from.plans().size() && i < from.instrs().size() &&
+        from.instrs().pc(i) == to.instrs().pc(i) && from.plans()[i].kind == now.kind &&
+        from.plans()[i].alone == now.alone && from.plans()[i].lookup == now.lookup) {
       continue;
     }
-    const bool known = i < from.plans.size();
+    const bool known = i < from.plans().size();
     Line(
         TraceTopic::kAdapt, __rdtsc(),
-        fmt::format("site {:#x}: {} -> {}{}{}", to.instrs[i].pc,
-                    known ? adapt::KindName(static_cast<adapt::Kind>(from.plans[i].kind)) : "?",
+        fmt::format("site {:#x}: {} -> {}{}{}", to.instrs().pc(i),
+                    known ? adapt::KindName(static_cast<adapt::Kind>(from.plans()[i].kind)) : "?",
                     adapt::KindName(static_cast<adapt::Kind>(now.kind)), now.alone ? ", alone" : "",
                     now.lookup == translator::LookupKind::kTable ? ", by table" : ""));
   }

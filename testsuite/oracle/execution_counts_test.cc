@@ -15,7 +15,7 @@ class Sum final : public runtime::ExecutionSink {
   void OnExecutions(const translator::Ccf& ccf,
                     const translator::ExecutionCounts& counts) override {
     u64 executed = counts.entered;
-    for (std::size_t i = 0; i < ccf.instrs.size(); ++i) {
+    for (std::size_t i = 0; i < ccf.instrs().size(); ++i) {
       executed -= counts.left_before[i];
       instructions += executed;
       unexecuted += counts.left_before[i];

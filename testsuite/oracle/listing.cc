@@ -30,7 +30,7 @@ std::string FlagNames(u32 flags) {
 
 // The guest instruction whose translation begins at this hot offset, or null.
 const translator::CodeMapEntry* MapEntryAt(const Ccf& ccf, u32 offset) {
-  for (const auto& entry : ccf.map) {
+  for (const auto& entry : ccf.map()) {
     if (entry.host_offset == offset) return &entry;
   }
   return nullptr;
@@ -42,10 +42,10 @@ std::string ListRange(u64 start, u64 end, const Ccf* map) {
   for (u64 at = start; at < end;) {
     const auto* bytes = reinterpret_cast<const u8*>(at);
     if (map != nullptr) {
-      for (const auto& entry : map->map) {
+      for (const auto& entry : map->map()) {
         if (entry.host_offset == at - start) {
           text += fmt::format("  {} {}\n", entry.ident ? "IDENT    " : "         ",
-                              translator::Disassemble(map->instrs[entry.instr_index]));
+                              translator::Disassemble(map->instrs()[entry.instr_index]));
         }
       }
     }
@@ -83,7 +83,7 @@ std::string ListStable(const Ccf& ccf, u64 start, u64 end, const char* region, b
     if (marks) {
       if (const auto* entry = MapEntryAt(ccf, static_cast<u32>(at - start))) {
         text += fmt::format("{}{}\n", entry->ident ? "IDENT " : "      ",
-                            translator::Disassemble(ccf.instrs[entry->instr_index]));
+                            translator::Disassemble(ccf.instrs()[entry->instr_index]));
       }
     }
     ZydisDecodedInstruction z;
@@ -139,16 +139,16 @@ std::string ListGuest(const TestCase& test) {
 std::string ListIr(const Ccf& ccf) {
   constexpr const char* kPlans[] = {"direct", "checked", "simulate"};
   std::string text = fmt::format("TU at {:x}, {} instructions, {} bytes{}\n", ccf.pc,
-                                 ccf.instrs.size(), ccf.guest_bytes,
+                                 ccf.instrs().size(), ccf.guest_bytes,
                                  ccf.mode.simulate ? ", SIMULATE"
                                  : ccf.mode.single ? ", single"
                                                    : "");
-  for (std::size_t i = 0; i < ccf.instrs.size(); ++i) {
-    const Instr& instr = ccf.instrs[i];
+  for (std::size_t i = 0; i < ccf.instrs().size(); ++i) {
+    const Instr& instr = ccf.instrs()[i];
     text +=
         fmt::format("  {:x}  {:<10} {:<8} read {} write {}{}", instr.pc,
                     translator::TreatmentName(instr.treatment),
-                    kPlans[static_cast<unsigned>(ccf.plans[i].kind)], FlagNames(instr.flags_read),
+                    kPlans[static_cast<unsigned>(ccf.plans()[i].kind)], FlagNames(instr.flags_read),
                     FlagNames(instr.flags_written), instr.flags_written_maybe ? "?" : " ");
     if (instr.mem.present) {
       text += fmt::format("  mem{} {}{}", instr.mem.size, instr.mem.read ? "r" : "",

@@ -35,7 +35,7 @@ void Intersect(std::vector<T>* facts, const std::vector<T>& others) {
 // --- Where the code goes ---
 
 const SiteDesc* Flow::SiteOf(u64 word) const {
-  for (const SiteDesc* site : ccf_.sites) {
+  for (const SiteDesc* site : ccf_.sites()) {
     if (reinterpret_cast<u64>(site) == word) return site;
   }
   return nullptr;
@@ -247,11 +247,12 @@ void Flow::Follow(const Edge& edge, const HostInstr& h, State s) {
 }
 
 void Flow::Run() {
-  for (const FaultPoint& point : ccf_.faults) {
-    const SiteDesc& site = *point.site;
-    const bool memory = site.instr->mem.present || site.shape != translator::AccessShape::kOperand;
+  for (const FaultPoint& point : ccf_.faults()) {
+    const SiteDesc& site = *ccf_.sites()[point.site];
+    const bool memory = ccf_.instrs()[site.instr_index].mem.present ||
+                        site.shape != translator::AccessShape::kOperand;
     if (memory && !point.follower && !site.in_group && !translator::IsString(site.shape)) {
-      restarts_.insert(site.restart);
+      restarts_.insert(site.Restart());
     }
   }
   FindOrder();
@@ -287,9 +288,10 @@ void Flow::Run() {
       Complain(h, "jumps into an instruction");
     }
     if (h.falls_through() && code_.Find(h.next()) == nullptr) {
-      const bool elided = std::any_of(ccf_.exits.begin(), ccf_.exits.end(), [&](const ExitDesc* e) {
-        return e->elided && e->linked != nullptr && e->linked->entry == h.next();
-      });
+      const bool elided =
+          std::any_of(ccf_.exits().begin(), ccf_.exits().end(), [&](const ExitDesc* e) {
+            return e->elided && e->linked != nullptr && e->linked->entry == h.next();
+          });
       if (!elided) Complain(h, "runs off the end of the CCF");
       CheckClean(h, s, false);
     }
@@ -325,9 +327,10 @@ void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
     return;
   }
   if (stub == stubs_.exit) {
-    const bool known = std::any_of(ccf_.exits.begin(), ccf_.exits.end(), [&](const ExitDesc* e) {
-      return reinterpret_cast<u64>(e) == word.number && e->ccf == &ccf_;
-    });
+    const bool known =
+        std::any_of(ccf_.exits().begin(), ccf_.exits().end(), [&](const ExitDesc* e) {
+          return reinterpret_cast<u64>(e) == word.number && e->ccf == &ccf_;
+        });
     if (!known) Complain(h, "an exit without its descriptor");
     return;
   }
@@ -335,7 +338,7 @@ void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
   if (linear && !argument.IsGuests()) Complain(h, "what is looked up is no guest address");
   if (stub == stubs_.miss) {
     const u64 resume = stubs_.miss + translator::MissWord::ResumeDistance(word.number);
-    const bool known = std::any_of(ccf_.sites.begin(), ccf_.sites.end(),
+    const bool known = std::any_of(ccf_.sites().begin(), ccf_.sites().end(),
                                    [&](const SiteDesc* d) { return d->resume == resume; });
     if (!known || code_.Find(resume) == nullptr) Complain(h, "a miss that no site goes on from");
     if (argument.is != Is::kGuest || argument.wraps) Complain(h, "a miss of no known address");
@@ -351,7 +354,7 @@ void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
 }
 
 void Flow::CheckTarget(const HostInstr& h, u64 target, const State& s) {
-  for (const ExitDesc* exit : ccf_.exits) {
+  for (const ExitDesc* exit : ccf_.exits()) {
     const bool here = exit->patch == h.at || exit->elided;
     if (here && exit->linked != nullptr && exit->linked->entry == target) {
       return CheckClean(h, s, false);
@@ -382,16 +385,16 @@ void Flow::CheckAccesses() {
   for (const Access& access : accesses_) {
     const HostInstr& h = *code_.Find(access.at);
     const FaultPoint* found = nullptr;
-    for (const FaultPoint& point : ccf_.faults) {
+    for (const FaultPoint& point : ccf_.faults()) {
       if (ccf_.hot_start + point.host_offset == access.at) found = &point;
     }
-    if (found == nullptr || found->site->instr_index != h.instr_index) {
+    if (found == nullptr || ccf_.sites()[found->site]->instr_index != h.instr_index) {
       Complain(h, "an access that nobody expects to fault");
       continue;
     }
     const bool own = access.made_by == h.instr_index;
     if (found->follower == own) Complain(h, "an access lies about having a look-up of its own");
-    const auto start = ids_.find(found->site->restart);
+    const auto start = ids_.find(ccf_.sites()[found->site]->Restart());
     if (start == ids_.end()) {
       Complain(h, "an access restarts at what does not run");
       continue;
@@ -408,7 +411,7 @@ void Flow::CheckAccesses() {
 
 // The runtime overwrites exits, and entries.
 void Flow::CheckPatches() {
-  for (const ExitDesc* exit : ccf_.exits) {
+  for (const ExitDesc* exit : ccf_.exits()) {
     if (exit->elided) continue;
     const HostInstr* h = code_.Find(exit->patch);
     if (h == nullptr || h->z.length != exit->patch_length) {

@@ -46,11 +46,11 @@ HostCode::HostCode(const Ccf& ccf, std::vector<std::string>* complaints) : ccf_(
   Decode(ccf.cold_start, ccf.cold_end, complaints);
   for (auto& [at, instr] : instrs_) {
     if (at >= ccf.hot_start && at < ccf.hot_end) {
-      for (const auto& entry : ccf.map) {
+      for (const auto& entry : ccf.map()) {
         if (entry.host_offset <= at - ccf.hot_start) instr.instr_index = entry.instr_index;
       }
     } else {
-      for (const auto& entry : ccf.cold_map) {
+      for (const auto& entry : ccf.cold_map()) {
         if (entry.cold_offset <= at - ccf.cold_start) instr.instr_index = entry.instr_index;
       }
     }

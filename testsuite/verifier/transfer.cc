@@ -55,7 +55,7 @@ bool WritesComparedFlags(const ZydisDecodedInstruction& z) {
 }  // namespace
 
 bool Flow::IsIdent(const HostInstr& h) const {
-  for (const auto& entry : ccf_.map) {
+  for (const auto& entry : ccf_.map()) {
     if (entry.ident && ccf_.hot_start + entry.host_offset == h.at) return true;
   }
   return false;
@@ -125,7 +125,7 @@ void Flow::CheckMemory(const HostInstr& h, const Operand& op, State* s) {
     const bool counts = ccf_.counts != nullptr && size == 8 &&
                         address.number == reinterpret_cast<u64>(&ccf_.counts->entered);
     const bool latch =
-        ccf_.instrs[h.instr_index].op == translator::Op::kIn && size == 1 && !Writes(op);
+        ccf_.instrs()[h.instr_index].op == translator::Op::kIn && size == 1 && !Writes(op);
     if (!counts && !latch) Complain(h, "memory without a look-up");
     return;
   }
@@ -606,7 +606,7 @@ bool Flow::TransferBits(const HostInstr& h, State* s) {
 bool Flow::TransferOther(const HostInstr& h, State* s) {
   switch (h.z.mnemonic) {
     case ZYDIS_MNEMONIC_LAHF: {
-      if (IsGuestsLahf(ccf_.instrs[h.instr_index])) return false;
+      if (IsGuestsLahf(ccf_.instrs()[h.instr_index])) return false;
       Value& rax = s->gpr[vcpu::kRax];
       const bool narrow = rax.narrow;
       rax = Made(Is::kFlags);

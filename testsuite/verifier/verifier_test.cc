@@ -3,11 +3,14 @@
 
 #include <asmjit/x86.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <vector>
 
+#include "translator/side_data.h"
 #include "vcpu/contract.h"
 
 namespace alibi::verifier {
@@ -46,8 +49,6 @@ class Fragment {
     ccf_.mode.code_bits = static_cast<u8>(code_bits);
     ccf_.hot_start = ccf_.entry = Here();
     ccf_.cold_start = ccf_.cold_end = Base() + kColdOffset;
-    ccf_.instrs.resize(8);
-    for (auto& instr : ccf_.instrs) instr.mem.present = true;
     Next();
   }
 
@@ -56,7 +57,7 @@ class Fragment {
   // What follows belongs to the next guest instruction.
   void Next() {
     ++index_;
-    ccf_.map.push_back({static_cast<u32>(a.offset()), static_cast<u8>(index_), false});
+    side_.map.push_back({static_cast<u16>(a.offset()), static_cast<u8>(index_), false});
   }
   void Raw(std::initializer_list<u8> bytes) { a.embed(bytes.begin(), bytes.size()); }
   void JumpTo(u64 target) {
@@ -85,14 +86,14 @@ class Fragment {
     sites_.push_back(std::make_unique<SiteDesc>());
     SiteDesc* site = sites_.back().get();
     site->ccf = &ccf_;
-    site->instr = &ccf_.instrs[index_];
     site->instr_index = static_cast<u8>(index_);
-    site->restart = Base() + ccf_.map.back().host_offset;
-    ccf_.sites.push_back(site);
+    side_.sites.push_back(site);
     return site;
   }
   void FaultsHere(SiteDesc* site, bool follower = false) {
-    ccf_.faults.push_back({static_cast<u32>(a.offset()), site, follower});
+    const auto at = std::find(side_.sites.begin(), side_.sites.end(), site);
+    side_.faults.push_back(
+        {static_cast<u16>(a.offset()), static_cast<u8>(at - side_.sites.begin()), follower});
   }
   void CallStub(u64 stub, SiteDesc* site) {
     a.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(site)));
@@ -120,6 +121,7 @@ class Fragment {
   std::vector<std::string> Check() {
     std::memcpy(bytes_.get(), a.bufferData(), a.offset());
     ccf_.hot_end = Here();
+    KeepSide();
     return Verify(ccf_, stubs_);
   }
   // The first complaint, or nothing.
@@ -140,12 +142,28 @@ class Fragment {
  private:
   static constexpr u32 kColdOffset = 0x800, kBytes = 0x1000;
 
+  // The guest's instructions are of no importance, but that they have memory operands.
+  void KeepSide() {
+    const std::vector<u8> guest = [&] {
+      std::vector<u8> bytes;
+      for (u64 i = 0; i < side_.map.size(); ++i) bytes.insert(bytes.end(), {0x8b, 0x00});
+      return bytes;
+    }();
+    auto tu = std::make_unique<translator::TranslationUnit>();
+    translator::BuildTranslationUnit(guest.data(), static_cast<unsigned>(guest.size()), nullptr, 0,
+                                     0, ccf_.mode.code_bits,
+                                     static_cast<unsigned>(side_.map.size()), tu.get());
+    const std::vector<translator::SitePlan> plans(tu->count);
+    kept_side_.resize((side_.BytesFor(*tu) + 7) / 8);
+    side_.Keep(*tu, plans, nullptr, reinterpret_cast<u8*>(kept_side_.data()), &ccf_);
+  }
+
   void Cold(x86::Assembler& cold, u64 target) {
     u8* to = reinterpret_cast<u8*>(ccf_.cold_end);
     std::memcpy(to, cold.bufferData(), cold.offset());
     to[cold.offset()] = 0xe9;
-    ccf_.cold_map.push_back(
-        {static_cast<u32>(ccf_.cold_end - ccf_.cold_start), static_cast<u8>(index_)});
+    side_.cold_map.push_back(
+        {static_cast<u16>(ccf_.cold_end - ccf_.cold_start), static_cast<u8>(index_)});
     ccf_.cold_end += cold.offset() + 5;
     Patch(reinterpret_cast<u8*>(ccf_.cold_end) - 4, ccf_.cold_end, target);
   }
@@ -158,6 +176,8 @@ class Fragment {
   asmjit::CodeHolder code_;
   StubTable stubs_;
   Ccf ccf_;
+  translator::SideData side_;
+  std::vector<u64> kept_side_;
   std::vector<std::unique_ptr<SiteDesc>> sites_;
   unsigned index_ = ~0u;
   u32 ja_ = 0;

@@ -54,17 +54,17 @@ bool TouchesMemory(const Instr& instr) {
 // What the translation of an instruction is, for the comment behind its first host instruction.
 std::string Mark(const Translation& translation, std::size_t i) {
   const Ccf& ccf = *translation.ccf;
-  for (const translator::CodeMapEntry& entry : ccf.map) {
+  for (const translator::CodeMapEntry& entry : ccf.map()) {
     if (entry.instr_index == i && entry.ident) return "IDENT";
   }
-  std::string mark = translator::MnemonicName(ccf.instrs[i].mnemonic);
+  std::string mark = translator::MnemonicName(ccf.instrs()[i].mnemonic);
   mark = Upper(mark);
-  if (TouchesMemory(ccf.instrs[i])) {
-    mark += std::string(", ") + kKindNames[static_cast<unsigned>(ccf.plans[i].kind)];
-  } else if (ccf.instrs[i].treatment == Treatment::kIdent) {
+  if (TouchesMemory(ccf.instrs()[i])) {
+    mark += std::string(", ") + kKindNames[static_cast<unsigned>(ccf.plans()[i].kind)];
+  } else if (ccf.instrs()[i].treatment == Treatment::kIdent) {
     mark += ", r10/r11 substituted";
-  } else if (ccf.instrs[i].treatment != Treatment::kControl) {
-    mark += std::string(", ") + translator::TreatmentName(ccf.instrs[i].treatment);
+  } else if (ccf.instrs()[i].treatment != Treatment::kControl) {
+    mark += std::string(", ") + translator::TreatmentName(ccf.instrs()[i].treatment);
   }
   return mark;
 }
@@ -87,13 +87,13 @@ DumpText::DumpText(const Recorder& recorder, const runtime::Engine& engine,
     names_[&ccf] = name;
     hosts_[ccf.entry] = name;
     if (ccf.indirect_entry != 0) hosts_[ccf.indirect_entry] = name + " (checked entry)";
-    for (std::size_t i = 0; i < ccf.sites.size(); ++i) {
-      descriptors_[reinterpret_cast<u64>(ccf.sites[i])] =
-          fmt::format("&site[{}]", ccf.sites[i]->instr_index);
+    for (std::size_t i = 0; i < ccf.sites().size(); ++i) {
+      descriptors_[reinterpret_cast<u64>(ccf.sites()[i])] =
+          fmt::format("&site[{}]", ccf.sites()[i]->instr_index);
     }
-    for (std::size_t i = 0; i < ccf.exits.size(); ++i) {
-      descriptors_[reinterpret_cast<u64>(ccf.exits[i])] = fmt::format("&exit[{}]", i);
-      if (ccf.exits[i]->stub != 0) exit_stubs_[ccf.exits[i]->stub] = ccf.exits[i];
+    for (std::size_t i = 0; i < ccf.exits().size(); ++i) {
+      descriptors_[reinterpret_cast<u64>(ccf.exits()[i])] = fmt::format("&exit[{}]", i);
+      if (ccf.exits()[i]->stub != 0) exit_stubs_[ccf.exits()[i]->stub] = ccf.exits()[i];
     }
   }
 }
@@ -145,7 +145,7 @@ std::string DumpText::Operands(const HostInstr& instr) const {
 }
 
 std::string DumpText::InstrText(const Translation& translation, std::size_t i) const {
-  const Instr& instr = translation.ccf->instrs[i];
+  const Instr& instr = translation.ccf->instrs()[i];
   if (instr.branch_target != 0) {
     const std::string text = translator::Disassemble(instr);
     return text.substr(0, text.find(' ')) + " " + GuestName(instr.branch_target);
@@ -157,8 +157,8 @@ std::string DumpText::GuestListing() const {
   std::map<u64, std::string> lines;
   for (const Translation& translation : recorder_.translations()) {
     if (!Shown(translation)) continue;
-    for (std::size_t i = 0; i < translation.ccf->instrs.size(); ++i) {
-      const Instr& instr = translation.ccf->instrs[i];
+    for (std::size_t i = 0; i < translation.ccf->instrs().size(); ++i) {
+      const Instr& instr = translation.ccf->instrs()[i];
       const auto label = labels_.find(instr.pc);
       lines[instr.pc] = fmt::format(
           "  {:<12}{:#x}  {:<30} {}\n", label != labels_.end() ? label->second + ":" : "", instr.pc,
@@ -178,11 +178,11 @@ std::string DumpText::HotListing(const Translation& translation, const std::vect
   for (const HostInstr& instr : DisassembleHost(bytes, translation.hot_start)) {
     const u32 offset = static_cast<u32>(instr.address - translation.hot_start);
     std::string mark;
-    while (map_index < ccf.map.size() && ccf.map[map_index].host_offset <= offset) {
-      if (ccf.map[map_index].host_offset == offset) {
+    while (map_index < ccf.map().size() && ccf.map()[map_index].host_offset <= offset) {
+      if (ccf.map()[map_index].host_offset == offset) {
         const bool forwarding = only_jump_at == instr.address;
         mark =
-            "; " + (forwarding ? "forwarded" : Mark(translation, ccf.map[map_index].instr_index));
+            "; " + (forwarding ? "forwarded" : Mark(translation, ccf.map()[map_index].instr_index));
       }
       ++map_index;
     }
@@ -208,7 +208,7 @@ std::string DumpText::ColdListing(const Translation& translation) const {
       line = fmt::format("{:<{}} ; continuation [{}]", line, kTextWidth + 20,
                          GuestName(stub->second->target));
     } else {
-      for (const translator::ColdMapEntry& entry : ccf.cold_map) {
+      for (const translator::ColdMapEntry& entry : ccf.cold_map()) {
         if (entry.cold_offset != instr.address - translation.cold_start) continue;
         line = fmt::format("{:<{}} ; #{}, out of line", line, kTextWidth + 20, entry.instr_index);
       }
@@ -223,12 +223,12 @@ std::string DumpText::TranslationText(const Translation& translation) const {
   const Ccf& ccf = *translation.ccf;
   std::string text = fmt::format(
       "{}: {} instruction{}, {} guest bytes -> {} hot + {} cold; {}-bit, CPL {}{}{}\n",
-      names_.at(&ccf), ccf.instrs.size(), ccf.instrs.size() == 1 ? "" : "s", ccf.guest_bytes,
+      names_.at(&ccf), ccf.instrs().size(), ccf.instrs().size() == 1 ? "" : "s", ccf.guest_bytes,
       translation.hot.size(), translation.cold.size(), ccf.mode.code_bits, ccf.mode.user ? 3 : 0,
       ccf.mode.single ? ", single" : "", ccf.mode.simulate ? ", simulate" : "");
   text += "  IR\n";
-  for (std::size_t i = 0; i < ccf.instrs.size(); ++i) {
-    const Instr& instr = ccf.instrs[i];
+  for (std::size_t i = 0; i < ccf.instrs().size(); ++i) {
+    const Instr& instr = ccf.instrs()[i];
     std::string line = fmt::format(
         "    #{:<2} {:<34} {:<10} {:<11}", i, InstrText(translation, i),
         translator::TreatmentName(instr.treatment),
@@ -239,7 +239,7 @@ std::string DumpText::TranslationText(const Translation& translation) const {
       line += fmt::format(" live {:<6}", FlagSet(translation.tu->flags_live_after[i]));
     }
     if (TouchesMemory(instr)) {
-      line += fmt::format(" {}", kKindNames[static_cast<unsigned>(ccf.plans[i].kind)]);
+      line += fmt::format(" {}", kKindNames[static_cast<unsigned>(ccf.plans()[i].kind)]);
     }
     while (line.back() == ' ') line.pop_back();
     text += line + "\n";
@@ -272,7 +272,7 @@ std::string DumpText::CacheContents() const {
     text += HotListing(*translation, HostBytes(translation->hot_start, ccf.hot_end), true,
                        forwards ? ccf.entry : 0);
     if (forwards) continue;
-    for (const ExitDesc* exit : ccf.exits) {
+    for (const ExitDesc* exit : ccf.exits()) {
       if (!exit->elided) continue;
       const auto name = names_.find(exit->linked);
       text += fmt::format("    {:<12}  ; falls through into {}\n", "",
@@ -287,8 +287,8 @@ std::string DumpText::Exits() const {
   for (const Translation& translation : recorder_.translations()) {
     if (!Shown(translation)) continue;
     const Ccf& ccf = *translation.ccf;
-    for (std::size_t i = 0; i < ccf.exits.size(); ++i) {
-      const ExitDesc& exit = *ccf.exits[i];
+    for (std::size_t i = 0; i < ccf.exits().size(); ++i) {
+      const ExitDesc& exit = *ccf.exits()[i];
       static constexpr const char* kKinds[] = {"direct", "cross-page", "indirect"};
       std::string before, after;
       switch (exit.kind) {
@@ -326,11 +326,11 @@ std::string DumpText::Adaptations() const {
     const auto old_name = names_.find(&from);
     if (old_name == names_.end()) continue;
     text += fmt::format("  {} -> {}\n", old_name->second, names_.at(&to));
-    for (std::size_t i = 0; i < to.plans.size() && i < from.plans.size(); ++i) {
-      if (to.plans[i].kind == from.plans[i].kind) continue;
+    for (std::size_t i = 0; i < to.plans().size() && i < from.plans().size(); ++i) {
+      if (to.plans()[i].kind == from.plans()[i].kind) continue;
       text += fmt::format("    #{} {}: {} -> {}\n", i, InstrText(translation, i),
-                          kKindNames[static_cast<unsigned>(from.plans[i].kind)],
-                          kKindNames[static_cast<unsigned>(to.plans[i].kind)]);
+                          kKindNames[static_cast<unsigned>(from.plans()[i].kind)],
+                          kKindNames[static_cast<unsigned>(to.plans()[i].kind)]);
     }
     text += fmt::format("    the old CCF's entry now:\n");
     for (const HostInstr& instr :

@@ -23,7 +23,7 @@ void Recorder::OnTranslation(const Ccf& ccf) {
   translation.cold = HostBytes(ccf.cold_start, ccf.cold_end);
   translation.hot_start = ccf.hot_start;
   translation.cold_start = ccf.cold_start;
-  for (const ExitDesc* exit : ccf.exits) translation.exits.push_back(*exit);
+  for (const ExitDesc* exit : ccf.exits()) translation.exits.push_back(*exit);
 
   // The CCF does not keep its TU's flag liveness: it is found again from the same bytes.
   u8 page[kPageSize + 16];
@@ -35,10 +35,10 @@ void Recorder::OnTranslation(const Ccf& ccf) {
     auto tu = std::make_unique<translator::TranslationUnit>();
     const unsigned available = static_cast<unsigned>(kPageSize - offset);
     if (BuildTranslationUnit(page + offset, available, next != 0 ? page + kPageSize : nullptr, next,
-                             ccf.pc, ccf.mode.code_bits, static_cast<unsigned>(ccf.instrs.size()),
+                             ccf.pc, ccf.mode.code_bits, static_cast<unsigned>(ccf.instrs().size()),
                              tu.get(),
                              static_cast<unsigned>(offset)) == translator::DecodeStatus::kOk &&
-        tu->count == ccf.instrs.size()) {
+        tu->count == ccf.instrs().size()) {
       translation.tu = std::move(tu);
     }
   }

@@ -41,9 +41,9 @@ constexpr const char* kExecutions[] = {
 };
 
 Execution ExecutionOf(const Ccf& ccf, std::size_t i) {
-  const Instr& instr = ccf.instrs[i];
+  const Instr& instr = ccf.instrs()[i];
   const auto by_kind = [&] {
-    switch (ccf.plans[i].kind) {
+    switch (ccf.plans()[i].kind) {
       case SiteKind::kDirect:
         return Execution::memory_direct;
       case SiteKind::kChecked:
@@ -55,14 +55,14 @@ Execution ExecutionOf(const Ccf& ccf, std::size_t i) {
   };
   switch (instr.treatment) {
     case Treatment::kIdent:
-      if (ccf.map[i].ident) return Execution::ident;
+      if (ccf.map()[i].ident) return Execution::ident;
       return instr.mem.present && instr.mem.size != 0 ? by_kind() : Execution::reg;
     case Treatment::kStack:
       return by_kind();
     case Treatment::kControl:
-      return ccf.plans[i].kind == SiteKind::kSimulate ? Execution::simulate : Execution::control;
+      return ccf.plans()[i].kind == SiteKind::kSimulate ? Execution::simulate : Execution::control;
     case Treatment::kInTc:
-      return ccf.plans[i].kind == SiteKind::kSimulate ? Execution::simulate : Execution::in_tc;
+      return ccf.plans()[i].kind == SiteKind::kSimulate ? Execution::simulate : Execution::in_tc;
     case Treatment::kSimulate:
     case Treatment::kTerminator:
     case Treatment::kUndefined:
@@ -83,24 +83,24 @@ void ExecutionProfile::OnExecutions(const Ccf& ccf, const translator::ExecutionC
   ModeCounts& mode = modes_[{ccf.mode.code_bits, ccf.mode.user}];
   if (!counts.told_before) {
     ++mode.translations;
-    mode.translated += ccf.instrs.size();
-    ++lengths_[ccf.instrs.size()];
+    mode.translated += ccf.instrs().size();
+    ++lengths_[ccf.instrs().size()];
     if (counts.entered == 0) ++idle_translations_;
   }
   if (counts.entered == 0) return;
   mode.entered += counts.entered;
 
   BlockKey key{ccf.pc, ccf.mode.code_bits, ccf.mode.user, {}};
-  for (const Instr& instr : ccf.instrs) {
+  for (const Instr& instr : ccf.instrs()) {
     key.bytes.insert(key.bytes.end(), instr.bytes.begin(), instr.bytes.begin() + instr.length);
   }
   Block& block = blocks_[std::move(key)];
   block.entered += counts.entered;
-  block.executed.resize(ccf.instrs.size());
-  block.lengths.resize(ccf.instrs.size());
+  block.executed.resize(ccf.instrs().size());
+  block.lengths.resize(ccf.instrs().size());
   u64 executed = counts.entered;
-  for (std::size_t i = 0; i < ccf.instrs.size(); ++i) {
-    const Instr& instr = ccf.instrs[i];
+  for (std::size_t i = 0; i < ccf.instrs().size(); ++i) {
+    const Instr& instr = ccf.instrs()[i];
     executed -= counts.left_before[i];
     instructions_ += executed;
     mode.executed += executed;
