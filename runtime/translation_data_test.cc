@@ -1,11 +1,10 @@
 // What the TC keeps of translations: how much, and that it is bounded.
-#include "runtime/translation_cache.h"
-
 #include <catch2/catch.hpp>
 #include <iterator>
 #include <memory>
 #include <vector>
 
+#include "runtime/translation_cache.h"
 #include "translator/emitter.h"
 
 namespace alibi::runtime {
