@@ -97,6 +97,21 @@ ALIBI_BARE void Load(ucontext_t* uc) {
   Copy(reinterpret_cast<void*>(StartOf(probe)), probe.bytes.data(), probe.length);
 }
 
+// The bytes of a signal frame's XSAVE area, as Linux notes them there (its asm/sigcontext.h). CPUID
+// counts components too that this process has not asked for, such as AMX's: behind the area lies
+// other memory.
+ALIBI_BARE u32 FrameXsaveSize(const ucontext_t* uc) {
+  constexpr u32 kMagic = 0x46505853;  // FP_XSTATE_MAGIC1
+  struct {
+    u32 magic, extended_size;
+    u64 components;
+    u32 xstate_size;
+  } note;
+  Copy(&note, reinterpret_cast<const u8*>(uc->uc_mcontext.fpregs) + 464, sizeof(note));
+  const u32 size = note.magic == kMagic ? note.xstate_size : 512;
+  return size < kMaxXsaveArea ? size : kMaxXsaveArea;
+}
+
 ALIBI_BARE void OnSignal(int signal, siginfo_t*, void* context) {
   ClearFlagsOfSequence();
   auto* uc = static_cast<ucontext_t*>(context);
@@ -110,6 +125,7 @@ ALIBI_BARE void OnSignal(int signal, siginfo_t*, void* context) {
   if (child.running) {
     Judge(uc, signal);
   } else {
+    child.xsave_size = FrameXsaveSize(uc);
     Copy(child.xsave, uc->uc_mcontext.fpregs, child.xsave_size);
     child.running = true;
   }
@@ -145,12 +161,6 @@ void Confine() {
               "the prober's child can be confined");
 }
 
-u32 HostXsaveSize() {
-  u32 eax = 0xd, ebx, ecx = 0, edx;
-  asm volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
-  return std::clamp<u32>(ebx, 576, kMaxXsaveArea);
-}
-
 [[noreturn]] void RunChild(HostProber::Shared* shared) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Map(kCodePage, kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC);
@@ -163,7 +173,6 @@ u32 HostXsaveSize() {
   sigaltstack(&stack, nullptr);
   child = {};
   child.shared = shared;
-  child.xsave_size = HostXsaveSize();
   struct sigaction action {};
   action.sa_sigaction = OnSignal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
