@@ -648,8 +648,6 @@ TEST_CASE("A store through CS leaves the group's displacement alone") {
   munmap(secret, 4096);
 }
 
-// What the host's kernel does when a page is poisoned or cannot be had. It was taken for a page
-// fault, and tried again for ever.
 // A process that has inherited them could shrink them: the next access would be a bus error.
 TEST_CASE("All of a machine's files in memory are sealed") {
   Guest guest({0xf4});
@@ -664,6 +662,8 @@ TEST_CASE("All of a machine's files in memory are sealed") {
   }
 }
 
+// What the host's kernel does when a page is poisoned or cannot be had. It was taken for a page
+// fault, and tried again for ever.
 TEST_CASE("A page that the host cannot give ends the process with one line") {
   // mov [0x6000], eax; hlt. sgdt [0x6000]; hlt: in a callout.
   for (const Bytes& code :

@@ -138,7 +138,7 @@ Outcome MaskedMove(Execution& e) {
   u64 values[8] = {};
   VectorState v;
   auto active = [&](unsigned i) { return v.Get(f.vvvv, i * element + element - 1, 1) & 0x80; };
-  // The operand's address wraps, those of its elements do not.
+  // May be 4 GB and more: LinearElement() knows what that means.
   auto offset = [&](unsigned i) { return e.Offset() + i * element; };
   if (vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedOperandFault)) {
     for (unsigned i = 0; i < count; ++i) {
