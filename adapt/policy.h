@@ -55,6 +55,8 @@ struct SiteRecord {
   Access access = Access::kOther;
   bool alone = false;            // its accesses do not share another's look-up
   bool table_lookup = false;     // its look-ups missed the slot too often
+  bool shows_flags = false;      // its faults show the guest flags that nothing reads afterwards
+  u64 faulted_page = 0;          // its latest page fault's, while it does not show them yet
   u32 traps = 0;                 // host faults charged to it, ever
   u32 callouts = 0;              // CHECKED/SIMULATE callouts, ever
   u32 events[kEventCount] = {};  // by Event, ever

@@ -100,6 +100,8 @@ void SiteTable::ForgetPage(u64 phys_page) {
     record.kind = Kind::kDirect;
     record.alone = false;
     record.table_lookup = false;
+    record.shows_flags = false;
+    record.faulted_page = 0;
     record.recent_guilty = 0;
     record.recent_clean = 0;
     record.policy_data[0] = record.policy_data[1] = 0;

@@ -139,11 +139,17 @@ class Bench {
   DecodeStatus Build(u64 pc, TranslationUnit* tu, bool look_ahead = true) const {
     const u64 offset = pc & kPageMask;
     const unsigned available = static_cast<unsigned>(kPageSize - offset);
-    DecodeStatus status =
-        BuildTranslationUnit(At(pc), available, nullptr, 0, pc, 64, kMaxTuInstructions, tu,
-                             static_cast<unsigned>(offset), look_ahead);
+    CodeRequest code{.pc = pc,
+                     .bytes = At(pc),
+                     .available = available,
+                     .page_before = static_cast<unsigned>(offset),
+                     .look_ahead = look_ahead};
+    DecodeStatus status = BuildTranslationUnit(code, tu);
     if (status == DecodeStatus::kNeedMoreBytes) {
-      status = BuildTranslationUnit(At(pc), available, At(pc) + available, 16, pc, 64, 1, tu);
+      code.next_page = At(pc) + available;
+      code.next_available = 16;
+      code.max_instructions = 1;
+      status = BuildTranslationUnit(code, tu);
     }
     return status;
   }

@@ -43,6 +43,21 @@ constexpr u16 kX87Exceptions = 0x3f, kX87Summary = 0x8080;  // the status word's
 // XCR0 components that translated code may touch: x87, SSE, AVX, AVX-512. (Not PKRU: the host's.)
 constexpr u64 kXstateComponents = 0xe7;
 
+// Of the code of one page.
+class SiteWitnesses final : public translator::FlagWitnesses {
+ public:
+  SiteWitnesses(adapt::SiteTable& sites, PhysAddr page)
+      : sites_(sites), page_(page.value & ~kPageMask) {}
+  bool IsWitness(u64 pc) const override {
+    const adapt::SiteRecord* site = sites_.Find(pc, page_ | (pc & kPageMask));
+    return site != nullptr && site->shows_flags;
+  }
+
+ private:
+  adapt::SiteTable& sites_;
+  const u64 page_;
+};
+
 template <u64 (EngineImpl::*Method)(void*, u64)>
 u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
   auto* self = static_cast<EngineImpl*>(engine);
@@ -513,10 +528,21 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
                             ? translator::kMaxTuInstructions
                             : options_.plan_override->MaxInstructions();
   const unsigned limit = mode.single || mode.simulate || !in_ram ? 1 : most;
-  DecodeStatus status =
-      BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, limit, tu_.get(),
-                           in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0,
-                           /*look_ahead=*/true, mode.code_base, &shown_features_);
+  const bool any_site = sites_.MayHaveInPage(phys.value);
+  const SiteWitnesses witnesses(sites_, phys);
+  u8 next_bytes[16];
+  translator::CodeRequest code{.pc = pc,
+                               .code_bits = mode.code_bits,
+                               .bytes = bytes,
+                               .available = available,
+                               .page_before = in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0,
+                               .code_base = mode.code_base,
+                               .max_instructions = limit,
+                               // A single step's #DB shows all flags.
+                               .look_ahead = !mode.single,
+                               .shown = &shown_features_,
+                               .witnesses = any_site ? &witnesses : nullptr};
+  DecodeStatus status = BuildTranslationUnit(code, tu_.get());
   u64 second_page = kNoPage;
   if (status == DecodeStatus::kNeedMoreBytes && in_segment > available) {
     PhysAddr next;
@@ -527,20 +553,20 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
       return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
     }
     if (!mmu_.Fetch(LinearAddr(next_pc), &next, &fault)) return deliver(fault);
-    u8 next_bytes[16];
     memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
-    const u64 next_available = std::min<u64>(sizeof(next_bytes), in_segment - available);
-    status = BuildTranslationUnit(bytes, available, next_bytes,
-                                  static_cast<unsigned>(next_available), pc, mode.code_bits, 1,
-                                  tu_.get(), 0, true, mode.code_base, &shown_features_);
+    code.next_page = next_bytes;
+    code.next_available =
+        static_cast<unsigned>(std::min<u64>(sizeof(next_bytes), in_segment - available));
+    code.page_before = 0;
+    code.max_instructions = 1;
+    status = BuildTranslationUnit(code, tu_.get());
     second_page = next.PageNumber();
   }
   // A breakpoint begins a translation, which is then not made.
   for (unsigned i = 1; points_.any_breakpoint() && i < tu_->count; ++i) {
     if (!points_.IsBreakpoint(tu_->instrs[i].pc)) continue;
-    status = BuildTranslationUnit(bytes, available, nullptr, 0, pc, mode.code_bits, i, tu_.get(),
-                                  in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0, true,
-                                  mode.code_base, &shown_features_);
+    code.max_instructions = i;
+    status = BuildTranslationUnit(code, tu_.get());
     break;
   }
   if (status == DecodeStatus::kTooLong || status == DecodeStatus::kNeedMoreBytes) {
@@ -573,7 +599,6 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
       vcpu::HasIntelsWay(vcpu::GuestDifference::kSysretStackSegment, options_.cpuid->vendor());
   request.cmps_destination_first =
       vcpu::HostHasIntelsWay(vcpu::HostDifference::kCompareStringsFault);
-  const bool any_site = sites_.MayHaveInPage(phys.value);
   for (unsigned i = 0; i < tu_->count; ++i) {
     const u64 site_pc = tu_->instrs[i].pc;
     if (const adapt::SiteRecord* site =

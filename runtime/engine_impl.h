@@ -152,6 +152,15 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   u64 Dispatch(u64 pc);
   void Deliver(const vcpu::GuestFault& fault);
   u64 DeliverAndDispatch(const vcpu::GuestFault& fault);
+  // A fault of the site's instruction.
+  void DeliverAt(SiteDesc* site, const vcpu::GuestFault& fault) {
+    if (!site->keeps_flags) NoteShownFlags(*site, fault);
+    Deliver(fault);
+  }
+  u64 DeliverAtAndDispatch(SiteDesc* site, const vcpu::GuestFault& fault) {
+    DeliverAt(site, fault);
+    return DispatchThroughTable();
+  }
   Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
               bool* faulted);
   static constexpr u8 KindBit(JumpKind kind) {
@@ -215,6 +224,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   // A SIMULATE access has been made: was there a reason for not making it directly?
   void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
   adapt::Access AccessOf(const SiteDesc& site) const;
+  // The guest is about to be shown flags that are not its own, because nothing reads them.
+  void NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fault);
   adapt::SiteRecord& FindOrInsertRecord(const SiteDesc& site);
   adapt::SiteRecord& RecordOf(SiteDesc* site);
   adapt::SiteRecord* OwnRecordOf(const translator::SiteDesc& site);
@@ -228,7 +239,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   void RestoreStringPointers(const SiteDesc& site, greg_t* gregs) const;
   // SIGFPE: puts the guest in front of the handler of its exception, or of the same instruction
   // (again_) if that is the machine's affair.
-  void DeliverArithmeticFault(bool x87);
+  void DeliverArithmeticFault(SiteDesc* site, bool x87);
 
   // --- fast_path_debug.cc ---
   // A debugger watches some of the operand, and more than one instruction may be running: nothing
@@ -305,7 +316,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   AttemptedStore attempted_ = AttemptedStore::kNoTrace;
   vcpu::GuestFault refused_store_fault_;
   X87Snapshot x87_before_store_;
-  bool simulating_ = false;           // the simulator runs, on the guest's x87 and vector state
+  // What the simulator runs for, on the guest's x87 and vector state; null: it does not run.
+  SiteDesc* simulating_ = nullptr;
   u64 gs_ = 0;                        // what %gs holds
   ExitDesc* pending_exit_ = nullptr;  // the unchained exit that led to the next translation
   bool pending_indirect_ = false;     // it came through the jump table

@@ -337,15 +337,15 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   const bool watched = watching_ || points_.any_watch();
   if (!watched && MakeStringRun(*site)) return Continue(site, instr.next_pc());
-  simulating_ = true;
+  simulating_ = site;
   const vcpu::Outcome outcome = Simulate(instr, watched ? watched_simulator_ : simulator_);
-  simulating_ = false;
+  simulating_ = nullptr;
   if (watched) NoteSimulatedWatch(outcome.faulted());
   if (instr.op == translator::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
   if (outcome.faulted()) {
     pending_exit_ = nullptr;
     pending_indirect_ = false;
-    return DeliverAndDispatch(outcome.fault());
+    return DeliverAtAndDispatch(site, outcome.fault());
   }
   if (recorder_.Wants(kSystemKinds)) RecordSystem(instr);
   if (MayChangeMode(instr) &&
@@ -373,7 +373,7 @@ u64 EngineImpl::OnRaise(void* descriptor, u64) {
   if (site->vector == vcpu::kDivideError) {
     Charge(site, adapt::Event::kArithmetic, false);
   }
-  return DeliverAndDispatch(GuestFault::Simple(static_cast<vcpu::Vector>(site->vector)));
+  return DeliverAtAndDispatch(site, GuestFault::Simple(static_cast<vcpu::Vector>(site->vector)));
 }
 
 u64 EngineImpl::Retry(u64 pc) {
@@ -433,7 +433,7 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
   const u64 span = u64{site->span_minus_1} + 1;
   if (span == site->size && MisalignedOperand(*site, linear)) {
     state_.rip = site->ccf->mode.RipOf(instr.pc);
-    return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+    return DeliverAtAndDispatch(site, GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
   if ((linear & kPageMask) + span > kPageSize) {
     ++counters_.page_crossings;
@@ -488,7 +488,7 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
           AttemptedStoreOf(instr) == AttemptedStore::kNoTrace) {
         Charge(site, adapt::Event::kTruePageFault, false);
         if (CallsNowhere(*site)) fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
-        return DeliverAndDispatch(fault);
+        return DeliverAtAndDispatch(site, fault);
       }
       Charge(site, adapt::Event::kTraceFault, false);
       return SimulateNext(instr.pc);
@@ -626,7 +626,7 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
 // An instruction on a bounce operand would meet this fault at its own one.
 u64 EngineImpl::RefuseBounce(SiteDesc* site, const GuestFault& fault) {
   attempted_ = AttemptedStoreOf(InstrOf(*site));
-  if (attempted_ == AttemptedStore::kNoTrace) return DeliverAndDispatch(fault);
+  if (attempted_ == AttemptedStore::kNoTrace) return DeliverAtAndDispatch(site, fault);
   refused_store_fault_ = fault;
   if (attempted_ != AttemptedStore::kConvert) x87_before_store_.Take();
   return site->resume;
@@ -673,7 +673,7 @@ u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
     case AttemptedStore::kNoTrace:
       break;
   }
-  return DeliverAndDispatch(refused_store_fault_);
+  return DeliverAtAndDispatch(site, refused_store_fault_);
 }
 
 u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
@@ -693,14 +693,14 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
     if (outcome.faulted()) return RefuseBounce(site, outcome.fault());
   }
   if (MisalignedOperand(*site, linear)) {
-    return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+    return DeliverAtAndDispatch(site, GuestFault::WithCode(vcpu::kGeneralProtection, 0));
   }
   GuestFault fault;
   if (instr.mem.masked_element != 0) {
     const unsigned mask_register = instr.bytes[instr.layout.vector_prefix + 3] & 7;
     if ((linear & (instr.mem.alignment - 1u)) != 0 &&
         ActiveElements(instr.mem, mask_register) != 0) {
-      return DeliverAndDispatch(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
+      return DeliverAtAndDispatch(site, GuestFault::WithCode(vcpu::kGeneralProtection, 0));
     }
     const ElementAccess access = instr.mem.written ? ElementAccess::kProbe : ElementAccess::kRead;
     if (!AccessElements(instr, linear, access, &fault)) {
@@ -728,7 +728,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
     if (!ReadOperand(linear, BounceOf(linear, site->size), site->size, &fault)) {
       SyncGs();
       Charge(site, adapt::Event::kTruePageFault, false);
-      return DeliverAndDispatch(fault);
+      return DeliverAtAndDispatch(site, fault);
     }
   } else {
     // For operations that write only part of it.
@@ -749,7 +749,7 @@ u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
                            ? AccessElements(instr, state_.spill[7], ElementAccess::kWrite, &fault)
                            : WriteOperand(state_.spill[7], BounceOf(state_.spill[7], site->size),
                                           site->size, &fault);
-  if (!written) return DeliverAndDispatch(fault);
+  if (!written) return DeliverAtAndDispatch(site, fault);
   state_.rip = site->ccf->mode.RipOf(instr.next_pc());
   ChargeSimulated(site, state_.spill[7], true);
   return Continue(site, instr.next_pc());
@@ -762,16 +762,16 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   GuestFault fault;
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
-    return DeliverAndDispatch(NonCanonicalFault(instr, linear));
+    return DeliverAtAndDispatch(site, NonCanonicalFault(instr, linear));
   }
   if (StopsForWatch(instr, linear, site->size)) return LeaveToStep();
   if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {
-    return DeliverAndDispatch(GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
+    return DeliverAtAndDispatch(site, GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
   }
   if (!WriteOperand(linear, reinterpret_cast<const u8*>(&state_.spill[6]), site->size, &fault)) {
     SyncGs();
     Charge(site, adapt::Event::kTruePageFault, false);
-    return DeliverAndDispatch(fault);
+    return DeliverAtAndDispatch(site, fault);
   }
   state_.rip = site->ccf->mode.RipOf(instr.next_pc());
   ChargeSimulated(site, linear, true);

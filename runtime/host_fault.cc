@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "adapt/plugin.h"
 #include "base/check.h"
@@ -163,7 +164,7 @@ void EngineImpl::RestoreStringPointers(const SiteDesc& site, greg_t* gregs) cons
   }
 }
 
-void EngineImpl::DeliverArithmeticFault(bool x87) {
+void EngineImpl::DeliverArithmeticFault(SiteDesc* site, bool x87) {
   if (x87 && !(state_.cr0 & vcpu::kCr0Ne)) {
     if (ignore_numeric_error_) {
       again_ = hide_numeric_error_ = true;
@@ -178,9 +179,9 @@ void EngineImpl::DeliverArithmeticFault(bool x87) {
       return;
     }
   }
-  Deliver(GuestFault::Simple(x87                                 ? vcpu::kX87Error
-                             : state_.cr4 & vcpu::kCr4Osxmmexcpt ? vcpu::kSimdError
-                                                                 : vcpu::kInvalidOpcode));
+  DeliverAt(site, GuestFault::Simple(x87                                 ? vcpu::kX87Error
+                                     : state_.cr4 & vcpu::kCr4Osxmmexcpt ? vcpu::kSimdError
+                                                                         : vcpu::kInvalidOpcode));
 }
 
 bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
@@ -194,17 +195,18 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     return true;
   }
   const bool x87_error = gregs[REG_TRAPNO] == vcpu::kX87Error;
-  if (simulating_ && signal == SIGFPE && (x87_error || gregs[REG_TRAPNO] == vcpu::kSimdError)) {
+  if (simulating_ != nullptr && signal == SIGFPE &&
+      (x87_error || gregs[REG_TRAPNO] == vcpu::kSimdError)) {
     // An exception that the guest's FPU has kept for its next instruction, which is simulated: the
     // guest's, wherever the simulator met it. Its registers are in the VCPU block already, and
     // the simulator's frames hold nothing that must be undone.
-    simulating_ = false;
+    SiteDesc* site = std::exchange(simulating_, nullptr);
     ++counters_.host_faults;
     ++counters_.host_faults_arithmetic;
     if (watching_ || points_.any_watch()) NoteSimulatedWatch(/*faulted=*/true);
     pending_exit_ = nullptr;
     pending_indirect_ = false;
-    DeliverArithmeticFault(x87_error);
+    DeliverArithmeticFault(site, x87_error);
     SyncGs();
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
     return true;
@@ -238,7 +240,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     return true;
   };
   auto deliver = [&](const GuestFault& fault) {
-    Deliver(fault);
+    DeliverAt(&site, fault);
     return dispatch();
   };
 
@@ -253,7 +255,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       Charge(&site, adapt::Event::kArithmetic, true);
       return deliver(GuestFault::Simple(vcpu::kDivideError));
     }
-    DeliverArithmeticFault(x87_error);
+    DeliverArithmeticFault(&site, x87_error);
     return dispatch();
   }
   if (what == HostFault::kUndefined) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));

@@ -2,6 +2,8 @@
 // registers only, as fast_path.cc.
 #include <x86intrin.h>
 
+#include <utility>
+
 #include "base/simd_guard.h"
 #include "runtime/engine_impl.h"
 
@@ -145,6 +147,24 @@ adapt::SiteRecord* EngineImpl::OwnRecordOf(const SiteDesc& site) {
 adapt::SiteRecord& EngineImpl::RecordOf(SiteDesc* site) {
   if (site->record == nullptr) site->record = &FindOrInsertRecord(*site);
   return *static_cast<adapt::SiteRecord*>(site->record);
+}
+
+// A guest that inspects the frame is shown its own flags from the next time on. Page faults are
+// mostly repaired and forgotten: only one that comes again at the same place has been looked at.
+void EngineImpl::NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fault) {
+  adapt::SiteRecord* record = OwnRecordOf(site);
+  if (record == nullptr || record->shows_flags) return;
+  const u64 page = fault.cr2 | kPageMask;  // never 0
+  if (fault.vector == vcpu::kPageFault && std::exchange(record->faulted_page, page) != page) return;
+  record->shows_flags = true;
+  ++counters_.flag_witnesses;
+  // Whatever took those flags for dead looked at the instruction. It may not be revived, either.
+  const u64 phys = PhysOf(*site.ccf, InstrOf(site).pc);
+  tc_->index().ForEachDependent(phys >> 12, phys & kPageMask, (phys & kPageMask) + 1,
+                                [&](Ccf* ccf) {
+                                  Invalidate(ccf);
+                                  ccf->retired = true;
+                                });
 }
 
 void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {

@@ -19,8 +19,10 @@ Planned Plan(const std::string& hex, unsigned code_bits = 64) {
     bytes.push_back(static_cast<u8>(std::stoul(hex.substr(i, 2), nullptr, 16)));
   }
   auto tu = std::make_unique<TranslationUnit>();
-  REQUIRE(BuildTranslationUnit(bytes.data(), static_cast<unsigned>(bytes.size()), nullptr, 0,
-                               0x2000, code_bits, kMaxTuInstructions,
+  REQUIRE(BuildTranslationUnit({.pc = 0x2000,
+                                .code_bits = code_bits,
+                                .bytes = bytes.data(),
+                                .available = static_cast<unsigned>(bytes.size())},
                                tu.get()) == DecodeStatus::kOk);
   CodeMode mode;
   mode.code_bits = static_cast<u8>(code_bits);

@@ -130,11 +130,12 @@ struct SiteDesc {
   u16 size = 0;                          // bytes of this one access
   AccessShape shape = AccessShape::kOperand;
   u8 instr_index = 0;
-  u8 vector = 0;          // raise: the exception vector
-  bool window = false;    // index into VcpuState::ram_window. false: loads, true: stores
-  bool checked = false;   // an unusable entry is a callout
-  bool shared = false;    // later accesses use its displacement, too
-  bool in_group = false;  // r10 holds a group's displacement, which must not grow stale
+  u8 vector = 0;             // raise: the exception vector
+  bool window = false;       // index into VcpuState::ram_window. false: loads, true: stores
+  bool checked = false;      // an unusable entry is a callout
+  bool shared = false;       // later accesses use its displacement, too
+  bool in_group = false;     // r10 holds a group's displacement, which must not grow stale
+  bool keeps_flags = false;  // all of them are the guest's own here, those that nothing reads, too
 
   // Host PC of the instruction's first byte.
   u64 Restart() const;

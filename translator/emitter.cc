@@ -137,6 +137,10 @@ SiteDesc* Emitter::Impl::NewSite() {
   auto* site = new (NewData(sizeof(SiteDesc))) SiteDesc();
   site->ccf = ccf_;
   site->instr_index = static_cast<u8>(index_);
+  // The translation that a SIMULATE one goes on for may have taken them for dead.
+  site->keeps_flags =
+      request_->mode.code_bits == 16 ||
+      (tu_->flags_live_before[index_] == vcpu::kArithmeticFlags && !request_->mode.simulate);
   side_.sites.push_back(site);
   return site;
 }

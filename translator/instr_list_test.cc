@@ -10,9 +10,13 @@ namespace {
 void CheckKept(const std::vector<u8>& code, unsigned code_bits, u32 code_base,
                const FeatureSet* shown, unsigned count) {
   auto tu = std::make_unique<TranslationUnit>();
-  REQUIRE(BuildTranslationUnit(code.data(), static_cast<unsigned>(code.size()), nullptr, 0,
-                               0x401000, code_bits, kMaxTuInstructions, tu.get(), 0, true,
-                               code_base, shown) == DecodeStatus::kOk);
+  REQUIRE(BuildTranslationUnit({.pc = 0x401000,
+                                .code_bits = code_bits,
+                                .bytes = code.data(),
+                                .available = static_cast<unsigned>(code.size()),
+                                .code_base = code_base,
+                                .shown = shown},
+                               tu.get()) == DecodeStatus::kOk);
   REQUIRE(tu->count == count);
   std::vector<u8> bytes(InstrList::BytesFor(*tu));
   InstrList::Keep(*tu, bytes.data());

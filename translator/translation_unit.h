@@ -6,6 +6,7 @@
 #include <array>
 
 #include "translator/decoder.h"
+#include "translator/flag_liveness.h"
 #include "translator/ir.h"
 
 namespace alibi::translator {
@@ -30,22 +31,30 @@ struct TranslationUnit {
   std::array<u32, kMaxTuInstructions> flags_live_after{};
 };
 
-// `page_bytes` are the code bytes from pc to the end of its page; `next_page_bytes` (may be null)
-// the following page's, used only when the first instruction crosses. max_instructions limits the
-// TU (1 for single-step, SIMULATE variants). Liveness at exits looks ahead, inside the same page,
-// a few instructions past direct exits and the fall-through; unknown means all live.
-// `page_before` bytes in front of page_bytes are readable code of the same page: with them the
-// look-ahead follows backward branches. `look_ahead` false makes all flags live at every exit.
-// `code_base` is CS's: near branches wrap in the segment, not in linear memory.
-// `shown`: what is missing there is #UD (null: nothing is).
-// Returns kNeedMoreBytes when the first instruction crosses and next_page_bytes is null, kTooLong
-// when it is too long (no TU), else kOk: an undefined instruction is the TU's last.
-DecodeStatus BuildTranslationUnit(const u8* page_bytes, unsigned page_available,
-                                  const u8* next_page_bytes, unsigned next_available, u64 pc,
-                                  unsigned code_bits, unsigned max_instructions,
-                                  TranslationUnit* out, unsigned page_before = 0,
-                                  bool look_ahead = true, u32 code_base = 0,
-                                  const FeatureSet* shown = nullptr);
+// The code that a TU is made of.
+struct CodeRequest {
+  u64 pc = 0;
+  unsigned code_bits = 64;
+  const u8* bytes = nullptr;  // at pc
+  unsigned available = 0;     // of them to the end of the page
+  // The following page's, used only when the first instruction crosses; may be null.
+  const u8* next_page = nullptr;
+  unsigned next_available = 0;
+  // So many bytes in front of `bytes` are readable code of the same page: with them the look-ahead
+  // follows backward branches.
+  unsigned page_before = 0;
+  u32 code_base = 0;  // CS's: near branches wrap in the segment, not in linear memory
+  unsigned max_instructions = kMaxTuInstructions;  // 1 for single steps and SIMULATE variants
+  // Liveness at exits looks ahead, inside the same page, a few instructions past direct exits and
+  // the fall-through. False: all flags are live at every exit.
+  bool look_ahead = true;
+  const FeatureSet* shown = nullptr;         // what is missing there is #UD; null: nothing is
+  const FlagWitnesses* witnesses = nullptr;  // null: there are none
+};
+
+// Returns kNeedMoreBytes when the first instruction crosses and next_page is null, kTooLong when it
+// is too long (no TU), else kOk: an undefined instruction is the TU's last.
+DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out);
 
 // True when nothing may follow `instr` in its TU: control flow, and whatever may change mode or PC.
 bool EndsTranslationUnit(const Instr& instr);

@@ -31,10 +31,16 @@ Built Build(const std::string& hex, const std::string& next_page = "", unsigned 
             unsigned start = 0, bool look_ahead = true, unsigned code_bits = 64) {
   std::vector<u8> page = Bytes(hex), next = Bytes(next_page);
   Built built;
-  built.status =
-      BuildTranslationUnit(page.data() + start, static_cast<unsigned>(page.size()) - start,
-                           next.empty() ? nullptr : next.data(), static_cast<unsigned>(next.size()),
-                           0x2000 + start, code_bits, max, &built.tu, start, look_ahead);
+  built.status = BuildTranslationUnit({.pc = 0x2000 + start,
+                                       .code_bits = code_bits,
+                                       .bytes = page.data() + start,
+                                       .available = static_cast<unsigned>(page.size()) - start,
+                                       .next_page = next.empty() ? nullptr : next.data(),
+                                       .next_available = static_cast<unsigned>(next.size()),
+                                       .page_before = start,
+                                       .max_instructions = max,
+                                       .look_ahead = look_ahead},
+                                      &built.tu);
   return built;
 }
 
@@ -174,7 +180,7 @@ TEST_CASE("Look-ahead backwards needs the page in front", "[liveness]") {
   CHECK(b.tu.examined_begin == 0x2000);
   std::vector<u8> page = Bytes("01 c0 90 eb fb");
   TranslationUnit tu;
-  BuildTranslationUnit(page.data() + 2, 3, nullptr, 0, 0x2002, 64, 12, &tu);
+  BuildTranslationUnit({.pc = 0x2002, .bytes = page.data() + 2, .available = 3}, &tu);
   CHECK(tu.flags_live_before[0] == kAll);
   CHECK(tu.examined_begin == 0x2002);
 }

@@ -11,9 +11,10 @@
 namespace alibi::oracle {
 
 // One line per difference ("* rax  native 0x1  alibi 0x2"); empty: they agree. Sequences that do
-// not end on the native side agree with anything.
+// not end on the native side agree with anything. `run`: how often this machine has run the same
+// code before.
 std::vector<std::string> Differences(const TestCase& test, Kind kind, const Outcome& native,
-                                     const Outcome& guest);
+                                     const Outcome& guest, unsigned run);
 
 // The arithmetic flags that the code may still read at `pc`.
 u64 LiveFlagsAt(const CodeImage& code, u64 pc, u16 cs);

@@ -90,6 +90,8 @@ std::optional<Find> Harness::CheckOn(GuestMachine& machine, const GeneratedCase&
   if (native.end != End::kException) return std::nullopt;
   machine.set_observer(nullptr);
   if (verify_) observer_->Watch(machine.engine());
+  const u64& amnesties = machine.engine().counters().site_amnesties;
+  const u64 amnesties_before = amnesties;
   for (unsigned run = 0; run < runs; ++run) {
     // Some hosts delay locked accesses to two cache lines, now and then for two seconds: an endless
     // sequence is one that does not end again and again.
@@ -98,7 +100,8 @@ std::optional<Find> Harness::CheckOn(GuestMachine& machine, const GeneratedCase&
       if (guest_->end != End::kTimeout) break;
     }
     ++runs_;
-    auto differences = Differences(made.test, machine.kind(), native, *guest_);
+    auto differences = Differences(made.test, machine.kind(), native, *guest_,
+                                   amnesties == amnesties_before ? run : 0);
     for (auto& complaint : observer_->Take()) differences.push_back(std::move(complaint));
     if (!differences.empty()) {
       return Find{made, machine.kind(), run, false, std::move(differences)};

@@ -150,9 +150,11 @@ class Fragment {
       return bytes;
     }();
     auto tu = std::make_unique<translator::TranslationUnit>();
-    translator::BuildTranslationUnit(guest.data(), static_cast<unsigned>(guest.size()), nullptr, 0,
-                                     0, ccf_.mode.code_bits,
-                                     static_cast<unsigned>(side_.map.size()), tu.get());
+    translator::BuildTranslationUnit({.code_bits = ccf_.mode.code_bits,
+                                      .bytes = guest.data(),
+                                      .available = static_cast<unsigned>(guest.size()),
+                                      .max_instructions = static_cast<unsigned>(side_.map.size())},
+                                     tu.get());
     const std::vector<translator::SitePlan> plans(tu->count);
     kept_side_.resize((side_.BytesFor(*tu) + 7) / 8);
     side_.Keep(*tu, plans, nullptr, reinterpret_cast<u8*>(kept_side_.data()), &ccf_);

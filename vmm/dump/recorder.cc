@@ -33,11 +33,18 @@ void Recorder::OnTranslation(const Ccf& ccf) {
   if (in_page == kPageSize) {
     const unsigned next = mmu_.DebugRead(LinearAddr(base + kPageSize), page + kPageSize, 16);
     auto tu = std::make_unique<translator::TranslationUnit>();
-    const unsigned available = static_cast<unsigned>(kPageSize - offset);
-    if (BuildTranslationUnit(page + offset, available, next != 0 ? page + kPageSize : nullptr, next,
-                             ccf.pc, ccf.mode.code_bits, static_cast<unsigned>(ccf.instrs().size()),
-                             tu.get(),
-                             static_cast<unsigned>(offset)) == translator::DecodeStatus::kOk &&
+    const translator::CodeRequest code{
+        .pc = ccf.pc,
+        .code_bits = ccf.mode.code_bits,
+        .bytes = page + offset,
+        .available = static_cast<unsigned>(kPageSize - offset),
+        .next_page = next != 0 ? page + kPageSize : nullptr,
+        .next_available = next,
+        .page_before = static_cast<unsigned>(offset),
+        .code_base = ccf.mode.code_base,
+        .max_instructions = static_cast<unsigned>(ccf.instrs().size()),
+        .shown = ccf.shown};
+    if (BuildTranslationUnit(code, tu.get()) == translator::DecodeStatus::kOk &&
         tu->count == ccf.instrs().size()) {
       translation.tu = std::move(tu);
     }
