@@ -303,6 +303,8 @@ TEST_CASE("RDTSC: where emitted code may read the TSC, and who is told", "[regis
   m.LongMode();
   VcpuState& s = m.state();
   const CpuidPolicy intel = Intel();
+  // The watcher turns the counter back: that of a host that has just started would wrap.
+  s.tsc_offset = 1'000'000'000'000'000;
   UpdateRdtsc(s);
   CHECK((s.slow_rdtsc[0] == 0 && s.slow_rdtsc[1] == 0));
   CHECK(m.WriteCr(4, s.cr4 | kCr4Tsd).done());
