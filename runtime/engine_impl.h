@@ -179,7 +179,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   // RF holds for one instruction. Without breakpoints nothing but an event in front of that
   // instruction can see it, and there is none when this is called.
   void ForgetResumeFlag() { state_.system_flags &= ~static_cast<u32>(vcpu::kRf); }
-  bool GuestRip(u64 host, u64* rip) const override;
+  bool GuestRip(u64 host, u64* rip, u64* linear) const override;
+  bool X87Opcodes(u64 host, u16* guest, u16* translated) const override;
   bool Canonical(u64 address) const;
   vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr, u64 linear) const;
   bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);

@@ -30,6 +30,8 @@ using vcpu::GuestFault;
 
 namespace {
 
+constexpr u8 kFirstX87Opcode = 0xd8, kLastX87Opcode = 0xdf;
+
 // The guest's mask register k0..k7, which is live in the host's. Only EVEX instructions ask, and
 // the host runs them.
 u64 LiveMask(unsigned k) {
@@ -545,15 +547,41 @@ bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFa
   return true;
 }
 
-bool EngineImpl::GuestRip(u64 host, u64* rip) const {
-  const Ccf* ccf = tc_->FindByHost(host);
+// The guest instruction, by its index in the CCF, that the code at `host` belongs to.
+static bool FindInstr(const Ccf* ccf, u64 host, unsigned* index) {
   if (ccf == nullptr || host < ccf->hot_start || host >= ccf->hot_end) return false;
   const translator::CodeMapEntry* found = nullptr;
   for (const translator::CodeMapEntry& entry : ccf->map()) {
     if (entry.host_offset <= host - ccf->hot_start) found = &entry;
   }
   if (found == nullptr || found->instr_index >= ccf->instrs().size()) return false;
-  *rip = ccf->mode.RipOf(ccf->instrs().pc(found->instr_index));
+  *index = found->instr_index;
+  return true;
+}
+
+bool EngineImpl::GuestRip(u64 host, u64* rip, u64* linear) const {
+  const Ccf* ccf = tc_->FindByHost(host);
+  unsigned index;
+  if (!FindInstr(ccf, host, &index)) return false;
+  *linear = ccf->instrs().pc(index);
+  *rip = ccf->mode.RipOf(*linear);
+  return true;
+}
+
+bool EngineImpl::X87Opcodes(u64 host, u16* guest, u16* translated) const {
+  const Ccf* ccf = tc_->FindByHost(host);
+  unsigned index;
+  if (!FindInstr(ccf, host, &index)) return false;
+  Instr instr;
+  DecodeAgain(*ccf, index, &instr);
+  const u8* code = reinterpret_cast<const u8*>(host);
+  while (code[0] < kFirstX87Opcode || code[0] > kLastX87Opcode) {  // prefixes, REX among them
+    if (++code == reinterpret_cast<const u8*>(ccf->hot_end) - 1) return false;
+  }
+  const u8* opcode = &instr.bytes[instr.layout.opcode];
+  if (opcode[0] < kFirstX87Opcode || opcode[0] > kLastX87Opcode) return false;
+  *guest = static_cast<u16>((opcode[0] & 7) << 8 | opcode[1]);
+  *translated = static_cast<u16>((code[0] & 7) << 8 | code[1]);
   return true;
 }
 

@@ -84,7 +84,66 @@ void TestInterrupts() {
   WriteDword(0, 8 * 4, saved);
 }
 
+// Real-address mode's environments have linear addresses, and the opcode (SDM vol. 1, figures 8-10
+// and 8-12).
+void TestX87Environments() {
+  if (SkipOnQemu("x87 environments of real mode")) return;
+  const auto word = [](u32 offset) -> u32 { return ReadWord(kDataSegment, offset); };
+  const auto dword = [](u32 offset) { return ReadDword(kDataSegment, offset); };
+  // Some CPUs have the pointers for pending exceptions only.
+  constexpr u32 kImage = 0xa00, kPointer = 0x1234;
+  Outcome o = Run(CODE16("fninit; fxsave [bx]"), {.ebx = kImage});
+  WriteDword(kDataSegment, kImage + 8, kPointer);
+  o = Run(CODE16("fxrstor [bx]; fxsave [bx]"), {.ebx = kImage});
+  CheckDone("fxsave and fxrstor", o);
+  const bool kept = dword(kImage + 8) == kPointer;
+
+  const void* code =
+      CODE16("fninit; fldpi; fnstenv [bx]; fldz; .byte 0x66; fnstenv [bx+0x20]; fninit");
+  o = Run(code, {.ebx = 0x800});
+  CheckDone("environments of two instructions", o);
+  const u32 pi = kept ? kSegment * 16 + At(code, 2) : 0,
+            zero = kept ? kSegment * 16 + At(code, 6) : 0;
+  constexpr u32 kOpcode = 0x7ff;  // has none on CPUs that note it for unmasked exceptions only
+  CheckEq("... of 16 bits: the lower half", word(0x806), pi & 0xffff);
+  CheckEq("... the upper one", word(0x808) & ~kOpcode, pi >> 16 << 12);
+  CheckEq("... of 32 bits: the lower half", dword(0x82c), 0xffff0000 | (zero & 0xffff));
+  CheckEq("... the upper one", dword(0x830) & ~kOpcode, zero >> 16 << 12);
+
+  // What is loaded comes back: an instruction with an opcode, an operand.
+  constexpr u32 kSmall[] = {0x37f, 0, 0xffff, 0x1234, 0x95a5, 0x4321, 0xa000};
+  constexpr u32 kLarge[] = {0xffff037f, 0xffff0000, 0xffffffff, 0xffff1234,
+                            0x0bcd95a5, 0xffff4321, 0x0dcba000};
+  for (u32 i = 0; i < 7; ++i) {
+    WriteWord(kDataSegment, 0x800 + 2 * i, kSmall[i]);
+    WriteDword(kDataSegment, 0x840 + 4 * i, kLarge[i]);
+  }
+  o = Run(
+      CODE16("fninit; fldenv [bx]; fnstenv [bx+0x20]; .byte 0x66; fldenv [bx+0x40]; .byte 0x66; "
+             "fnstenv [bx+0x60]; fninit"),
+      {.ebx = 0x800});
+  CheckDone("fldenv", o);
+  bool small = true, large = true;
+  for (u32 i = 0; i < (kept ? 7u : 3u); ++i) {
+    small = small && word(0x820 + 2 * i) == kSmall[i];
+    large = large && dword(0x860 + 4 * i) == kLarge[i];
+  }
+  Check(small, "... of 16 bits comes back");
+  Check(large, "... of 32 bits comes back");
+
+  // A pending exception comes before whatever it loads.
+  WriteWord(kDataSegment, 0x8fe, 0x37b);
+  const void* pending = CODE16(
+      "mov eax, cr0; or al, 0x20; mov cr0, eax; fninit; fldcw [si]; fld1; fldz; fdivp st(1), st; "
+      "fldenv [bx]");
+  o = Run(pending, {.ebx = 0xfff8, .esi = 0x8fe});
+  CheckEq("fldenv with an exception pending", o.vector, kX87Error);
+  o = Run(CODE16("mov eax, cr0; and al, 0xdf; mov cr0, eax; fninit"));
+  CheckDone("fninit", o);
+}
+
 void TestX87() {
+  TestX87Environments();
   for (u32 i = 0; i < 64; i += 2) WriteWord(kDataSegment, 0x800 + i, 0xdead);
   Outcome o = Run(CODE16("fninit; fild word ptr [bx]; fldpi; fnstenv [bx+0x10]"), {.ebx = 0x800});
   CheckDone("fnstenv of 16 bits", o);

@@ -23,6 +23,7 @@ enum Vector : u8 {
   kDeviceNotAvailable = 7,
   kStackFault = 12,
   kGeneralProtection = 13,
+  kX87Error = 16,
 };
 
 inline constexpr u32 kFlagCf = 1u << 0, kFlagPf = 1u << 2, kFlagAf = 1u << 4, kFlagZf = 1u << 6,

@@ -533,7 +533,9 @@ void TestXsave() {
                                                 "edx; mov eax, 3; xsave [rdi]; xrstor [rdi]")));
 
   if ((supported & 4) != 0) {
-    RunKernel(KERNEL_CODE("mov rcx, 0x99aabbccddeeff00; movq xmm6, rcx; vpbroadcastq ymm6, xmm6"));
+    RunKernel(
+        KERNEL_CODE("mov rcx, 0x99aabbccddeeff00; movq xmm6, rcx; vmovddup xmm6, xmm6; "
+                    "vinsertf128 ymm6, ymm6, xmm6, 1"));  // AVX's own: not all have AVX2
     memset(area, 0, sizeof(area));
     RunKernel(xsave, all);
     const u64 offset = Cpuid(0xd, 2).ebx;

@@ -15,11 +15,13 @@
 namespace alibi::runtime {
 
 // In FXSAVE's image; with REX.W the pointers take the places of the selectors, too.
-inline constexpr unsigned kX87InstructionAt = 8, kX87CodeSelectorAt = 12, kX87DataAt = 16,
-                          kX87DataSelectorAt = 20, kX87PointersEnd = 24;
+inline constexpr unsigned kX87OpcodeAt = 6, kX87InstructionAt = 8, kX87CodeSelectorAt = 12,
+                          kX87DataAt = 16, kX87DataSelectorAt = 20, kX87PointersEnd = 24;
 
 struct X87Pointers {
-  u64 instruction, data;
+  u64 instruction;
+  u64 linear;  // the same as a linear address, if it is translated code's
+  u64 data;
   bool host;  // translated code's: the host's selectors go with them
 };
 

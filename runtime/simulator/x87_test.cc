@@ -13,7 +13,9 @@ namespace {
 using namespace vcpu;  // the registers
 
 constexpr u64 kArea = 0x10000, kTranslated = 0x7f12'3456'7890, kElsewhere = 0x7f12'0000'0000;
-constexpr u64 kHostData = 0x7ffc'1234'5678, kGuestRip = 0x1234'5678'9abc;
+constexpr u64 kHostData = 0x7ffc'1234'5678, kGuestRip = 0x1234'5678'9abc, kGuestLinear = 0xe'dcba;
+// What stands in the guest's code, and what its translation with another operand has.
+constexpr u16 kGuestOpcode = 0x037, kHostOpcode = 0x072;
 
 class NoPorts : public PortIo {
  public:
@@ -23,8 +25,14 @@ class NoPorts : public PortIo {
 
 class OneTranslation : public HostCode {
  public:
-  bool GuestRip(u64 host, u64* rip) const override {
+  bool GuestRip(u64 host, u64* rip, u64* linear) const override {
     *rip = kGuestRip;
+    *linear = kGuestLinear;
+    return host == kTranslated;
+  }
+  bool X87Opcodes(u64 host, u16* guest, u16* translated) const override {
+    *guest = kGuestOpcode;
+    *translated = kHostOpcode;
     return host == kTranslated;
   }
 };
@@ -49,13 +57,14 @@ Image Registers() {
   return image;
 }
 
-// As if x87 instructions at `instruction` had loaded pi and 1.
-void LoadHost(u64 instruction, u64 data) {
+// As if x87 instructions at `instruction` had loaded pi and 1; one had `opcode`.
+void LoadHost(u64 instruction, u64 data, u16 opcode = 0) {
   Image image;
   asm volatile(
-      "fninit\n\tfldpi\n\tfld1\n\tfxsave64 %0\n\tmov %1, 8+%0\n\tmov %2, 16+%0\n\tfxrstor64 %0"
+      "fninit\n\tfldpi\n\tfld1\n\tfxsave64 %0\n\tmov %1, 8+%0\n\tmov %2, 16+%0\n\t"
+      "mov %3, 6+%0\n\tfxrstor64 %0"
       : "+m"(image)
-      : "r"(instruction), "r"(data)
+      : "r"(instruction), "r"(data), "r"(opcode)
       : "memory", "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)", ALIBI_XMM);
 }
 
@@ -72,7 +81,7 @@ class Sim : public TestMachine {
     std::vector<u8> padded(bytes);
     padded.resize(16);
     translator::Instr instr;
-    REQUIRE(translator::Decode(padded.data(), 15, state().rip, 64, &instr) ==
+    REQUIRE(translator::Decode(padded.data(), 15, state().rip, state().CodeBits(), &instr) ==
             translator::DecodeStatus::kOk);
     REQUIRE(CanSimulate(instr.op));
     REQUIRE(instr.treatment == translator::Treatment::kSimulate);
@@ -81,6 +90,21 @@ class Sim : public TestMachine {
     SimulatorContext context{state(), memory, ports_, platform, policy(), &code_};
     const Outcome outcome = Simulate(instr, context);
     REQUIRE(outcome.done());
+  }
+  // Code of another kind. The memory operand is [ESI], in 16-bit code [SI].
+  void EnterCode(unsigned code_bits, bool protected_mode, bool virtual8086) {
+    VcpuState& s = state();
+    s.efer = 0;
+    s.cr0 = protected_mode ? s.cr0 | kCr0Pe : s.cr0 & ~u64{kCr0Pe | kCr0Pg};
+    s.system_flags = virtual8086 ? s.system_flags | kVm : s.system_flags & ~static_cast<u32>(kVm);
+    s.segment[kCs] = {.base = 0xa0000,
+                      .limit = 0xffff,
+                      .selector = 0xa000,
+                      .attributes = static_cast<u16>(code_bits == 32 ? 0x409b : 0x9b)};
+    s.segment[kDs] = {.base = kArea, .limit = 0xffff, .selector = kArea >> 4, .attributes = 0x93};
+    s.gpr[kRsi] = 0;
+    s.rip = 0x100;
+    REQUIRE(s.CodeBits() == code_bits);
   }
   template <class T>
   u64 Get(unsigned at) {
@@ -222,6 +246,189 @@ TEST_CASE("Pointers that the guest loads come back, whatever they are", "[simula
           CHECK(m.Get<u32>(8) == static_cast<u32>(expected));
           CHECK(m.Get<u32>(16) == static_cast<u32>(expected));
         }
+      }
+    }
+  }
+}
+
+// Code whose environments have linear addresses, and code of 32 bits or 16 that has offsets.
+struct Code {
+  const char* name;
+  unsigned bits;
+  bool protected_mode, virtual8086;
+  bool Linear() const { return !protected_mode || virtual8086; }
+};
+const Code kCodes[] = {{"real-address mode", 16, false, false},
+                       {"virtual-8086 mode", 16, true, true},
+                       {"32-bit code in real-address mode", 32, false, false},
+                       {"16-bit code", 16, true, false},
+                       {"32-bit code", 32, true, false}};
+
+// With [ESI] or [SI], and the operand size that is asked for.
+std::vector<u8> Instruction(const Code& code, u8 opcode, u8 extension, bool large) {
+  std::vector<u8> bytes = {opcode, static_cast<u8>(extension << 3 | (code.bits == 16 ? 4 : 6))};
+  if (large != (code.bits == 32)) bytes.insert(bytes.begin(), 0x66);
+  return bytes;
+}
+constexpr u8 kLoadExtension = 4, kStoreExtension = 6;
+
+TEST_CASE("Environments of real-address and virtual-8086 mode", "[simulator][x87]") {
+  if (!KeepsPointers()) return;
+  for (const Code& code : kCodes) {
+    for (const u8 opcode : {u8{0xd9}, u8{0xdd}}) {
+      for (const bool large : {false, true}) {
+        INFO(code.name << ", save " << (opcode == 0xdd) << ", large " << large);
+        Sim m;
+        m.EnterCode(code.bits, code.protected_mode, code.virtual8086);
+        for (unsigned at = 0; at < 128; at += 8) m.Put(at, 0xccccccccccccccccu);
+        LoadHost(kTranslated, kHostData, kHostOpcode);
+        m.Run(Instruction(code, opcode, kStoreExtension, large));
+        asm volatile("fninit");
+        const unsigned word = large ? 4 : 2;
+        CHECK(m.Get<u16>(0) == 0x37f);
+        CHECK(m.Get<u16>(word) == 6 << 11);
+        CHECK(m.Get<u16>(2 * word) == 0x0fff);
+        if (code.Linear() && large) {
+          CHECK(m.Get<u32>(12) == (0xffff0000 | (kGuestLinear & 0xffff)));
+          CHECK(m.Get<u32>(16) == ((kGuestLinear >> 16) << 12 | kGuestOpcode));
+          CHECK(m.Get<u32>(20) == 0xffff0000);
+          CHECK(m.Get<u32>(24) == 0);
+        } else if (code.Linear()) {
+          CHECK(m.Get<u16>(6) == (kGuestLinear & 0xffff));
+          CHECK(m.Get<u16>(8) == ((kGuestLinear >> 16) << 12 | kGuestOpcode));
+          CHECK(m.Get<u16>(10) == 0);
+          CHECK(m.Get<u16>(12) == 0);
+        } else {
+          CHECK(m.Get<u16>(3 * word) == (kGuestRip & 0xffff));
+          if (large) CHECK(m.Get<u32>(12) == static_cast<u32>(kGuestRip));
+          if (large) CHECK(m.Get<u16>(18) == kGuestOpcode);
+          CHECK(m.Get<u16>(5 * word) == 0);
+        }
+        const unsigned end = 7 * word + (opcode == 0xdd ? 80 : 0);
+        if (opcode == 0xdd) CHECK(m.Get<u16>(7 * word + 8) == 0x3fff);
+        CHECK(m.Get<u8>(end) == 0xcc);
+      }
+    }
+  }
+}
+
+TEST_CASE("What FLDENV and FRSTOR load comes back in every mode", "[simulator][x87]") {
+  if (!KeepsPointers()) return;
+  for (const Code& code : kCodes) {
+    for (const u8 opcode : {u8{0xd9}, u8{0xdd}}) {
+      for (const bool large : {false, true}) {
+        INFO(code.name << ", restore " << (opcode == 0xdd) << ", large " << large);
+        const unsigned word = large ? 4 : 2, bytes = 7 * word + (opcode == 0xdd ? 80 : 0);
+        Sim m;
+        m.EnterCode(code.bits, code.protected_mode, code.virtual8086);
+        LoadHost(kElsewhere, kHostData, kHostOpcode);
+        m.Run(Instruction(code, 0xdd, kStoreExtension, large));
+        // Addresses with 16 significant bits, or 20, or 32; a selector is lost on new CPUs.
+        constexpr u32 kInstruction = 0xfedc'ba98, kData = 0x7654'3210, kLoadedOpcode = 0x5a5;
+        const u32 parts[] = {kInstruction, 0, kData, 0};
+        u32 words[4];
+        for (unsigned i = 0; i < 4; i += 2) {
+          const u32 address = parts[i], above = i == 0 ? kLoadedOpcode : 0;
+          words[i] = large ? (code.Linear() ? 0xffff0000 | (address & 0xffff) : address)
+                           : address & 0xffff;
+          words[i + 1] = !code.Linear() ? (large ? above << 16 : 0)
+                         : large        ? address >> 16 << 12 | above
+                                        : (address >> 4 & 0xf000) | above;
+        }
+        if (large && !code.Linear()) words[3] = 0xffff0000;  // stored so, as in the other words
+        for (unsigned i = 0; i < 4; ++i) {
+          if (large) m.memory.Put<u32>(kArea + 12 + 4 * i, words[i]);
+          if (!large) m.memory.Put<u16>(kArea + 6 + 2 * i, static_cast<u16>(words[i]));
+        }
+        m.memory.Put<u16>(kArea + 0, 0x27f);
+        m.memory.Put<u16>(kArea + word, 0x3800);      // TOP is 7
+        m.memory.Put<u16>(kArea + 2 * word, 0x3fff);  // one register
+        std::vector<u8> given;
+        for (unsigned i = 0; i < bytes; ++i) given.push_back(m.Get<u8>(i));
+        LoadHost(kElsewhere, kHostData, kHostOpcode);
+        m.Run(Instruction(code, opcode, kLoadExtension, large));
+        const Image host = Registers();
+        CHECK(host.Get<u16>(0) == 0x27f);
+        CHECK(host.Get<u8>(4) == 0x80);
+        const u32 mask = !large ? (code.Linear() ? 0xfffff : 0xffff) : 0xffffffff;
+        CHECK(host.Get<u64>(8) == (kInstruction & mask));
+        CHECK(host.Get<u64>(16) == (kData & mask));
+        CHECK(host.Get<u16>(6) == (large || code.Linear() ? kLoadedOpcode : 0));
+        if (opcode == 0xdd) CHECK(host.Get<u16>(32 + 8) == 0x3fff);
+        for (unsigned i = 0; i < bytes; ++i) m.memory.Put<u8>(kArea + i, 0xcc);
+        m.Run(Instruction(code, opcode, kStoreExtension, large));
+        asm volatile("fninit");
+        for (unsigned i = 0; i < bytes; ++i) {
+          INFO(i);
+          CHECK(m.Get<u8>(i) == given[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("FLDENV and FRSTOR of protected mode against the host", "[simulator][x87]") {
+  for (const bool restore : {false, true}) {
+    for (const bool large : {false, true}) {
+      INFO("restore " << restore << ", large " << large);
+      Image given;
+      for (unsigned i = 0; i < sizeof(given.bytes); ++i)
+        given.bytes[i] = static_cast<u8>(i * 37 + 5);
+      given.bytes[0] |= 0x3f;  // no exception is pending
+      Sim m;
+      m.EnterCode(32, true, false);
+      for (unsigned i = 0; i < 128; ++i) m.memory.Put<u8>(kArea + i, given.bytes[i]);
+      LoadHost(kElsewhere, kHostData, kHostOpcode);
+      m.Run(Instruction(kCodes[4], restore ? 0xdd : 0xd9, kLoadExtension, large));
+      const Image ours = Registers();
+      LoadHost(kElsewhere, kHostData, kHostOpcode);
+      if (restore && large) asm volatile("frstor %0" : : "m"(given) : "memory");
+      if (restore && !large) asm volatile(".byte 0x66\n\tfrstor %0" : : "m"(given) : "memory");
+      if (!restore && large) asm volatile("fldenv %0" : : "m"(given) : "memory");
+      if (!restore && !large) asm volatile(".byte 0x66\n\tfldenv %0" : : "m"(given) : "memory");
+      const Image hosts = Registers();
+      asm volatile("fninit");
+      CHECK(std::memcmp(ours.bytes, hosts.bytes, 24) == 0);
+      CHECK(std::memcmp(ours.bytes + 32, hosts.bytes + 32, 128) == 0);
+    }
+  }
+}
+
+TEST_CASE("FLDENV and FRSTOR that fault change nothing", "[simulator][x87]") {
+  for (const u8 opcode : {u8{0xd9}, u8{0xdd}}) {
+    Sim m;
+    m.EnterCode(16, true, false);
+    m.memory.Poison(kArea + 0x1000);
+    m.state().gpr[kRsi] = 0x1000 - 10;
+    translator::Instr instr;
+    const u8 bytes[16] = {opcode, 0x24};
+    REQUIRE(translator::Decode(bytes, 15, 0x400000, 16, &instr) == translator::DecodeStatus::kOk);
+    NoPorts ports;
+    SimulatorContext context{m.state(), m.memory, ports, m.platform, m.policy()};
+    LoadHost(0x1234, 0x5678);
+    const Image before = Registers();
+    const Outcome outcome = Simulate(instr, context);
+    const Image after = Registers();
+    asm volatile("fninit");
+    CHECK(outcome.fault().vector == kPageFault);
+    CHECK(outcome.fault().cr2 == kArea + 0x1000);
+    CHECK(std::memcmp(before.bytes, after.bytes, 160) == 0);
+  }
+}
+
+TEST_CASE("The opcode of a translation is shown as the guest's, any other as it is",
+          "[simulator][x87]") {
+  if (!KeepsPointers()) return;
+  for (const Store& store : kStores) {
+    INFO(store.name);
+    for (const u64 host : {kTranslated, kElsewhere, u64{0x1234}}) {
+      for (const u16 opcode : {u16{0}, kHostOpcode, u16{0x123}}) {
+        Sim m;
+        LoadHost(host, kHostData, opcode);
+        m.Run(store.bytes);
+        asm volatile("fninit");
+        const bool translations = host == kTranslated && opcode == kHostOpcode;
+        CHECK(m.Get<u16>(6) == (translations ? kGuestOpcode : opcode));
       }
     }
   }
