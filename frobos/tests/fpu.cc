@@ -194,6 +194,15 @@ void TestX87() {
       "fninit; fld1; fnsave [rsi]; frstor [rsi]; fstp qword ptr [rsi + 256]; fnstenv [rsi + 128]"));
   CheckEq("frstor", word64(256), 0x3ff0000000000000);
   CheckEq("fnstenv: tags all empty", word64(128 + 8) & 0xffff, 0xffff);
+  // The opcode of a pending exception: FDIV with [RDI], also where the CPU runs another form of it.
+  // There is none on CPUs that do not keep it.
+  run(
+      USER_CODE("push 0x37b; mov rdi, rsp; fninit; fldcw [rdi]; mov dword ptr [rdi], 0; fld1; fdiv "
+                "dword ptr [rdi]; fxsave64 [rsi]; fnstenv [rsi + 512]; fninit; pop rdi"));
+  constexpr u64 kOpcode = 0x037;
+  const u64 shown = word64(0) >> 48, again = word64(512 + 16) >> 16 & 0x7ff;
+  CheckEq("fxsave64: the pending exception's opcode", shown, shown == 0 ? 0 : kOpcode);
+  CheckEq("fnstenv: the same", again, shown);
   run(USER_CODE(
       "fninit; mov eax, 0x1234567; movd mm1, eax; paddd mm1, mm1; movd [rsi], mm1; emms"));
   CheckEq("MMX", word64(0), 0x2468ace);
