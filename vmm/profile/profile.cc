@@ -19,8 +19,6 @@ using translator::SiteKind;
 using translator::Treatment;
 using translator::Unit;
 
-// A guest that loads program after program must not make the profile grow for ever.
-constexpr std::size_t kMostBlocks = 200'000, kKeptBlocks = 50'000;
 constexpr std::size_t kHottestBlocks = 50;  // in a file
 
 struct ClassRow {
@@ -113,16 +111,27 @@ void ExecutionProfile::OnExecutions(const Ccf& ccf, const translator::ExecutionC
       if (kClasses[c].holds(instr)) mode.classes[c] += executed;
     }
   }
-  if (blocks_.size() > kMostBlocks) ForgetColdBlocks();
+  if (blocks_.size() > most_blocks_) ForgetColdBlocks();
 }
 
 void ExecutionProfile::ForgetColdBlocks() {
+  const std::size_t kept = most_blocks_ / 4;
   std::vector<u64> totals;
   for (const auto& [key, block] : blocks_) totals.push_back(block.Total());
-  std::nth_element(totals.begin(), totals.begin() + kKeptBlocks, totals.end(), std::greater<>());
-  const u64 least = totals[kKeptBlocks];
-  forgotten_blocks_ +=
-      std::erase_if(blocks_, [least](const auto& entry) { return entry.second.Total() <= least; });
+  std::nth_element(totals.begin(), totals.begin() + kept, totals.end(), std::greater<>());
+  const u64 least = totals[kept];
+  // Those that are as hot as the first one dropped: some of them have room.
+  std::size_t equals = kept;
+  for (std::size_t i = 0; i < kept; ++i) equals -= totals[i] > least;
+  forgotten_blocks_ += std::erase_if(blocks_, [&](const auto& entry) {
+    const u64 total = entry.second.Total();
+    if (total > least || (total == least && equals > 0)) {
+      equals -= total == least;
+      return false;
+    }
+    forgotten_instructions_ += total;
+    return true;
+  });
 }
 
 u64 ExecutionProfile::of(InstrClass which) const {
@@ -186,6 +195,7 @@ ordered_json ExecutionProfile::Json(std::size_t most_blocks) const {
     return a.second->Total() > b.second->Total();
   });
   json["blocks_forgotten"] = forgotten_blocks_;
+  json["instructions_forgotten"] = forgotten_instructions_;
   ordered_json& blocks = json["blocks"] = ordered_json::array();
   for (std::size_t b = 0; b < std::min(most_blocks, hottest.size()); ++b) {
     const auto& [key, block] = hottest[b];

@@ -32,6 +32,10 @@ enum class InstrClass : u8 {
 
 class ExecutionProfile final : public runtime::ExecutionSink {
  public:
+  // A guest that loads program after program must not make the profile grow for ever: beyond
+  // `most_blocks`, the colder three quarters are dropped.
+  explicit ExecutionProfile(std::size_t most_blocks = 200'000) : most_blocks_(most_blocks) {}
+
   void OnExecutions(const translator::Ccf& ccf, const translator::ExecutionCounts& counts) override;
 
   u64 instructions() const { return instructions_; }
@@ -69,13 +73,14 @@ class ExecutionProfile final : public runtime::ExecutionSink {
 
   void ForgetColdBlocks();
 
+  const std::size_t most_blocks_;
   u64 instructions_ = 0;
   std::array<u64, static_cast<std::size_t>(Execution::kCount)> executions_{};
   std::array<u64, translator::kMaxTuInstructions + 1> lengths_{};  // TUs by number of instructions
   std::map<std::pair<u8, bool>, ModeCounts> modes_;                // code bits, CPL 3
   std::map<u16, MnemonicCounts> mnemonics_;
   std::map<BlockKey, Block> blocks_;
-  u64 forgotten_blocks_ = 0;
+  u64 forgotten_blocks_ = 0, forgotten_instructions_ = 0;
   u64 idle_translations_ = 0;  // made, and not entered before they were told of
 };
 

@@ -60,6 +60,35 @@ TEST_CASE("What runs in the TC without the VMM is counted, and what calls out") 
   CHECK(profile->instructions() == 1 + 100 * 11 + 1 + 1);
 }
 
+TEST_CASE("Of too many blocks the hottest are kept, and the others' instructions are told of") {
+  constexpr unsigned kMost = 8, kOnce = 40;
+  ExecutionProfile profile(kMost);
+  std::vector<u8> code;
+  const auto jump = [&] { code.insert(code.end(), {0xeb, 0x00}); };  // to the next instruction
+  for (unsigned i = 0; i < kOnce / 2; ++i) jump();
+  code.insert(code.end(), {0xb9, 0xe8, 0x03, 0x00, 0x00,  // mov ecx, 1000
+                           0xff, 0xc9,                    // dec ecx
+                           0x75, 0xfc});                  // jnz
+  const u64 loop = kProgramAddress + code.size() - 4;
+  for (unsigned i = 0; i < kOnce / 2; ++i) jump();
+  code.push_back(0xc3);
+  auto machine = MakeProgramMachine(code, kProgramAddress, 64, "hysteresis", &profile);
+  REQUIRE(machine.ok());
+  CHECK(RunLimited(**machine, 5) == "the code returned");
+  (*machine)->machine().engine().CollectExecutions();
+
+  const auto json = profile.Json(1000);
+  CHECK(profile.instructions() == kOnce + 1 + 2 * 1000 + 2);
+  REQUIRE(json["blocks"].size() <= kMost);
+  REQUIRE(json["blocks"].size() >= kMost / 4);
+  CHECK(json["blocks"][0]["pc"] == fmt::format("{:#x}", loop));
+  CHECK(profile.ExecutionsAt(loop) >= 999);
+  CHECK(json["blocks_forgotten"].get<u64>() > kOnce / 2);
+  u64 known = 0;
+  for (const auto& block : json["blocks"]) known += block["instructions"].get<u64>();
+  CHECK(known + json["instructions_forgotten"].get<u64>() == profile.instructions());
+}
+
 TEST_CASE("32-bit code is told apart, and its JSON is complete") {
   const auto profile = Profile({0xb9, 0x0a, 0x00, 0x00, 0x00,  // mov ecx, 10
                                 0x49,                          // dec ecx
