@@ -574,12 +574,12 @@ bool EngineImpl::X87Opcodes(u64 host, u16* guest, u16* translated) const {
   if (!FindInstr(ccf, host, &index)) return false;
   Instr instr;
   DecodeAgain(*ccf, index, &instr);
+  const auto is_x87 = [](const u8* at) { return *at >= kFirstX87Opcode && *at <= kLastX87Opcode; };
   const u8* code = reinterpret_cast<const u8*>(host);
-  while (code[0] < kFirstX87Opcode || code[0] > kLastX87Opcode) {  // prefixes, REX among them
-    if (++code == reinterpret_cast<const u8*>(ccf->hot_end) - 1) return false;
-  }
+  const u8* const last = reinterpret_cast<const u8*>(ccf->hot_end) - 1;  // has no room for ModRM
+  while (code < last && !is_x87(code)) ++code;  // over prefixes, REX among them
   const u8* opcode = &instr.bytes[instr.layout.opcode];
-  if (opcode[0] < kFirstX87Opcode || opcode[0] > kLastX87Opcode) return false;
+  if (code >= last || !is_x87(opcode)) return false;
   *guest = static_cast<u16>((opcode[0] & 7) << 8 | opcode[1]);
   *translated = static_cast<u16>((code[0] & 7) << 8 | code[1]);
   return true;
