@@ -126,7 +126,9 @@ void TestX87Environments() {
   bool small = true, large = true;
   for (u32 i = 0; i < (kept ? 7u : 3u); ++i) {
     small = small && word(0x820 + 2 * i) == kSmall[i];
-    large = large && dword(0x860 + 4 * i) == kLarge[i];
+    // The upper halves of the first three are reserved: CPUs store ones, emulators zeros.
+    const u32 compared = i < 3 ? 0xffff : ~0u;
+    large = large && ((dword(0x860 + 4 * i) ^ kLarge[i]) & compared) == 0;
   }
   Check(small, "... of 16 bits comes back");
   Check(large, "... of 32 bits comes back");
