@@ -106,7 +106,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
     if (key != current_->key()) SwitchTo(key);
   }
 
-  // Translated code has switched views by itself (vcpu/contract.h): the one at gs_base runs.
+  // Translated code has switched views by itself (abi/contract.h): the one at gs_base runs.
   void ViewEntered(u64 gs_base);
 
   // --- Execution ---

@@ -1,19 +1,18 @@
 // One shadow view: look-up slots, jump table, VCPU block and shadow table in one reservation.
 //
-// vcpu/contract.h has the layout. Only memory lives here, and the rules that keep what is derived
+// abi/contract.h has the layout. Only memory lives here, and the rules that keep what is derived
 // from an entry (slots, jump-table entries, cached store targets) no older than the entry. What an
 // entry should be is the Mmu's knowledge.
 #ifndef ALIBI_MMU_VIEW_H_
 #define ALIBI_MMU_VIEW_H_
 
+#include "abi/contract.h"
 #include "base/raw_copy.h"
 #include "base/result.h"
 #include "base/types.h"
 #include "mmu/counters.h"
 #include "mmu/page_walker.h"
 #include "mmu/root_groups.h"
-#include "vcpu/contract.h"
-#include "vcpu/root_peer.h"
 
 namespace alibi::mmu {
 

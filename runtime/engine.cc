@@ -8,15 +8,14 @@
 #include <x86intrin.h>
 
 #include <cstring>
-#include <string_view>
 #include <utility>
 
+#include "abi/contract.h"
 #include "base/check.h"
 #include "runtime/engine_impl.h"
 #include "runtime/trap_price.h"
 #include "translator/decoder.h"
 #include "vcpu/breakpoints.h"
-#include "vcpu/contract.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/control_transfer.h"
 #include "vcpu/cpu_differences.h"
@@ -58,26 +57,28 @@ class SiteWitnesses final : public translator::FlagWitnesses {
   const u64 page_;
 };
 
-template <u64 (EngineImpl::*Method)(void*, u64)>
-u64 CalloutThunk(void* engine, void* descriptor, u64 argument) {
+template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
+u64 CalloutThunk(void* engine, u64 r10, u64 r11) {
   auto* self = static_cast<EngineImpl*>(engine);
   self->NoticeView();
   self->NoticeEntry();
-  return (self->*Method)(descriptor, argument);
+  return (self->*Method)(DescriptorIn<Descriptor>(r10), r11);
 }
 
-template <u64 (EngineImpl::*Method)(void*, u64)>
-u64 CountingThunk(void* engine, void* descriptor, u64 argument) {
+template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
+u64 CountingThunk(void* engine, u64 r10, u64 r11) {
   auto* self = static_cast<EngineImpl*>(engine);
   self->NoticeView();
   self->NoticeEntry();
-  return self->CountedCallout<Method>(descriptor, argument);
+  return self->CountedCallout<Descriptor, Method>(DescriptorIn<Descriptor>(r10), r11);
 }
 
-// By its contract: is the callout one of a site?
-constexpr bool IsOfSite(std::string_view contract) {
-  return contract.find("r10 SiteDesc") != std::string_view::npos ||
-         contract.find("r10 MissWord") != std::string_view::npos;
+template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
+CalloutFunction ThunkOf(bool counts) {
+  if constexpr (kIsOfSite<Descriptor>) {
+    if (counts) return &CountingThunk<Descriptor, Method>;
+  }
+  return &CalloutThunk<Descriptor, Method>;
 }
 
 bool IsSoftwareInterrupt(Op op) {
@@ -165,16 +166,15 @@ Status EngineImpl::Init() {
   StubRequest request;
   request.engine = this;
   const bool counts = options_.executions != nullptr;
-#define ALIBI_CALLOUT(name, contract)                                      \
-  request.callouts[static_cast<unsigned>(Callout::k##name)] =              \
-      counts && IsOfSite(contract) ? &CountingThunk<&EngineImpl::On##name> \
-                                   : &CalloutThunk<&EngineImpl::On##name>;
-#include "runtime/callouts.inc"
+#define ALIBI_CALLOUT(name, descriptor, contract)             \
+  request.callouts[static_cast<unsigned>(Callout::k##name)] = \
+      ThunkOf<DescriptorOf<Callout::k##name>, &EngineImpl::On##name>(counts);
+#include "abi/callouts.inc"
 #undef ALIBI_CALLOUT
-  request.stop_soon = [](void* engine, void* resume, u64) {
-    return static_cast<EngineImpl*>(engine)->StopSoon(reinterpret_cast<u64>(resume));
+  request.stop_soon = [](void* engine, u64 resume, u64) {
+    return static_cast<EngineImpl*>(engine)->StopSoon(resume);
   };
-  request.dispatch = [](void* engine, void*, u64) {
+  request.dispatch = [](void* engine, u64, u64) {
     static_cast<EngineImpl*>(engine)->NoticeView();
     return static_cast<EngineImpl*>(engine)->DispatchThroughTable();
   };
@@ -184,20 +184,7 @@ Status EngineImpl::Init() {
   stubs_ = EmitStubs(request, &code);
   tc_->Write(request.host, code.data(), code.size());
 
-  translator::StubTable& table = stub_table_;
-  table.miss = stubs_.miss;
-  table.lookup = stubs_.at(Callout::kLookup);
-  table.entry_miss = stubs_.entry_miss;
-  table.exit = stubs_.at(Callout::kExit);
-  table.stop = stubs_.at(Callout::kStop);
-  table.simulate = stubs_.at(Callout::kSimulate);
-  table.bounce_begin = stubs_.at(Callout::kBounceBegin);
-  table.bounce_end = stubs_.at(Callout::kBounceEnd);
-  table.store = stubs_.at(Callout::kStore);
-  table.recheck = stubs_.at(Callout::kRecheck);
-  table.raise = stubs_.at(Callout::kRaise);
-
-  emitter_ = std::make_unique<translator::Emitter>(table);
+  emitter_ = std::make_unique<translator::Emitter>(stubs_);
 
   mmu_.set_listener(this);
   const void* const default_jumps[] = {
@@ -818,12 +805,12 @@ std::string EngineImpl::DescribeHostPc(u64 host_pc) const {
   if (tc_->IsStub(host_pc)) {
     const char* name = "(entry)";
     u64 start = tc_->stub_host();
-#define ALIBI_CALLOUT(callout, contract)                                             \
+#define ALIBI_CALLOUT(callout, descriptor, contract)                                 \
   if (const u64 at = stubs_.at(Callout::k##callout); at <= host_pc && at >= start) { \
     name = #callout;                                                                 \
     start = at;                                                                      \
   }
-#include "runtime/callouts.inc"
+#include "abi/callouts.inc"
 #undef ALIBI_CALLOUT
     if (stubs_.miss <= host_pc && stubs_.miss >= start) {
       name = "Miss";

@@ -18,12 +18,15 @@
 #include "vcpu/platform.h"
 #include "vcpu/state.h"
 
+namespace alibi {
+struct StubTable;
+}  // namespace alibi
+
 namespace alibi::translator {
 struct Ccf;
 struct ExecutionCounts;
 struct Instr;
 struct SitePlan;
-struct StubTable;
 }  // namespace alibi::translator
 
 namespace alibi::runtime {
@@ -148,7 +151,7 @@ class Engine {
   // Where a host address in the TC came from, for crash reports.
   virtual std::string DescribeHostPc(u64 host_pc) const = 0;
   // Where emitted code may jump to, for those who verify it.
-  virtual const translator::StubTable& stub_table() const = 0;
+  virtual const StubTable& stub_table() const = 0;
   // The translation that runs at `pc` now (null: none), for dumps and tests.
   virtual const translator::Ccf* FindCcf(u64 pc) const = 0;
 };

@@ -49,7 +49,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_; }
   const adapt::Prices& prices() const override { return prices_; }
-  const translator::StubTable& stub_table() const override { return stub_table_; }
+  const StubTable& stub_table() const override { return stubs_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   void CollectExecutions() override;
   u64 tc_bytes_used() const override { return tc_->used(); }
@@ -67,17 +67,16 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   }
 
   // --- fast_path.cc: the callouts ---
-#define ALIBI_CALLOUT(name, contract) u64 On##name(void* descriptor, u64 argument);
-#include "runtime/callouts.inc"
+#define ALIBI_CALLOUT(name, descriptor, contract) \
+  u64 On##name(DescriptorOf<Callout::k##name> r10, u64 r11);
+#include "abi/callouts.inc"
 #undef ALIBI_CALLOUT
   // A callout of a site, which may leave its CCF before the end: keeps the execution counts right.
-  template <u64 (EngineImpl::*Method)(void*, u64)>
-  u64 CountedCallout(void* descriptor, u64 argument) {
+  template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
+  u64 CountedCallout(Descriptor descriptor, u64 argument) {
     const u64 delivered = counters_.exceptions_delivered;
     again_ = false;
-    // A miss has a word instead of a descriptor.
-    auto* site = Method == &EngineImpl::OnMiss ? SiteOfMiss(reinterpret_cast<u64>(descriptor))
-                                               : static_cast<SiteDesc*>(descriptor);
+    const SiteDesc* site = SiteOf(descriptor);
     const u64 resume = (this->*Method)(descriptor, argument);
     if (resume == 0 || resume != site->resume) {
       CountLeaving(*site, again_ || counters_.exceptions_delivered != delivered);
@@ -166,7 +165,9 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   static constexpr u8 KindBit(JumpKind kind) {
     return static_cast<u8>(1u << static_cast<unsigned>(kind));
   }
-  translator::SiteDesc* SiteOfMiss(u64 word);
+  SiteDesc* SiteOfMiss(MissWord word);
+  SiteDesc* SiteOf(MissWord word) { return SiteOfMiss(word); }
+  SiteDesc* SiteOf(SiteDesc* site) { return site; }
   u64 LookUp(u64 pc, u8 reached_by);
   void LinkJumpTable(translator::Ccf* ccf);
   bool MustLeave() const;
@@ -293,7 +294,6 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   bool clock_;       // the policy or a log wants entered_
   u64 entered_ = 0;  // TSC when the callout or the fault handler was entered
   std::unique_ptr<TranslationCache> tc_;
-  translator::StubTable stub_table_;  // what the emitter is told of them
   std::unique_ptr<translator::Emitter> emitter_;
   const translator::FeatureSet shown_features_;
   std::unique_ptr<translator::TranslationUnit> tu_;

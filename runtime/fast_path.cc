@@ -5,12 +5,12 @@
 
 #include <utility>
 
+#include "abi/contract.h"
 #include "runtime/engine_impl.h"
 #include "runtime/simulator/masked_store.h"
 #include "translator/entry_check.h"
 #include "translator/unit_rules.h"
 #include "vcpu/breakpoints.h"
-#include "vcpu/contract.h"
 #include "vcpu/control_transfer.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
@@ -251,7 +251,7 @@ u64 EngineImpl::DispatchThroughTable() {
     return Dispatch(LinearPc());
   }
   ForgetResumeFlag();
-  state_.spill[4] = state_.rip;  // the stub loads it into r11
+  state_.scratch.r11 = state_.rip;  // the stub loads it into r11
   return stubs_.jump;
 }
 
@@ -285,9 +285,11 @@ void EngineImpl::LinkJumpTable(Ccf* ccf) {
 
 // --- The callouts ---
 
-u64 EngineImpl::OnLookup(void*, u64 pc) { return LookUp(pc, 0); }
-u64 EngineImpl::OnLookupComputed(void*, u64 pc) { return LookUp(pc, KindBit(JumpKind::kComputed)); }
-u64 EngineImpl::OnLookupCrossPage(void*, u64 pc) {
+u64 EngineImpl::OnLookup(NoDescriptor, u64 pc) { return LookUp(pc, 0); }
+u64 EngineImpl::OnLookupComputed(NoDescriptor, u64 pc) {
+  return LookUp(pc, KindBit(JumpKind::kComputed));
+}
+u64 EngineImpl::OnLookupCrossPage(NoDescriptor, u64 pc) {
   return LookUp(pc, KindBit(JumpKind::kCrossPage));
 }
 
@@ -303,7 +305,7 @@ u64 EngineImpl::LookUp(u64 pc, u8 reached_by) {
   return Dispatch(pc);
 }
 
-u64 EngineImpl::OnStop(void*, u64 pc) {
+u64 EngineImpl::OnStop(NoDescriptor, u64 pc) {
   if (UndoBranch(pc)) {
     Deliver(vcpu::GeneralProtection().fault());
   } else {
@@ -312,8 +314,7 @@ u64 EngineImpl::OnStop(void*, u64 pc) {
   return 0;
 }
 
-u64 EngineImpl::OnExit(void* descriptor, u64) {
-  auto* exit = static_cast<ExitDesc*>(descriptor);
+u64 EngineImpl::OnExit(ExitDesc* exit, u64) {
   ++counters_.exit_callouts;
   pending_indirect_ = false;
   pending_exit_ =
@@ -332,8 +333,7 @@ u64 EngineImpl::Continue(SiteDesc* site, u64 next_pc) {
   return site->resume;
 }
 
-u64 EngineImpl::OnSimulate(void* descriptor, u64) {
-  auto* site = static_cast<SiteDesc*>(descriptor);
+u64 EngineImpl::OnSimulate(SiteDesc* site, u64) {
   const Instr& instr = InstrOf(*site);
   ++counters_.simulate_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
@@ -359,15 +359,14 @@ u64 EngineImpl::OnSimulate(void* descriptor, u64) {
   return Continue(site, instr.next_pc());
 }
 
-u64 EngineImpl::OnProbe(void* resume, u64) { return reinterpret_cast<u64>(resume); }
+u64 EngineImpl::OnProbe(u64 resume, u64) { return resume; }
 
-u64 EngineImpl::OnRecheck(void* descriptor, u64) {
+u64 EngineImpl::OnRecheck(SiteDesc* site, u64) {
   ++counters_.segment_rechecks;
-  return SimulateNext(InstrOf(*static_cast<SiteDesc*>(descriptor)).pc);
+  return SimulateNext(InstrOf(*site).pc);
 }
 
-u64 EngineImpl::OnRaise(void* descriptor, u64) {
-  auto* site = static_cast<SiteDesc*>(descriptor);
+u64 EngineImpl::OnRaise(SiteDesc* site, u64) {
   ++counters_.raise_callouts;
   state_.rip = site->ccf->mode.RipOf(InstrOf(*site).pc);
   pending_exit_ = nullptr;
@@ -391,8 +390,8 @@ u64 EngineImpl::SimulateNext(u64 pc) {
 }
 
 // The site that a look-up's miss belongs to, by where it goes on.
-SiteDesc* EngineImpl::SiteOfMiss(u64 word) {
-  const u64 resume = stubs_.miss + translator::MissWord::ResumeDistance(word);
+SiteDesc* EngineImpl::SiteOfMiss(MissWord word) {
+  const u64 resume = stubs_.miss + word.ResumeDistance();
   MissedSite& known = missed_sites_[(resume >> 4) % kMissedSites];
   if (known.resume == resume) return known.site;
   if (Ccf* ccf = tc_->FindByHost(resume)) {
@@ -405,8 +404,8 @@ SiteDesc* EngineImpl::SiteOfMiss(u64 word) {
   return nullptr;
 }
 
-u64 EngineImpl::OnMiss(void* word, u64 linear) {
-  SiteDesc* site = SiteOfMiss(reinterpret_cast<u64>(word));
+u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
+  SiteDesc* site = SiteOfMiss(word);
   ALIBI_CHECK(site != nullptr, "a look-up that misses belongs to a site");
   ++counters_.slot_misses;
   const Instr& instr = InstrOf(*site);
@@ -417,11 +416,11 @@ u64 EngineImpl::OnMiss(void* word, u64 linear) {
       static_cast<unsigned>(site->slot - kSlotsOffset) / sizeof(LookupSlot) % kSlotCount;
   mmu::View& view = mmu_.current_view();
   if (has_slot && !translator::IsString(site->shape) &&
-      view.slot(store, slot).misses % translator::kMissWindow == 0) {
+      view.slot(store, slot).misses % kMissWindow == 0) {
     ++view.slot(store, slot).misses;  // once
     const u64 now = __rdtsc();
     u64& judged = view.slot_judged(store, slot);
-    const bool thrashing = now - judged < u64{translator::kMissWindow} * kThrashCycles;
+    const bool thrashing = now - judged < u64{kMissWindow} * kThrashCycles;
     judged = now;
     adapt::SiteRecord* record = thrashing ? OwnRecordOf(*site) : nullptr;
     if (record != nullptr && site->ccf->valid && !site->ccf->retired) {
@@ -668,7 +667,7 @@ void EngineImpl::StoreFirstPart(const SiteDesc& site) {
       !vcpu::HostHasIntelsWay(vcpu::HostDifference::kX87StoreParts)) {
     return;
   }
-  LinearAddr first(state_.spill[7]);
+  LinearAddr first(state_.scratch.operand);
   if (translator::ChecksSegment(instr, site.ccf->mode)) {
     const u64 base = state_.segment[instr.mem.segment].base;
     const u64 offset = static_cast<u32>(first.value - base);
@@ -677,7 +676,7 @@ void EngineImpl::StoreFirstPart(const SiteDesc& site) {
   GuestFault refused;
   if (Canonical(first.value) && Canonical(first.value + kPart - 1) &&
       mmu_.ProbeWrite(first, kPart, vcpu::Privilege::kCpl, &refused)) {
-    WriteOperand(first.value, BounceOf(state_.spill[7], site.size), kPart, &refused);
+    WriteOperand(first.value, BounceOf(state_.scratch.operand, site.size), kPart, &refused);
   }
   SyncGs();
 }
@@ -704,8 +703,7 @@ u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
   return DeliverAtAndDispatch(site, refused_store_fault_);
 }
 
-u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
-  auto* site = static_cast<SiteDesc*>(descriptor);
+u64 EngineImpl::OnBounceBegin(SiteDesc* site, u64 linear) {
   const Instr& instr = InstrOf(*site);
   ++counters_.bounce_callouts;
   attempted_ = AttemptedStore::kNoTrace;
@@ -713,7 +711,7 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   const u64 offset = linear;
   const bool in_segment = translator::ChecksSegment(instr, site->ccf->mode);
   if (in_segment) linear = static_cast<u32>(state_.segment[instr.mem.segment].base + offset);
-  state_.spill[7] = linear;
+  state_.scratch.operand = linear;
   state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear, site->size));
   LinearAddr address(linear);
   if (in_segment && instr.mem.masked_element == 0) {  // else element by element
@@ -767,24 +765,23 @@ u64 EngineImpl::OnBounceBegin(void* descriptor, u64 linear) {
   return site->resume;
 }
 
-u64 EngineImpl::OnBounceEnd(void* descriptor, u64) {
-  auto* site = static_cast<SiteDesc*>(descriptor);
+u64 EngineImpl::OnBounceEnd(SiteDesc* site, u64) {
   const Instr& instr = InstrOf(*site);
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   if (attempted_ != AttemptedStore::kNoTrace) return EndRefusedStore(site);
   GuestFault fault;
-  const bool written = instr.mem.masked_element != 0
-                           ? AccessElements(instr, state_.spill[7], ElementAccess::kWrite, &fault)
-                           : WriteOperand(state_.spill[7], BounceOf(state_.spill[7], site->size),
-                                          site->size, &fault);
+  const bool written =
+      instr.mem.masked_element != 0
+          ? AccessElements(instr, state_.scratch.operand, ElementAccess::kWrite, &fault)
+          : WriteOperand(state_.scratch.operand, BounceOf(state_.scratch.operand, site->size),
+                         site->size, &fault);
   if (!written) return DeliverAtAndDispatch(site, fault);
   state_.rip = site->ccf->mode.RipOf(instr.next_pc());
-  ChargeSimulated(site, state_.spill[7], true);
+  ChargeSimulated(site, state_.scratch.operand, true);
   return Continue(site, instr.next_pc());
 }
 
-u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
-  auto* site = static_cast<SiteDesc*>(descriptor);
+u64 EngineImpl::OnStore(SiteDesc* site, u64 linear) {
   const Instr& instr = InstrOf(*site);
   ++counters_.store_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
@@ -796,7 +793,8 @@ u64 EngineImpl::OnStore(void* descriptor, u64 linear) {
   if (site->ccf->mode.careful && !CarefulAccess(instr, linear, site->size)) {
     return DeliverAtAndDispatch(site, GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
   }
-  if (!WriteOperand(linear, reinterpret_cast<const u8*>(&state_.spill[6]), site->size, &fault)) {
+  if (!WriteOperand(linear, reinterpret_cast<const u8*>(&state_.scratch.store), site->size,
+                    &fault)) {
     SyncGs();
     Charge(site, adapt::Event::kTruePageFault, false);
     return DeliverAtAndDispatch(site, fault);

@@ -102,7 +102,7 @@ bool EngineImpl::UndoBranch(u64 target) {
   } else if (instr.op == Op::kCallIndirect) {
     u64& rsp = state_.gpr[vcpu::kRsp];
     vcpu::GuestFault fault;
-    mmu_.Write(LinearAddr(rsp), &state_.spill[6], 8, Privilege::kCpl, &fault);
+    mmu_.Write(LinearAddr(rsp), &state_.scratch.overwritten, 8, Privilege::kCpl, &fault);
     rsp += 8;
   }
   return true;
@@ -110,7 +110,7 @@ bool EngineImpl::UndoBranch(u64 target) {
 
 bool EngineImpl::CallsNowhere(const SiteDesc& site) const {
   return InstrOf(site).op == Op::kCallIndirect && site.shape == translator::AccessShape::kPush &&
-         InstrOf(site).code_bits == 64 && !Canonical(state_.spill[5]);  // see EmitIndirect
+         InstrOf(site).code_bits == 64 && !Canonical(state_.scratch.target);  // see EmitIndirect
 }
 
 }  // namespace alibi::runtime

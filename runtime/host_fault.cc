@@ -15,12 +15,12 @@
 #include <memory>
 #include <utility>
 
+#include "abi/contract.h"
 #include "adapt/plugin.h"
 #include "base/check.h"
 #include "runtime/abort_status.h"
 #include "runtime/engine_impl.h"
 #include "runtime/host_signal.h"
-#include "vcpu/contract.h"
 #include "vcpu/exceptions.h"
 
 namespace alibi::runtime {
@@ -369,8 +369,8 @@ void EngineImpl::HandleStopSignal(void* context) {
   if (rip >= stubs_.miss && rip < stubs_.miss_end) {
     // r10 is the site's word until the stub has stored where it resumes; then it is an entry, which
     // may look like anything.
-    const u64 word = static_cast<u64>(gregs[REG_R10]);
-    if (Ccf* ccf = tc_->FindByHost(stubs_.miss + translator::MissWord::ResumeDistance(word))) {
+    const MissWord word{static_cast<u64>(gregs[REG_R10])};
+    if (Ccf* ccf = tc_->FindByHost(stubs_.miss + word.ResumeDistance())) {
       Kick(ccf);
     }
   }

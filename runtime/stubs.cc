@@ -4,8 +4,8 @@
 
 #include <bit>
 
+#include "abi/contract.h"
 #include "base/check.h"
-#include "vcpu/contract.h"
 #include "vcpu/state.h"
 
 namespace alibi::runtime {
@@ -22,14 +22,14 @@ x86::Mem State(std::size_t offset, unsigned size = 8) {
   return m;
 }
 
-constexpr std::size_t kSavedArgument = offsetof(VcpuState, spill) + 4 * 8;
+constexpr std::size_t kSavedR11 = offsetof(VcpuState, scratch.r11);
 
 void SaveGuest(x86::Assembler& a) {
   for (unsigned reg = 0; reg < 16; ++reg) {
     if (reg == vcpu::kR10 || reg == vcpu::kR11) continue;
     a.mov(State(8 * reg), x86::gpq(reg));
   }
-  a.mov(State(kSavedArgument), x86::r11);
+  a.mov(State(kSavedR11), x86::r11);
   a.mov(State(offsetof(VcpuState, callout_argument)), x86::r10);
   // LAHF and SETO instead of PUSHF: there is no stack yet, and POPF costs 20 cycles.
   a.lahf();
@@ -56,7 +56,7 @@ void LoadGuestAndGo(x86::Assembler& a) {
     a.mov(x86::gpq(reg), State(8 * reg));
   }
   a.mov(x86::r10, State(offsetof(VcpuState, callout_argument)));
-  a.mov(x86::r11, State(kSavedArgument));
+  a.mov(x86::r11, State(kSavedR11));
   a.jmp(State(offsetof(VcpuState, resume_host_pc)));
 }
 
@@ -69,12 +69,11 @@ x86::Mem Gs(i64 displacement, const x86::Gp& index, unsigned shift, unsigned siz
 // A slot does not hold the page: take the entry from the shadow table and cache it. Everything
 // unusual (crossing, poison, read-only, time to judge the slot) is the callout's.
 void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
-  using translator::MissWord;
   const asmjit::Label slow = a.newLabel(), done = a.newLabel(), begin = a.newLabel();
-  const x86::Mem save_rax = State(offsetof(VcpuState, spill)),
-                 save_rcx = State(offsetof(VcpuState, spill) + 8),
-                 save_rdx = State(offsetof(VcpuState, spill) + 16),
-                 save_flags = State(offsetof(VcpuState, spill) + 24);
+  const x86::Mem save_rax = State(offsetof(VcpuState, scratch.rax)),
+                 save_rcx = State(offsetof(VcpuState, scratch.rcx)),
+                 save_rdx = State(offsetof(VcpuState, scratch.rdx)),
+                 save_flags = State(offsetof(VcpuState, scratch.flags));
   auto restore = [&] {
     a.mov(x86::rax, save_flags);
     a.add(x86::al, 0x7f);
@@ -122,7 +121,7 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
   a.mov(x86::eax, slot(offsetof(LookupSlot, misses), 4));
   a.inc(x86::eax);
   a.mov(slot(offsetof(LookupSlot, misses), 4), x86::eax);
-  a.test(x86::eax, static_cast<i32>(translator::kMissWindow - 1));
+  a.test(x86::eax, static_cast<i32>(kMissWindow - 1));
   a.jz(slow);
   a.mov(x86::rax, x86::r11);
   a.and_(x86::rax, -static_cast<i32>(kPageSize));
@@ -232,7 +231,7 @@ Stubs EmitStubs(const StubRequest& request, std::vector<u8>* bytes) {
   call(request.dispatch);
   a.jmp(tail);
 
-  for (unsigned i = 0; i < static_cast<unsigned>(Callout::kCount); ++i) {
+  for (unsigned i = 0; i < kCalloutCount; ++i) {
     a.align(asmjit::AlignMode::kCode, 64);
     stubs.callout[i] = here();
     SaveGuest(a);

@@ -8,24 +8,17 @@
 
 #include <vector>
 
+#include "abi/callouts.h"
 #include "base/types.h"
-#include "translator/ccf.h"
 
 namespace alibi::runtime {
 
-enum class Callout : u8 {
-#define ALIBI_CALLOUT(name, contract) k##name,
-#include "runtime/callouts.inc"
-#undef ALIBI_CALLOUT
-  kCount
-};
-
-// u64 fn(void* engine, void* descriptor, u64 argument)
-using CalloutFunction = u64 (*)(void*, void*, u64);
+// u64 fn(engine, r10, r11)
+using CalloutFunction = u64 (*)(void*, u64, u64);
 
 struct StubRequest {
   void* engine = nullptr;
-  CalloutFunction callouts[static_cast<unsigned>(Callout::kCount)] = {};
+  CalloutFunction callouts[kCalloutCount] = {};
   // Called when a stop was requested while a callout ran: u64 fn(engine, resume host PC, 0).
   CalloutFunction stop_soon = nullptr;
   // Called to go on from a state that a signal handler left in the VCPU block.
@@ -34,25 +27,20 @@ struct StubRequest {
   u64 xstate_mask = 0;  // XSAVE components saved at full exits
 };
 
-struct Stubs {
-  u64 callout[static_cast<unsigned>(Callout::kCount)] = {};
+struct Stubs : StubTable {
   // void enter(u64 host_pc): runs translated code until a full exit. %gs is the view already.
   u64 enter = 0;
   // Where a signal handler resumes after it put the guest's state into the VCPU block.
   u64 dispatch = 0;
-  // The look-up miss: fills the slot and resumes, or falls back to the Miss callout.
-  u64 miss = 0;
-  u64 miss_load = 0;  // its load of the shadow entry: may fault in an untouched part of the table
+  u64 miss_load =
+      0;  // the miss stub's load of the entry: may fault in an untouched part of the table
   u64 miss_end = 0;
   u64 miss_slow = 0;  // where such a fault resumes
-  translator::EntryMiss entry_miss;
   // Through the jump table, to the PC in r11.
   u64 jump = 0, jump_end = 0;
   // As translated code: ECX round trips of the Probe callout, then a full exit.
   u64 probe = 0;
   u64 size = 0;
-
-  u64 at(Callout c) const { return callout[static_cast<unsigned>(c)]; }
 };
 
 inline constexpr u64 kStubBytes = 16 * 1024;

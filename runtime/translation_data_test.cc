@@ -14,7 +14,6 @@ using translator::Ccf;
 using translator::EmitRequest;
 using translator::EmitResult;
 using translator::Emitter;
-using translator::StubTable;
 using translator::TranslationUnit;
 
 // Translates the same few instructions into a TC until it is full.
@@ -24,12 +23,7 @@ class Filler {
     auto made = TranslationCache::Create(bytes);
     REQUIRE(made.ok());
     tc = std::move(*made);
-    StubTable stubs;
-    u64* const fields[] = {&stubs.miss,     &stubs.lookup,       &stubs.exit,       &stubs.stop,
-                           &stubs.simulate, &stubs.bounce_begin, &stubs.bounce_end, &stubs.store,
-                           &stubs.recheck,  &stubs.raise};
-    for (unsigned i = 0; i < std::size(fields); ++i) *fields[i] = tc->stub_host() + 64 * i;
-    emitter_ = std::make_unique<Emitter>(stubs);
+    emitter_ = std::make_unique<Emitter>(StubTable::Somewhere(tc->stub_host()));
     // mov rax, [rdi+8]; add rax, rcx; mov [rsp+16], rax; test rax, rax; jne
     const std::vector<u8> code = {0x48, 0x8b, 0x47, 0x08, 0x48, 0x01, 0xc8, 0x48, 0x89,
                                   0x44, 0x24, 0x10, 0x48, 0x85, 0xc0, 0x75, 0x10};

@@ -9,7 +9,7 @@
 #include <array>
 #include <span>
 
-#include "base/check.h"
+#include "abi/callouts.h"
 #include "base/types.h"
 #include "translator/entry_check.h"
 #include "translator/instr_list.h"
@@ -96,28 +96,6 @@ enum class AccessShape : u8 {
   kStringDestination,  // at rdi
 };
 constexpr bool IsString(AccessShape shape) { return shape >= AccessShape::kStringSource; }
-
-// What the miss stub needs to know of a site, in r10: a descriptor that has not been read for a
-// while would cost more than all of the stub.
-struct MissWord {
-  static constexpr unsigned kResumeBits = 31;  // bytes from the miss stub to where the site goes on
-  static constexpr unsigned kSpanShift = kResumeBits, kSpanBits = 12;  // bytes to cover, less one
-  static constexpr unsigned kSlotShift = kSpanShift + kSpanBits,
-                            kSlotBits = 11;  // number of the slot, and 1; 0: none
-  static constexpr unsigned kWindowShift = kSlotShift + kSlotBits;  // index into ram_window
-
-  static u64 Make(u64 resume_distance, u32 span_minus_1, u32 slot_plus_1, u32 window) {
-    ALIBI_CHECK(resume_distance >> kResumeBits == 0 && span_minus_1 >> kSpanBits == 0 &&
-                    slot_plus_1 >> kSlotBits == 0,
-                "a site's miss fits its word");
-    return resume_distance | u64{span_minus_1} << kSpanShift | u64{slot_plus_1} << kSlotShift |
-           u64{window} << kWindowShift;
-  }
-  static u64 ResumeDistance(u64 word) { return word & ((u64{1} << kResumeBits) - 1); }
-};
-
-// Every so many misses of a slot the runtime judges whether it pays for the site.
-inline constexpr u32 kMissWindow = 2048;
 
 // A site's descriptor in the TC data region.
 struct SiteDesc {
@@ -257,22 +235,6 @@ struct Ccf {
 inline u64 SiteDesc::Restart() const {
   return ccf->hot_start + ccf->map()[instr_index].host_offset;
 }
-
-// Host addresses of the runtime's stubs (one per row of runtime/callouts.inc plus the look-up
-// miss).
-struct StubTable {
-  u64 miss = 0;          // r11 = linear, r10 = MissWord: goes on at the site with r10 = entry
-  u64 lookup = 0;        // r11 = target PC: jump table miss
-  EntryMiss entry_miss;  // of entry checks
-  u64 exit = 0;          // r10 = ExitDesc*
-  u64 stop = 0;          // r11 = target PC: leave translated code
-  u64 simulate = 0;      // r10 = SiteDesc*: one whole instruction in software
-  u64 bounce_begin = 0;  // r10 = SiteDesc*, r11 = linear: operand -> bounce buffer, at r10
-  u64 bounce_end = 0;    // r10 = SiteDesc*: bounce buffer -> operand
-  u64 store = 0;         // r10 = SiteDesc*, r11 = linear, spill[6] = value: one simulated store
-  u64 recheck = 0;       // r10 = SiteDesc*: the operand needs a real look at its segment
-  u64 raise = 0;         // r10 = SiteDesc*: exception desc->vector at this instruction
-};
 
 // Where the emitted bytes will run.
 struct EmitTarget {

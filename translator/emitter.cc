@@ -351,21 +351,21 @@ void Emitter::Impl::EmitCheckedDivide(const Instr& instr) {
   a().mov(x86::rcx, x86::r10);
   SiteDesc* raise = NewSite();
   raise->vector = vcpu::kDivideError;
-  CallStub(stubs_.raise, raise);
+  CallStub(stubs_.at(Callout::kRaise), raise);
   raise->resume = 0;
   hot_.PatchRel8(from_jmp);
 }
 
 void Emitter::Impl::EmitSimulateWhole(bool ends_tu) {
   SiteDesc* site = NewSite();
-  CallStub(stubs_.simulate, site);
+  CallStub(stubs_.at(Callout::kSimulate), site);
   if (ends_tu) site->resume = 0;
 }
 
 void Emitter::Impl::EmitRaise(vcpu::Vector vector) {
   SiteDesc* site = NewSite();
   site->vector = vector;
-  CallStub(stubs_.raise, site);
+  CallStub(stubs_.at(Callout::kRaise), site);
   site->resume = 0;
   hot_.assembler.set_wrote_r10(false);  // for what follows: nothing is reached
 }
@@ -382,7 +382,7 @@ void Emitter::Impl::EmitExit(u64 target_pc) {
     if (!CanBeCode(target_pc)) NoteBranch(nullptr);
     exit->patch = hot_.Here();
     if (request_->mode.single || !request_->mode.UsesJumpTable()) {
-      hot_.JmpTo(request_->mode.single ? stubs_.stop : stubs_.lookup);
+      hot_.JmpTo(request_->mode.single ? stubs_.at(Callout::kStop) : stubs_.at(Callout::kLookup));
       exit->patch_length = 5;
       return;
     }
@@ -422,7 +422,7 @@ void Emitter::Impl::EmitIndirectExit() {
   if (request_->mode.single) {
     exit->patch = hot_.Here();
     exit->patch_length = 5;
-    hot_.JmpTo(stubs_.stop);
+    hot_.JmpTo(stubs_.at(Callout::kStop));
     return;
   }
   if (!request_->mode.UsesJumpTable()) {
@@ -431,7 +431,7 @@ void Emitter::Impl::EmitIndirectExit() {
     }
     exit->patch = hot_.Here();
     exit->patch_length = 5;
-    hot_.JmpTo(stubs_.lookup);
+    hot_.JmpTo(stubs_.at(Callout::kLookup));
     return;
   }
   a().pext(x86::r10, x86::r11, State(offsetof(VcpuState, jump_index_mask)));
@@ -453,7 +453,7 @@ void Emitter::Impl::NoteBranch(const ExitDesc* exit) {
   a().mov(State(offsetof(VcpuState, last_branch), 4), offset);
 }
 
-u64 Emitter::Impl::MissWordOf(const SiteDesc& site) const {
+MissWord Emitter::Impl::MissWordOf(const SiteDesc& site) const {
   const i32 slot = (site.slot - kSlotsOffset) / static_cast<i32>(sizeof(LookupSlot));
   return MissWord::Make(site.resume - stubs_.miss, site.span_minus_1,
                         site.slot == 0 ? 0 : static_cast<u32>(slot) + 1, site.window);
@@ -467,11 +467,11 @@ void Emitter::Impl::FlushCold() {
     if (miss.ea.base_disp) {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
     }
-    const x86::Mem group = State(offsetof(VcpuState, spill) + 5 * 8);
+    const x86::Mem group = State(offsetof(VcpuState, scratch.group));
     if (miss.hot_resume != 0) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
     if (miss.keep_r10) cold_.assembler.mov(group, x86::r10);
     if (miss.hot_resume != 0) miss.site->resume = cold_.Here() + CodeStream::kJmpWithWordBytes;
-    cold_.JmpWithWord(MissWordOf(*miss.site), stubs_.miss);
+    cold_.JmpWithWord(MissWordOf(*miss.site).word, stubs_.miss);
     if (miss.hot_resume == 0) continue;
     cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
     if (miss.keep_r10) cold_.assembler.mov(x86::r10, group);
@@ -487,11 +487,12 @@ void Emitter::Impl::FlushCold() {
     hot_.PatchRel32(exit.fixup, cold_.Here());
     NoteCold(exit.instr_index);
     exit.exit->stub = cold_.Here();
-    cold_.JmpWithDescriptor(exit.exit, stubs_.exit);
+    cold_.JmpWithDescriptor(exit.exit, stubs_.at(Callout::kExit));
   }
   ccf_->redirect = cold_.Here();
   u8 redirect[kRedirectBytes];
-  cold_.assembler.embed(redirect, WriteRedirect(tu_->pc, stubs_.lookup, cold_.Here(), redirect));
+  cold_.assembler.embed(
+      redirect, WriteRedirect(tu_->pc, stubs_.at(Callout::kLookup), cold_.Here(), redirect));
 }
 
 // LAHF and SETO take the flags into rax.
@@ -501,7 +502,7 @@ void Emitter::Impl::SaveFlags(CodeStream& code, FlagsSave save) {
   if (save == FlagsSave::kRaxInR11) {
     code.Raw({0x49, 0x89, 0xc3});  // mov r11, rax
   } else {
-    code.RawGsAbs({0x65, 0x48, 0x89, 0x04, 0x25}, kSpilledRax);  // mov gs:[spill[0]], rax
+    code.RawGsAbs({0x65, 0x48, 0x89, 0x04, 0x25}, kSpilledRax);  // mov gs:[scratch.rax], rax
   }
   code.Raw({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto al
 }
@@ -512,7 +513,7 @@ void Emitter::Impl::RestoreFlags(CodeStream& code, FlagsSave save) {
   if (save == FlagsSave::kRaxInR11) {
     code.Raw({0x4c, 0x89, 0xd8});  // mov rax, r11
   } else {
-    code.RawGsAbs({0x65, 0x48, 0x8b, 0x04, 0x25}, kSpilledRax);  // mov rax, gs:[spill[0]]
+    code.RawGsAbs({0x65, 0x48, 0x8b, 0x04, 0x25}, kSpilledRax);  // mov rax, gs:[scratch.rax]
   }
 }
 

@@ -1,7 +1,7 @@
 // The emitter: TU -> CCF. The only user of the assembler library in this folder.
 //
 // IDENT instructions are copied byte for byte; memory operands, stack accesses and control flow are
-// rebuilt per vcpu/contract.h. Nothing here depends on guest state other than what EmitRequest
+// rebuilt per abi/contract.h. Nothing here depends on guest state other than what EmitRequest
 // says, so the same request gives the same bytes.
 #ifndef ALIBI_TRANSLATOR_EMITTER_H_
 #define ALIBI_TRANSLATOR_EMITTER_H_

@@ -79,7 +79,7 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
     // What the push overwrites, in case the call is undone: see NoteBranch.
     MarkFaultPoint(site, follower);
     a().mov(x86::r11, slot);
-    a().mov(State(offsetof(VcpuState, spill) + 6 * 8), x86::r11);
+    a().mov(State(offsetof(VcpuState, scratch.overwritten)), x86::r11);
   }
   const u64 pc = request_->mode.RipOf(instr.next_pc());
   if (size != 8 || static_cast<u64>(static_cast<i32>(pc)) == pc) {
@@ -126,7 +126,7 @@ void Emitter::Impl::EmitIndirect(const Instr& instr) {
   EmitBranchTargetToR11(instr);
   if (instr.op == Op::kCallIndirect) {
     // The target is read before the push (SDM vol. 2, CALL), and the push needs r11.
-    const x86::Mem target = State(offsetof(VcpuState, spill) + 5 * 8);
+    const x86::Mem target = State(offsetof(VcpuState, scratch.target));
     a().mov(target, x86::r11);
     EmitReturnAddressPush(instr);
     a().mov(x86::r11, target);

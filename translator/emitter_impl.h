@@ -9,11 +9,11 @@
 
 #include <vector>
 
+#include "abi/contract.h"
 #include "translator/access_groups.h"
 #include "translator/emitter.h"
 #include "translator/rewrite.h"
 #include "translator/side_data.h"
-#include "vcpu/contract.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/fault.h"
 #include "vcpu/state.h"
@@ -202,7 +202,7 @@ class Emitter::Impl {
   void EmitWriteCr8(const Instr& instr);
   // The whole instruction in software, from cold code, when the jump at `fixup` is taken.
   void SimulateIfTaken(SiteDesc* site, u32 fixup, FlagsSave save = FlagsSave::kNone) {
-    cold_calls_.push_back({site, stubs_.simulate, fixup, save});
+    cold_calls_.push_back({site, stubs_.at(Callout::kSimulate), fixup, save});
   }
 
   // --- helpers ---
@@ -222,7 +222,7 @@ class Emitter::Impl {
   static void SaveFlags(CodeStream& code, FlagsSave save);
   static void RestoreFlags(CodeStream& code, FlagsSave save);
   static constexpr i32 kSpilledRax =
-      kVcpuOffset + static_cast<i32>(offsetof(vcpu::VcpuState, spill));
+      kVcpuOffset + static_cast<i32>(offsetof(vcpu::VcpuState, scratch.rax));
   x86::Assembler& a() { return hot_.assembler; }
 
   struct ColdLookup {
@@ -254,7 +254,7 @@ class Emitter::Impl {
   Ccf* ccf_ = nullptr;
   unsigned index_ = 0;
   u32 data_used_ = 0;
-  u64 MissWordOf(const SiteDesc& site) const;
+  MissWord MissWordOf(const SiteDesc& site) const;
   unsigned ChooseSlot(const Instr& instr, AccessShape shape);
   // %gs displacement of a look-up slot.
   static i32 SlotAt(unsigned slot, bool stores) {

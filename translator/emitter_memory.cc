@@ -89,7 +89,7 @@ void Emitter::Impl::EmitSegment(u8 segment, unsigned size, bool write) {
   a().sub(x86::r10, x86::r11);
   a().cmp(x86::r10, size);
   hot_.Raw({0x0f, 0x8c, 0, 0, 0, 0});  // jl
-  cold_calls_.push_back({site, stubs_.recheck, hot_.Offset() - 4, save});
+  cold_calls_.push_back({site, stubs_.at(Callout::kRecheck), hot_.Offset() - 4, save});
   RestoreFlags(hot_, save);
   a().mov(x86::r10, SegmentBase(segment));
   a().lea(x86::r11d, x86::ptr(x86::r11, x86::r10));
@@ -381,7 +381,7 @@ void Emitter::Impl::EmitMemoryBounce(const Instr& instr) {
   SiteDesc* begin = NewSite();
   begin->size = instr.mem.size;
   begin->window = instr.mem.written;
-  CallStub(stubs_.bounce_begin, begin);
+  CallStub(stubs_.at(Callout::kBounceBegin), begin);
   a().mov(x86::r11, x86::r10);  // where the operand lies now
   SiteDesc* op_site = NewSite();
   EmitOperation(instr, nullptr, op_site, false);
@@ -389,7 +389,7 @@ void Emitter::Impl::EmitMemoryBounce(const Instr& instr) {
     SiteDesc* end = NewSite();
     end->size = instr.mem.size;
     end->window = true;
-    CallStub(stubs_.bounce_end, end);
+    CallStub(stubs_.at(Callout::kBounceEnd), end);
   }
 }
 
@@ -401,7 +401,7 @@ bool Emitter::Impl::EmitSimulatedStore(const Instr& instr) {
   }
   const Ea ea = PrepareEa(instr.mem, instr);
   LinearToR11(ea);
-  const x86::Mem value = State(offsetof(VcpuState, spill) + 6 * 8);
+  const x86::Mem value = State(offsetof(VcpuState, scratch.store));
   if (instr.gpr_count == 1) {
     LoadGpr(x86::r10, instr.gprs[0].reg);
   } else if (instr.layout.imm != 0xff && instr.layout.modrm != 0xff) {
@@ -413,7 +413,7 @@ bool Emitter::Impl::EmitSimulatedStore(const Instr& instr) {
   SiteDesc* site = NewSite();
   site->size = instr.mem.size;
   site->window = true;
-  CallStub(stubs_.store, site);
+  CallStub(stubs_.at(Callout::kStore), site);
   return true;
 }
 
@@ -456,7 +456,7 @@ void Emitter::Impl::EmitPushMemory(const Instr& instr) {
   Ea ea = PrepareEa(instr.mem, instr);
   SiteDesc* load = EmitLookup(ea, size, false, AccessShape::kOperand);
   LoadR11(ea, size, load);
-  const x86::Mem value = State(offsetof(VcpuState, spill) + 5 * 8);
+  const x86::Mem value = State(offsetof(VcpuState, scratch.value));
   a().mov(value, x86::r11);
   Ea slot = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   SiteDesc* push = EmitLookup(slot, size, true, AccessShape::kPush);

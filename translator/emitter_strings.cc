@@ -141,7 +141,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
     cold_begins(count_fixup);
     RestoreFlags(cold_, save);
     cold_.Raw({0xe3, CodeStream::kJmpWithWordBytes});  // jrcxz: nothing to do
-    cold_.JmpWithDescriptor(whole, stubs_.simulate);
+    cold_.JmpWithDescriptor(whole, stubs_.at(Callout::kSimulate));
     cold_.JmpTo(whole->resume);
   }
   for (unsigned i = 0; i < count; ++i) {
@@ -159,7 +159,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
     RestoreFlags(cold_, save);
     cold_.assembler.mov(x86::r11, Gp64(p.reg));
     p.site->resume = cold_.Here() + CodeStream::kJmpWithWordBytes;
-    cold_.JmpWithWord(MissWordOf(*p.site), stubs_.miss);
+    cold_.JmpWithWord(MissWordOf(*p.site).word, stubs_.miss);
     SaveFlags(cold_, save);
     cold_.AddR11Gs(FieldOf(*p.site, offsetof(LookupSlot, neg_page)));
     const u32 unfilled = cold_.JaCold(x86::r11, most);
@@ -167,7 +167,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
     cold_.PatchRel32(unfilled, cold_.Here());
     if (repeated) cold_.PatchRel32(leaves_page, cold_.Here());
     RestoreFlags(cold_, save);
-    cold_.JmpWithDescriptor(whole, stubs_.simulate);
+    cold_.JmpWithDescriptor(whole, stubs_.at(Callout::kSimulate));
   }
   return true;
 }

@@ -3,8 +3,8 @@
 #include <bit>
 #include <utility>
 
+#include "abi/contract.h"
 #include "translator/emitter_impl.h"
-#include "vcpu/root_peer.h"
 
 namespace alibi::translator {
 
@@ -12,8 +12,8 @@ using vcpu::VcpuState;
 
 namespace {
 
-constexpr std::size_t kSpillRax = offsetof(VcpuState, spill);
-constexpr std::size_t kSpillValue = offsetof(VcpuState, spill) + 5 * 8;
+constexpr std::size_t kScratchRax = offsetof(VcpuState, scratch.rax);
+constexpr std::size_t kScratchValue = offsetof(VcpuState, scratch.value);
 
 // RFLAGS bits that only the simulator changes.
 constexpr u32 kSlowFlags = vcpu::kTf | vcpu::kIopl | vcpu::kNt | vcpu::kAc | vcpu::kId;
@@ -140,7 +140,7 @@ void Emitter::Impl::EmitSti() {
 
 // RFLAGS as PUSHF shows them, in r11; rax holds LAHF/SETO's result and must be restored.
 void Emitter::Impl::ComposeRflagsInR11() {
-  a().mov(State(kSpillRax), x86::rax);
+  a().mov(State(kScratchRax), x86::rax);
   a().lahf();
   a().seto(x86::al);
   a().mov(x86::r10, x86::rax);
@@ -173,7 +173,7 @@ void Emitter::Impl::StoreSystemFlagsFromR11() {
   }
 }
 
-// The arithmetic flags out of the RFLAGS image in r11; rax comes back from its spill.
+// The arithmetic flags out of the RFLAGS image in r11; rax comes back from the scratch fields.
 void Emitter::Impl::LoadArithmeticFlagsFromR11() {
   a().mov(x86::eax, x86::r11d);
   a().shr(x86::r11d, 11);
@@ -182,18 +182,18 @@ void Emitter::Impl::LoadArithmeticFlagsFromR11() {
   a().mov(x86::al, x86::r11b);
   a().add(x86::al, 0x7f);
   a().sahf();
-  a().mov(x86::rax, State(kSpillRax));
+  a().mov(x86::rax, State(kScratchRax));
 }
 
 void Emitter::Impl::EmitPushf() {
   ComposeRflagsInR11();
-  a().mov(State(kSpillValue), x86::r11);
+  a().mov(State(kScratchValue), x86::r11);
   a().add(x86::al, 0x7f);
   a().sahf();
-  a().mov(x86::rax, State(kSpillRax));
+  a().mov(x86::rax, State(kScratchRax));
   Ea ea = StackEa(vcpu::kRsp, -8, 8, true);
   SiteDesc* site = EmitLookup(ea, 8, true, AccessShape::kPush);
-  a().mov(x86::r11, State(kSpillValue));
+  a().mov(x86::r11, State(kScratchValue));
   MarkFaultPoint(site, false);
   a().mov(HostOperand(ea, 8), x86::r11);
   AdjustRsp(-8);
@@ -206,7 +206,7 @@ void Emitter::Impl::EmitPopf() {
   SiteDesc* slow = NewSite();
   SimulateUnlessFlagsSimple(slow);
   StoreSystemFlagsFromR11();
-  a().mov(State(kSpillRax), x86::rax);
+  a().mov(State(kScratchRax), x86::rax);
   LoadArithmeticFlagsFromR11();
   AdjustRsp(8);
   slow->resume = hot_.Here();
@@ -291,7 +291,7 @@ void Emitter::Impl::EmitSysret() {
   a().mov(x86::r11d, State(offsetof(VcpuState, gpr) + 8 * vcpu::kR11, 4));
   SimulateUnlessFlagsSimple(slow);
   StoreSystemFlagsFromR11();
-  a().mov(State(kSpillRax), x86::rax);
+  a().mov(State(kScratchRax), x86::rax);
   LoadArithmeticFlagsFromR11();
   CopySegment(vcpu::kCs, kFast + offsetof(Fast, leave_cs));
   if (request_->sysret_loads_ss) {
@@ -320,7 +320,7 @@ void Emitter::Impl::EmitIdleClac(SiteDesc* slow, u32 fixup) {
   constexpr u8 kXchgBytes = 3;
   cold_.Raw({0xe3, kXchgBytes + CodeStream::kJmpWithWordBytes});  // jrcxz
   cold.xchg(x86::r10, x86::rcx);
-  cold_.JmpWithDescriptor(slow, stubs_.simulate);
+  cold_.JmpWithDescriptor(slow, stubs_.at(Callout::kSimulate));
   cold.mov(x86::rcx, x86::r10);
   cold_.JmpTo(slow->resume);
 }

@@ -5,6 +5,7 @@
 #ifndef ALIBI_TRANSLATOR_ENTRY_CHECK_H_
 #define ALIBI_TRANSLATOR_ENTRY_CHECK_H_
 
+#include "abi/callouts.h"
 #include "base/types.h"
 
 namespace alibi::translator {
@@ -42,14 +43,6 @@ class RawCode {
 };
 
 }  // namespace internal
-
-// Where checks that fail go.
-struct EntryMiss {
-  u64 lookup = 0;  // looks r11 up
-  // The same, once the flags in ah and al (LAHF, SETO) are back, and rax from r10 ...
-  u64 restore = 0;
-  u64 restore_swapped = 0;  // ... and r11, whose halves are swapped
-};
 
 // Writes the check (to run at `host`) to `out`: falls through if r11 is pc, else goes to `miss`.
 // What falls through may have lost r10 and r11, and the flags unless they are live. Where it does

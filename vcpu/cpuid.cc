@@ -286,7 +286,10 @@ void CpuidPolicy::HideApicMsrs() {
   NoteFeatures();
 }
 
-CpuidPolicy CpuidPolicy::ForHost() { return Make(&HostCpuid, HostXcr0()); }
+const CpuidPolicy& CpuidPolicy::ForHost() {
+  static const CpuidPolicy policy = Make(&HostCpuid, HostXcr0());
+  return policy;
+}
 
 CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 xcr0, RawCpuid limit) {
   CpuidPolicy policy;

@@ -44,8 +44,8 @@ class CpuidPolicy {
   // How the raw leaves are read; tests give their own.
   using RawCpuid = CpuidRegisters (*)(u32 leaf, u32 subleaf);
 
-  // The policy on this host. Slow (tens of CPUID exits): make one per process.
-  static CpuidPolicy ForHost();
+  // The policy on this host: one for the process, because it takes tens of CPUID exits to make.
+  static const CpuidPolicy& ForHost();
   // xcr0: what the system has enabled. Instructions that `limit` has not are not shown.
   static CpuidPolicy Make(RawCpuid raw, u64 xcr0, RawCpuid limit = nullptr);
 

@@ -1,5 +1,5 @@
 // The states a VCPU starts in. Both set everything except the VMM's own fields (masks, windows,
-// spill, host_rsp): those belong to whoever runs the VCPU.
+// scratch, host_rsp): those belong to whoever runs the VCPU.
 #ifndef ALIBI_VCPU_RESET_H_
 #define ALIBI_VCPU_RESET_H_
 

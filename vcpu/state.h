@@ -1,7 +1,7 @@
 // The architectural and VMM-side state of one virtual CPU.
 //
 // Rules of this struct:
-//  1. Emitted code reaches it at small negative %gs offsets (see vcpu/contract.h), so it is
+//  1. Emitted code reaches it at small negative %gs offsets (see abi/contract.h), so it is
 //     standard-layout, its size is fixed, and every offset that emitted code or assembly uses is
 //     asserted below.
 //  2. While translated code runs, the arithmetic flags, the vector state and all GPRs except the
@@ -89,6 +89,11 @@ inline constexpr std::size_t kXsaveAreaSize = 4096;
 // MSRs that nothing but RDMSR and WRMSR knows; see vcpu/msr.cc.
 inline constexpr unsigned kStoredMsrs = 40;
 
+struct Scratch {
+#define ALIBI_SCRATCH(name, what) u64 name;
+#include "vcpu/scratch.inc"
+};
+
 struct alignas(64) VcpuState {
   // --- Hot: reached by emitted code ---
   u64 gpr[16];
@@ -102,8 +107,8 @@ struct alignas(64) VcpuState {
   u32 stop_requested;   // non-zero: leave translated code at the next boundary (any thread sets it)
   u32 cr8_bias;         // 16 when lowering CR8 must be seen by the VMM, else 0
   u64 cr8;              // TPR[7:4]
-  u64 spill[8];         // scratch of emitted sequences and stubs; dead at instruction boundaries
-  u64 host_rsp;         // the VMM's stack while translated code runs
+  Scratch scratch;
+  u64 host_rsp;          // the VMM's stack while translated code runs
   u64 callout_argument;  // what a stub tells its callout
   u32 irq_pending;       // an interrupt waits for IF, the shadow or the TPR to let it in
   u32 last_branch;       // the latest computed branch: 1 + offset of its exit in the TC's data
@@ -179,7 +184,7 @@ static_assert(offsetof(VcpuState, arithmetic_flags) == 136);
 static_assert(offsetof(VcpuState, if_flag) == 144);
 static_assert(offsetof(VcpuState, stop_requested) == 152);
 static_assert(offsetof(VcpuState, cr8) == 160);
-static_assert(offsetof(VcpuState, spill) == 168);
+static_assert(offsetof(VcpuState, scratch) == 168);
 static_assert(sizeof(VcpuState) <= 8192, "the VCPU block is two pages");
 
 }  // namespace alibi::vcpu

@@ -37,10 +37,7 @@ class TestMachine {
 
   VcpuState& state() { return *state_; }
 
-  static const CpuidPolicy& policy() {
-    static const CpuidPolicy policy = CpuidPolicy::ForHost();
-    return policy;
-  }
+  static const CpuidPolicy& policy() { return CpuidPolicy::ForHost(); }
 
   void Describe(u16 selector, u64 descriptor) {
     memory.Put<u64>(kGdt + (selector & 0xfff8), descriptor);

@@ -4,7 +4,7 @@
 #include <sys/auxv.h>
 #include <sys/resource.h>
 
-#include "vcpu/contract.h"
+#include "abi/contract.h"
 
 namespace alibi::vmm {
 namespace {

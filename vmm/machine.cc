@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "abi/contract.h"
 #include "base/memory_file.h"
-#include "vcpu/contract.h"
 #include "vcpu/exceptions.h"
 #include "vcpu/interrupts.h"
 #include "vcpu/reset.h"
@@ -16,10 +16,6 @@
 #include "vmm/trace.h"
 
 namespace alibi::vmm {
-const vcpu::CpuidPolicy& Machine::HostCpuid() {
-  static const vcpu::CpuidPolicy policy = vcpu::CpuidPolicy::ForHost();
-  return policy;
-}
 
 Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config, Board& board) {
   std::unique_ptr<Machine> machine(new Machine(board));
@@ -29,7 +25,7 @@ Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config, Bo
 }
 
 Status Machine::Init(const MachineConfig& config) {
-  cpuid_ = config.cpuid != nullptr ? config.cpuid : &HostCpuid();
+  cpuid_ = config.cpuid != nullptr ? config.cpuid : &vcpu::CpuidPolicy::ForHost();
   auto policy = adapt::MakePolicy(config.policy);
   if (!policy.ok()) return policy.error();
   policy_ = std::move(*policy);

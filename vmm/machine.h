@@ -66,9 +66,6 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // The model "host". The host's CPUID is slow to ask: one policy per process.
-  static const vcpu::CpuidPolicy& HostCpuid();
-
   mmu::GuestMemory& memory() { return *memory_; }
   mmu::Mmu& mmu() { return *mmu_; }
   runtime::Engine& engine() { return *engine_; }

@@ -34,8 +34,8 @@ bool HostHas(Feature feature) {
 
 bool GuestIsShown(Feature feature) {
   if (feature == Feature::kBase) return true;
-  static const vcpu::CpuidPolicy policy = vcpu::CpuidPolicy::ForHost();
-  static const std::unique_ptr<vcpu::VcpuState> state = [] {
+  const vcpu::CpuidPolicy& policy = vcpu::CpuidPolicy::ForHost();
+  static const std::unique_ptr<vcpu::VcpuState> state = [&] {
     auto s = std::make_unique<vcpu::VcpuState>();
     vcpu::ResetToPowerUp(*s, policy);
     s->efer = vcpu::kEferLme | vcpu::kEferLma;

@@ -28,7 +28,7 @@ class Recorder final : public runtime::TranslationObserver {
   std::vector<std::string> complaints;
 
  private:
-  const translator::StubTable& stubs_;
+  const StubTable& stubs_;
 };
 
 TestCase Prepare(const Code& code) {

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <utility>
 
+#include "abi/contract.h"
 #include "adapt/policy.h"
 #include "base/check.h"
 #include "base/memory_file.h"
@@ -16,7 +17,6 @@
 #include "testsuite/oracle/random.h"
 #include "testsuite/oracle/segments.h"
 #include "translator/ccf.h"
-#include "vcpu/contract.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/reset.h"

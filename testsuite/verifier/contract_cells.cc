@@ -2,8 +2,7 @@
 
 #include <cstddef>
 
-#include "vcpu/contract.h"
-#include "vcpu/root_peer.h"
+#include "abi/contract.h"
 #include "vcpu/state.h"
 
 namespace alibi::verifier {
@@ -24,7 +23,7 @@ struct Field {
 constexpr Field kFields[] = {
     {offsetof(VcpuState, gpr) + 8 * vcpu::kR10, 8, true, Cell::kGuestGpr},
     {offsetof(VcpuState, gpr) + 8 * vcpu::kR11, 8, true, Cell::kGuestGpr},
-    ALIBI_FIELD(spill, true, Cell::kSpill),
+    ALIBI_FIELD(scratch, true, Cell::kScratch),
     ALIBI_FIELD(page_index_mask, false, Cell::kPageMask),
     ALIBI_FIELD(jump_index_mask, false, Cell::kJumpMask),
     ALIBI_FIELD(if_flag, true),
@@ -103,7 +102,7 @@ CellInfo CellAt(i64 displacement, unsigned size) {
   for (const Field& field : kFields) {
     if (at < field.offset || at + size > field.offset + field.size) continue;
     CellInfo info{.cell = field.cell, .writable = field.writable};
-    if (field.cell == Cell::kSpill) info.index = static_cast<unsigned>(at - field.offset) / 8;
+    if (field.cell == Cell::kScratch) info.index = static_cast<unsigned>(at - field.offset) / 8;
     return info;
   }
   return {};

@@ -1,4 +1,4 @@
-// What emitted code may reach through %gs (vcpu/contract.h).
+// What emitted code may reach through %gs (abi/contract.h).
 #ifndef ALIBI_TESTSUITE_VERIFIER_CONTRACT_CELLS_H_
 #define ALIBI_TESTSUITE_VERIFIER_CONTRACT_CELLS_H_
 
@@ -10,7 +10,7 @@ enum class Cell : u8 {
   kNone,      // nothing that emitted code may touch
   kState,     // a field of VcpuState
   kGuestGpr,  // VcpuState::gpr of a stolen register
-  kSpill,     // VcpuState::spill[index]
+  kScratch,   // of VcpuState::scratch, the word `index`
   kPageMask,  // masks of PEXT
   kJumpMask,
   kNegPage,  // a field of look-up slot `slot`

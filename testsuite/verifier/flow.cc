@@ -11,7 +11,6 @@ using translator::Ccf;
 using translator::ExitDesc;
 using translator::FaultPoint;
 using translator::SiteDesc;
-using translator::StubTable;
 
 namespace {
 
@@ -54,14 +53,15 @@ std::vector<Flow::Edge> Flow::EdgesOf(const HostInstr& h) const {
   const std::optional<u64> word = code_.WordBefore(h.at);
   if (!word) return edges;
   if (*target == stubs_.miss) {
-    edges.push_back({stubs_.miss + translator::MissWord::ResumeDistance(*word), Via::kMiss});
+    edges.push_back({stubs_.miss + MissWord{*word}.ResumeDistance(), Via::kMiss});
     return edges;
   }
   const SiteDesc* site = SiteOf(*word);
   if (site == nullptr || site->resume == 0) return edges;
-  if (*target == stubs_.simulate) edges.push_back({site->resume, Via::kSimulated});
-  if (*target == stubs_.bounce_begin) edges.push_back({site->resume, Via::kBounceBegun});
-  if (*target == stubs_.bounce_end || *target == stubs_.store) {
+  if (*target == stubs_.at(Callout::kSimulate)) edges.push_back({site->resume, Via::kSimulated});
+  if (*target == stubs_.at(Callout::kBounceBegin))
+    edges.push_back({site->resume, Via::kBounceBegun});
+  if (*target == stubs_.at(Callout::kBounceEnd) || *target == stubs_.at(Callout::kStore)) {
     edges.push_back({site->resume, Via::kStored});
   }
   return edges;
@@ -94,7 +94,7 @@ State Flow::Entry() {
   State s;
   s.reached = true;
   for (int reg = 0; reg < 16; ++reg) s.gpr[reg] = Fresh(IsLegacy() && reg < 8);
-  for (Value& value : s.spill) value = Fresh();
+  for (Value& value : s.scratch) value = Fresh();
   return s;
 }
 
@@ -109,7 +109,7 @@ State Flow::LoopHead(const State& before) {
     if (old.is == Is::kFlags || !old.IsGuests()) value->is = old.is;
   };
   for (Value& value : s.gpr) forget(&value);
-  for (Value& value : s.spill) forget(&value);
+  for (Value& value : s.scratch) forget(&value);
   for (const int reg : {vcpu::kR10, vcpu::kR11}) s.gpr[reg] = Made(Is::kSecret);
   return s;
 }
@@ -125,9 +125,9 @@ void Flow::CheckLoop(const HostInstr& h, const State& s, const State& head) {
       Complain(h, "a register is of another kind when the loop begins again");
     }
   }
-  for (unsigned i = 0; i < s.spill.size(); ++i) {
-    if (!same(s.spill[i], head.spill[i])) {
-      Complain(h, "a spilled value is of another kind when the loop begins again");
+  for (unsigned i = 0; i < s.scratch.size(); ++i) {
+    if (!same(s.scratch[i], head.scratch[i])) {
+      Complain(h, "a scratch value is of another kind when the loop begins again");
     }
   }
 }
@@ -162,8 +162,8 @@ void Flow::Merge(const State& from, u64 to) {
     return;
   }
   for (unsigned i = 0; i < state.gpr.size(); ++i) state.gpr[i] = Join(state.gpr[i], from.gpr[i]);
-  for (unsigned i = 0; i < state.spill.size(); ++i) {
-    state.spill[i] = Join(state.spill[i], from.spill[i]);
+  for (unsigned i = 0; i < state.scratch.size(); ++i) {
+    state.scratch[i] = Join(state.scratch[i], from.scratch[i]);
   }
   Intersect(&state.pages, from.pages);
   Intersect(&state.bounds, from.bounds);
@@ -206,7 +206,6 @@ void Flow::Follow(const Edge& edge, const HostInstr& h, State s) {
       s.compared = false;
       break;
     case Via::kMiss: {
-      using translator::MissWord;
       const Value address = s.gpr[vcpu::kR11];
       Value& value = s.gpr[vcpu::kR10];
       value = Made(Is::kDisplacement);
@@ -229,7 +228,7 @@ void Flow::Follow(const Edge& edge, const HostInstr& h, State s) {
     case Via::kStored:
       ForgetLookups(&s);
       for (const int reg : {vcpu::kR10, vcpu::kR11}) s.gpr[reg] = Fresh();
-      for (Value& value : s.spill) value = Fresh();
+      for (Value& value : s.scratch) value = Fresh();
       if (edge.via == Via::kBounceBegun) {
         Value& value = s.gpr[vcpu::kR10];
         value = Made(Is::kHost);
@@ -326,7 +325,7 @@ void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
     Complain(h, "a stub gets no descriptor");
     return;
   }
-  if (stub == stubs_.exit) {
+  if (stub == stubs_.at(Callout::kExit)) {
     const bool known =
         std::any_of(ccf_.exits().begin(), ccf_.exits().end(), [&](const ExitDesc* e) {
           return reinterpret_cast<u64>(e) == word.number && e->ccf == &ccf_;
@@ -334,10 +333,11 @@ void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
     if (!known) Complain(h, "an exit without its descriptor");
     return;
   }
-  const bool linear = stub == stubs_.miss || stub == stubs_.bounce_begin || stub == stubs_.store;
+  const bool linear = stub == stubs_.miss || stub == stubs_.at(Callout::kBounceBegin) ||
+                      stub == stubs_.at(Callout::kStore);
   if (linear && !argument.IsGuests()) Complain(h, "what is looked up is no guest address");
   if (stub == stubs_.miss) {
-    const u64 resume = stubs_.miss + translator::MissWord::ResumeDistance(word.number);
+    const u64 resume = stubs_.miss + MissWord{word.number}.ResumeDistance();
     const bool known = std::any_of(ccf_.sites().begin(), ccf_.sites().end(),
                                    [&](const SiteDesc* d) { return d->resume == resume; });
     if (!known || code_.Find(resume) == nullptr) Complain(h, "a miss that no site goes on from");
@@ -369,11 +369,13 @@ void Flow::CheckTarget(const HostInstr& h, u64 target, const State& s) {
   }
   CheckClean(h, s, false);
   const StubTable& t = stubs_;
-  for (const u64 stub :
-       {t.miss, t.exit, t.simulate, t.bounce_begin, t.bounce_end, t.store, t.recheck, t.raise}) {
+  for (const u64 stub : {t.miss, t.at(Callout::kExit), t.at(Callout::kSimulate),
+                         t.at(Callout::kBounceBegin), t.at(Callout::kBounceEnd),
+                         t.at(Callout::kStore), t.at(Callout::kRecheck), t.at(Callout::kRaise)}) {
     if (target == stub) return CheckWord(h, target, s);
   }
-  if (target != t.lookup && target != t.stop && target != t.entry_miss.lookup) {
+  if (target != t.at(Callout::kLookup) && target != t.at(Callout::kStop) &&
+      target != t.entry_miss.lookup) {
     Complain(h, "jumps to what is neither the CCF nor a stub");
   } else if (!s.gpr[vcpu::kR11].IsGuests()) {
     Complain(h, "a host address is taken for a PC");

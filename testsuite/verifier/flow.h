@@ -15,8 +15,7 @@ namespace alibi::verifier {
 
 class Flow {
  public:
-  Flow(const HostCode& code, const translator::StubTable& stubs,
-       std::vector<std::string>* complaints)
+  Flow(const HostCode& code, const StubTable& stubs, std::vector<std::string>* complaints)
       : code_(code), ccf_(code.ccf()), stubs_(stubs), complaints_(*complaints) {}
   void Run();
 
@@ -93,7 +92,7 @@ class Flow {
 
   const HostCode& code_;
   const translator::Ccf& ccf_;
-  const translator::StubTable& stubs_;
+  const StubTable& stubs_;
   std::vector<std::string>& complaints_;
   std::map<u64, State> in_;
   std::vector<u64> order_;      // topological, but for the edges to loops_

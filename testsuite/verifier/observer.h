@@ -38,7 +38,7 @@ class Observer final : public runtime::TranslationObserver {
     complaints_ = Verify(ccf, *stubs_);
   }
 
-  const translator::StubTable* stubs_ = nullptr;
+  const StubTable* stubs_ = nullptr;
   u64 translations_ = 0;
   std::vector<std::string> complaints_;
 };

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "abi/contract.h"
 #include "testsuite/verifier/allowed.h"
 #include "testsuite/verifier/flow.h"
-#include "vcpu/contract.h"
 
 namespace alibi::verifier {
 namespace {
@@ -193,8 +193,8 @@ Value Flow::Load(const HostInstr& h, const Operand& op, State* s) {
   }
   const CellInfo info = CellAt(op.mem.disp.value, size);
   switch (info.cell) {
-    case Cell::kSpill:
-      return size == 8 ? s->spill[info.index] : Fresh(size == 4);
+    case Cell::kScratch:
+      return size == 8 ? s->scratch[info.index] : Fresh(size == 4);
     case Cell::kPeerView:
       return Made(Is::kPeerView);
     case Cell::kNegPage: {
@@ -233,8 +233,8 @@ Value Flow::Load(const HostInstr& h, const Operand& op, State* s) {
 void Flow::Store(const HostInstr& h, const Operand& op, const Value& value, State* s) {
   if (!IsGs(op) || op.mem.index != ZYDIS_REGISTER_NONE) return;
   const CellInfo info = CellAt(op.mem.disp.value, Bytes(op));
-  if (info.cell == Cell::kSpill) {
-    s->spill[info.index] = Bytes(op) == 8 ? value : Fresh();
+  if (info.cell == Cell::kScratch) {
+    s->scratch[info.index] = Bytes(op) == 8 ? value : Fresh();
   } else if (info.cell == Cell::kPeerView) {
     if (value.is != Is::kOwnView) Complain(h, "a peer that is not this view");
   } else if (IsSecret(value)) {
@@ -378,8 +378,8 @@ void Flow::ForgetLookups(State* s) {
   s->pages.clear();
   s->bounds.clear();
   s->compared = false;
-  for (auto* values : {s->gpr.data(), s->spill.data()}) {
-    const std::size_t count = values == s->gpr.data() ? s->gpr.size() : s->spill.size();
+  for (auto* values : {s->gpr.data(), s->scratch.data()}) {
+    const std::size_t count = values == s->gpr.data() ? s->gpr.size() : s->scratch.size();
     for (std::size_t i = 0; i < count; ++i) {
       if (IsSecret(values[i])) values[i] = Made(Is::kSecret);
     }

@@ -84,7 +84,7 @@ struct BoundFact {
 struct State {
   bool reached = false;
   std::array<Value, 16> gpr;
-  std::array<Value, 8> spill;  // VcpuState::spill
+  std::array<Value, sizeof(vcpu::Scratch) / 8> scratch;  // VcpuState::scratch
   std::vector<PageFact> pages;
   std::vector<BoundFact> bounds;
   bool compared = false;  // the flags are those of comparing `left` with `right`

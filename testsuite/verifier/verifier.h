@@ -20,7 +20,7 @@
 namespace alibi::verifier {
 
 // Complaints; none: the CCF is safe.
-std::vector<std::string> Verify(const translator::Ccf& ccf, const translator::StubTable& stubs);
+std::vector<std::string> Verify(const translator::Ccf& ccf, const StubTable& stubs);
 
 }  // namespace alibi::verifier
 

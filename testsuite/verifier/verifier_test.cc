@@ -10,17 +10,15 @@
 #include <memory>
 #include <vector>
 
+#include "abi/contract.h"
 #include "translator/side_data.h"
-#include "vcpu/contract.h"
 
 namespace alibi::verifier {
 namespace {
 
 namespace x86 = asmjit::x86;
 using translator::Ccf;
-using translator::MissWord;
 using translator::SiteDesc;
-using translator::StubTable;
 
 x86::Mem Gs(i64 displacement, unsigned size = 8) {
   x86::Mem mem = x86::ptr_abs(static_cast<u64>(displacement), size);
@@ -41,11 +39,7 @@ class Fragment {
   explicit Fragment(unsigned code_bits = 64) {
     code_.init(asmjit::Environment::host());
     code_.attach(&a);
-    const u64 stubs = Here() - 0x10000;  // in front, as in the TC
-    u64* const all[] = {&stubs_.miss,     &stubs_.lookup,       &stubs_.exit,       &stubs_.stop,
-                        &stubs_.simulate, &stubs_.bounce_begin, &stubs_.bounce_end, &stubs_.store,
-                        &stubs_.recheck,  &stubs_.raise};
-    for (unsigned i = 0; i < std::size(all); ++i) *all[i] = stubs + 64 * i;
+    stubs_ = StubTable::Somewhere(Here() - 0x10000);  // in front, as in the TC
     ccf_.mode.code_bits = static_cast<u8>(code_bits);
     ccf_.hot_start = ccf_.entry = Here();
     ccf_.cold_start = ccf_.cold_end = Base() + kColdOffset;
@@ -78,7 +72,8 @@ class Fragment {
     code.init(asmjit::Environment::host());
     x86::Assembler cold(&code);
     cold.lea(x86::r11, x86::ptr(base, disp));
-    cold.mov(x86::r10, asmjit::imm(MissWord::Make(site->resume - stubs_.miss, span - 1, 4, store)));
+    cold.mov(x86::r10,
+             asmjit::imm(MissWord::Make(site->resume - stubs_.miss, span - 1, 4, store).word));
     Cold(cold, stubs_.miss);
     return site;
   }
@@ -113,7 +108,7 @@ class Fragment {
   }
   void End() {
     a.mov(x86::r11, asmjit::imm(0x12345));
-    JumpTo(stubs_.lookup);
+    JumpTo(stubs_.at(Callout::kLookup));
   }
   const StubTable& stubs() const { return stubs_; }
   Ccf& ccf() { return ccf_; }
@@ -207,7 +202,7 @@ TEST_CASE("Good code passes", "[verifier]") {
   Group(&f);
   f.Next();
   SiteDesc* site = f.Site();
-  f.CallStub(f.stubs().simulate, site);
+  f.CallStub(f.stubs().at(Callout::kSimulate), site);
   site->resume = f.Here();
   f.Next();
   f.FaultsHere(f.Lookup(x86::rsp, -8, 8, true));
@@ -250,13 +245,13 @@ TEST_CASE("A segment check between two accesses of a group", "[verifier]") {
   f.a.sub(x86::r10, x86::r11);
   f.a.cmp(x86::r10, 4);
   f.Raw({0x7d, 15});  // jge over the callout
-  f.CallStub(f.stubs().recheck, recheck);
+  f.CallStub(f.stubs().at(Callout::kRecheck), recheck);
   f.a.mov(x86::r10, Gs(State(offsetof(vcpu::VcpuState, segment) + 16)));
   f.a.lea(x86::r11d, x86::ptr(x86::r11, x86::r10));
   f.a.add(x86::r11, Gs(Fragment::kStoreSlot));
   f.Raw({0x49, 0x81, 0xfb, 0xfc, 0x0f, 0, 0});  // cmp r11, 4092
   f.Raw({0x76, 15});                            // jbe
-  f.CallStub(f.stubs().simulate, f.Site());
+  f.CallStub(f.stubs().at(Callout::kSimulate), f.Site());
   f.Next();
   f.FaultsHere(f.Site(), true);
   f.a.mov(x86::edx, x86::ptr(x86::rbx, x86::r10, 0, 4));

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include "abi/contract.h"
 #include "testsuite/golden.h"
-#include "vcpu/contract.h"
 #include "vmm/dump/dump_text.h"
 #include "vmm/dump/example.h"
 #include "vmm/dump/host_listing.h"
@@ -27,7 +27,8 @@ TEST_CASE("The example is the same text in every run of a process") {
 TEST_CASE("%gs operands are named after the contract") {
   CHECK(NameGsOperand("r10*8", 0) == "shadow[r10*8]");
   CHECK(NameGsOperand("", kVcpuOffset + 10 * 8) == "vcpu.r10");
-  CHECK(NameGsOperand("", kVcpuOffset + offsetof(vcpu::VcpuState, spill) + 8) == "vcpu.spill[1]");
+  CHECK(NameGsOperand("", kVcpuOffset + offsetof(vcpu::VcpuState, scratch.rcx)) ==
+        "vcpu.scratch.rcx");
   CHECK(NameGsOperand("", kVcpuOffset + offsetof(vcpu::VcpuState, system_flags) + 1) ==
         "vcpu.system_flags+1");
   CHECK(NameGsOperand("", kJumpTableOffset + 0x12 * 8) == "jump_table[0x12]");

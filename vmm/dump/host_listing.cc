@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "abi/contract.h"
 #include "base/check.h"
-#include "vcpu/contract.h"
 
 namespace alibi::vmm {
 namespace {
@@ -41,7 +41,8 @@ constexpr Field kFields[] = {
     ALIBI_FIELD(stop_requested),
     ALIBI_FIELD(cr8_bias),
     ALIBI_FIELD(cr8),
-    ALIBI_ARRAY(spill),
+#define ALIBI_SCRATCH(name, what) {"scratch." #name, offsetof(VcpuState, scratch.name), 8, 1},
+#include "vcpu/scratch.inc"
     ALIBI_FIELD(host_rsp),
     ALIBI_FIELD(callout_argument),
     ALIBI_FIELD(irq_pending),

@@ -24,7 +24,7 @@ struct HostInstr {
 // Bytes that are no instruction become one-byte "(bad)" lines.
 std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address);
 
-// What lies at a %gs displacement, after vcpu/contract.h: "vcpu.r10", "load_slot[3].neg_page",
+// What lies at a %gs displacement, after abi/contract.h: "vcpu.r10", "load_slot[3].neg_page",
 // "jump_table[0x12]". `index` is the operand's index part, such as "r10*8", or "".
 std::string NameGsOperand(const std::string& index, i64 displacement);
 

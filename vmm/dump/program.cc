@@ -73,7 +73,7 @@ void EnterLongMode(vcpu::VcpuState& state, u64 cr3) {
   state.cr3 = cr3;
   // Every vector instruction of the CPU may be shown.
   state.cr4 = vcpu::kCr4Pae | vcpu::kCr4Osfxsr | vcpu::kCr4Osxmmexcpt | vcpu::kCr4Osxsave;
-  state.xcr0 = Machine::HostCpuid().xcr0_valid();
+  state.xcr0 = vcpu::CpuidPolicy::ForHost().xcr0_valid();
   state.efer = vcpu::kEferLme | vcpu::kEferLma;
   constexpr u16 kLong = 0x2000, kBig = 0x4000;
   u16& attributes = state.segment[vcpu::kCs].attributes;
@@ -118,7 +118,7 @@ Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& cod
   PcMachine& pc = **created;
   mmu::GuestMemory& memory = pc.machine().memory();
   vcpu::VcpuState& state = pc.machine().state();
-  vcpu::ResetToMultiboot(state, Machine::HostCpuid(), 0, 0, 0);
+  vcpu::ResetToMultiboot(state, vcpu::CpuidPolicy::ForHost(), 0, 0, 0);
 
   u64 physical = at;
   if (code_bits == 64) {

@@ -17,14 +17,18 @@
 //              git and cc1 show them as the least used: 0.8-1.7 % of instructions name them)
 //   rsp        the guest's rsp: never a valid VMM stack; signals use the alternate stack
 //   the rest   guest values, including arithmetic flags and all vector state
-//   %gs        the view; SYSCALL, SYSRET, STAC and CLAC change it without the VMM, which looks
-//              (RDGSBASE) when it is called next; %fs stays the C library's
+//   %gs        the view; SYSCALL, SYSRET, STAC, CLAC and MOV to CR3 change it without the VMM,
+//   which
+//              looks (RDGSBASE) when it is called next; %fs stays the C library's
 //   DF         always clear (the guest's DF is VcpuState::df_flag)
+//
+// What a sequence keeps for itself lies in VcpuState::scratch, a field for each use
+// (vcpu/scratch.inc). What it calls is listed in callouts.inc.
 //
 // Memory access (every kind): the op itself is the last instruction that can fault, and only
 // scratch registers are written before it, so a site can be restarted from its first instruction.
-#ifndef ALIBI_VCPU_CONTRACT_H_
-#define ALIBI_VCPU_CONTRACT_H_
+#ifndef ALIBI_ABI_CONTRACT_H_
+#define ALIBI_ABI_CONTRACT_H_
 
 #include "base/types.h"
 #include "vcpu/state.h"
@@ -59,6 +63,9 @@ struct LookupSlot {
     misses = count;
   }
 };
+// Every so many misses of a slot the runtime judges whether it pays for the site.
+inline constexpr u32 kMissWindow = 2048;
+
 // Which look-up slots cache a page, so that a changed shadow entry finds them without a search:
 // by page number modulo kResidues, no slot (0), at most one (its number + 1), or several.
 struct SlotDirectory {
@@ -81,6 +88,19 @@ struct SmapPeer {
   u64 gs_base;
   u64 no_stac, no_clac;
 };
+// The view that a MOV to CR3 leads to. Of a kernel's 64-bit view: a load of this value leads to the
+// view gs_base, and needs nothing else.
+struct RootPeer {
+  u64 mask;     // the bits of the operand that count
+  u64 negated;  // those bits (PEXT) plus this are zero for the value
+  u64 cr3;      // what CR3 becomes
+  u64 gs_base;
+
+  static constexpr RootPeer Of(u64 cr3, u64 ignored, u64 gs_base) {
+    return {~ignored, 0 - cr3, cr3, gs_base};
+  }
+  static constexpr RootPeer None() { return {0, 1, 0, 0}; }  // no operand fits
+};
 inline constexpr i32 kSlotDirectoryBytes = 4096;  // with the peers in its upper half
 inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(LookupSlot));
 
@@ -91,9 +111,11 @@ inline constexpr i32 kSlotsOffset = kJumpTableOffset - kSlotsBytes;  // loads fi
 inline constexpr i32 kSlotDirectoryOffset = kSlotsOffset - kSlotDirectoryBytes;
 inline constexpr i32 kPeerOffset = kSlotDirectoryOffset + 2048;
 inline constexpr i32 kSmapPeerOffset = kPeerOffset + static_cast<i32>(sizeof(PrivilegePeer));
+inline constexpr i32 kRootPeerOffset = kSmapPeerOffset + static_cast<i32>(sizeof(SmapPeer));
 inline constexpr i32 kViewHeaderBytes = -kSlotDirectoryOffset;
 
 static_assert(sizeof(vcpu::VcpuState) <= kVcpuBlockBytes);
+static_assert(kRootPeerOffset + static_cast<i32>(sizeof(RootPeer)) <= kSlotsOffset);
 static_assert(kViewHeaderBytes % 4096 == 0);
 
 // The jump table has two halves, because its indices are computed at different times and targets of
@@ -121,4 +143,4 @@ constexpr u64 JumpIndex(u64 pc, JumpKind kind) {
 
 }  // namespace alibi
 
-#endif  // ALIBI_VCPU_CONTRACT_H_
+#endif  // ALIBI_ABI_CONTRACT_H_
