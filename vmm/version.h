@@ -1,9 +1,11 @@
 #ifndef ALIBI_VMM_VERSION_H_
 #define ALIBI_VMM_VERSION_H_
 
+#include "alibi/version.h"
+
 namespace alibi::vmm {
 
-inline constexpr const char* kVersion = "0.1";
+inline constexpr const char* kVersion = ALIBI_VERSION;
 
 }  // namespace alibi::vmm
 

@@ -6,7 +6,7 @@
 //   while (vcpu->Run().reason == alibi::ExitReason::kIo) { ... }
 //
 // The host needs BMI2, AVX and FSGSBASE (Linux 5.9); Create() says so if it lacks one.
-// Failures are Result values with one line for a person (base/result.h).
+// Failures are Result values with one line for a person (alibi/result.h).
 #ifndef ALIBI_INCLUDE_ALIBI_MACHINE_H_
 #define ALIBI_INCLUDE_ALIBI_MACHINE_H_
 
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "alibi/result.h"
 #include "alibi/vcpu.h"
-#include "base/result.h"
 
 namespace alibi {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/result.h"
+#include "alibi/result.h"
 
 namespace alibi {
 
