@@ -23,7 +23,10 @@ std::string DataFolder(const std::string& own_path) {
   const std::size_t name = own_path.rfind('/');
   const std::size_t folder =
       name == std::string::npos || name == 0 ? name : own_path.rfind('/', name - 1);
-  return folder == std::string::npos ? "." : own_path.substr(0, folder);
+  const std::string above = folder == std::string::npos ? "." : own_path.substr(0, folder);
+  // PREFIX/bin/alibi has PREFIX/lib/alibi; Bazel's vmm/alibi has its folders beside vmm.
+  const std::string installed = above + "/lib/alibi";
+  return access(installed.c_str(), X_OK) == 0 ? installed : above;
 }
 
 std::string SvgPath(const std::string& json) {

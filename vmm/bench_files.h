@@ -11,7 +11,8 @@ namespace alibi::vmm {
 
 // The path of this program.
 std::string OwnPath();
-// Bazel's bazel-bin: from ./alibi through ALIBI_DATA, or where this program lies in it.
+// Bazel's bazel-bin, or the same layout in an installed lib/alibi: from ./alibi through ALIBI_DATA,
+// or by where this program lies.
 std::string DataFolder(const std::string& own_path);
 // "out.json" -> "out.svg".
 std::string SvgPath(const std::string& json);

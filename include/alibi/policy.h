@@ -108,6 +108,7 @@ __attribute__((visibility("default"))) const struct alibi_policy_table* alibi_po
 #ifdef __cplusplus
 } /* extern "C" */
 
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 
