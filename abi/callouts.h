@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What emitted code and stubs call: the callouts with the types of their descriptors, and where
 // their stubs lie.
 #ifndef ALIBI_ABI_CALLOUTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contract of emitted code: what every translation, stub and callout may rely on.
 //
 //            low addresses                                                  high addresses

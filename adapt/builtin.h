@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The built-in policies' makers; MakePolicy() finds them by name.
 #ifndef ALIBI_ADAPT_BUILTIN_H_
 #define ALIBI_ADAPT_BUILTIN_H_

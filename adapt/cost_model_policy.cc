@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cost-model: convicts when the expected saving exceeds the price of adaptation.
 //
 // What a site will do is expected to be what it has done: a site that has cost so much more than it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // never, always, threshold, hysteresis: they count events of one site.
 #include "adapt/builtin.h"
 #include "adapt/verdict.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled for general registers only: until CallGuarded() has put it away, the extended state may
 // be the guest's.
 #include "adapt/plugin.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policies from shared objects (include/alibi/policy.h has their contract).
 #ifndef ALIBI_ADAPT_PLUGIN_H_
 #define ALIBI_ADAPT_PLUGIN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policy plug-ins: those that are refused, those that misbehave later, and what is kept from them.
 #include "adapt/plugin.h"
 

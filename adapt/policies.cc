@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policies by name.
 #include <charconv>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decision tables: a policy, a row of events, the verdict after each.
 #include <catch2/catch.hpp>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adaptation policies: one pure interface, event in, verdict out. A policy sees a site's record and
 // what has just happened there, and says which translation kind the site should have.
 //

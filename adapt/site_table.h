@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sites that misbehaved, keyed by physical and linear address of their instruction.
 #ifndef ALIBI_ADAPT_SITE_TABLE_H_
 #define ALIBI_ADAPT_SITE_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // two-level: a site is judged by its own record and by its code page's. Where several sites have
 // been convicted the next one is convicted at its first guilty event: code that fills page tables
 // or drives a device stands together.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the built-in policies agree on: which kind serves an event without a trap.
 #ifndef ALIBI_ADAPT_VERDICT_H_
 #define ALIBI_ADAPT_VERDICT_H_

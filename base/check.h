@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CHECK: our bugs. It names the broken invariant and stops; never used for guest or user errors.
 #ifndef ALIBI_BASE_CHECK_H_
 #define ALIBI_BASE_CHECK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file in memory whose size is fixed. It is sealed: whoever comes to hold the descriptor (a
 // process that has inherited it, say) can neither truncate it, which would make an access to a
 // mapping of it a bus error, nor let it grow, nor run it as a program.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A key of the host's CPU (SDM vol. 3, 4.6.2) that keeps memory of this process shut, except to a
 // thread in a ProtectionKey::Scope.
 #ifndef ALIBI_BASE_PROTECTION_KEY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies that leave the vector registers alone: guest vector state is live in them while fast
 // callouts run, and the C library's memcpy uses them.
 #ifndef ALIBI_BASE_RAW_COPY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Callouts run while the guest's vector state is live in the host's registers. Code behind this
 // guard may use them as any C++ code does.
 #ifndef ALIBI_BASE_SIMD_GUARD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strong address types: a guest-linear, a guest-physical and a host address must not mix.
 #ifndef ALIBI_BASE_TYPES_H_
 #define ALIBI_BASE_TYPES_H_

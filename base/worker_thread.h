@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads beside the VCPU's.
 #ifndef ALIBI_BASE_WORKER_THREAD_H_
 #define ALIBI_BASE_WORKER_THREAD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/child_process.h"
 
 #include <fcntl.h>

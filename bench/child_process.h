@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One measured system in a process of its own: whatever it does, the bench goes on.
 #ifndef ALIBI_BENCH_CHILD_PROCESS_H_
 #define ALIBI_BENCH_CHILD_PROCESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the numbers were measured on.
 #ifndef ALIBI_BENCH_HOST_INFO_H_
 #define ALIBI_BENCH_HOST_INFO_H_

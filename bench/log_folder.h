@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --log of the bench commands: event logs of all of Alibi's runs, a file each.
 #ifndef ALIBI_BENCH_LOG_FOLDER_H_
 #define ALIBI_BENCH_LOG_FOLDER_H_

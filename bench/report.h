@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results as text: tables and a bar chart for the terminal.
 #ifndef ALIBI_BENCH_REPORT_H_
 #define ALIBI_BENCH_REPORT_H_

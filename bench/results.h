@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was measured: samples by benchmark, system and policy, and what went wrong.
 #ifndef ALIBI_BENCH_RESULTS_H_
 #define ALIBI_BENCH_RESULTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the measured systems, interleaved and repeated, each run in a process of its own.
 #ifndef ALIBI_BENCH_RUNNER_H_
 #define ALIBI_BENCH_RUNNER_H_

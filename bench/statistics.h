@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Order statistics of repeated measurements. On a shared host the noise is one-sided (preemption,
 // cold caches), so everything here is a quantile, never a mean of samples.
 #ifndef ALIBI_BENCH_STATISTICS_H_

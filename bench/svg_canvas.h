@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What charts are drawn with: text, lines and bars, as the body of an SVG.
 #ifndef ALIBI_BENCH_SVG_CANVAS_H_
 #define ALIBI_BENCH_SVG_CANVAS_H_

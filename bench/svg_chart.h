@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results as one self-contained SVG, for README and web pages, on light and dark ground.
 #ifndef ALIBI_BENCH_SVG_CHART_H_
 #define ALIBI_BENCH_SVG_CHART_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bar charts as self-contained SVG, for light and dark ground.
 #ifndef ALIBI_BENCH_SVG_DRAWING_H_
 #define ALIBI_BENCH_SVG_DRAWING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables for the terminal.
 #ifndef ALIBI_BENCH_TEXT_TABLE_H_
 #define ALIBI_BENCH_TEXT_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What translating costs: cycles per guest instruction for decoding alone, decoding for look-ahead,
 // building TUs (with flag liveness), and emitting, over the code of a real program.
 //     translate_bench [FILE] [INSTRUCTIONS]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Power management as ACPI describes it (specification 6.4, chapter 4), with the register layout of
 // Intel's PIIX4: PM1a event and control, the 3.579545 MHz timer, and the SMI command port, which
 // here only switches between legacy and ACPI mode: there is no system management mode.

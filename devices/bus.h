@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two address spaces devices live in: 64 K ports, and memory-mapped ranges.
 #ifndef ALIBI_DEVICES_BUS_H_
 #define ALIBI_DEVICES_BUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Time as devices see it: nanoseconds since the machine was created, and the guest's TSC.
 #ifndef ALIBI_DEVICES_CLOCK_H_
 #define ALIBI_DEVICES_CLOCK_H_

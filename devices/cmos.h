@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PC's real-time clock and CMOS memory (Motorola MC146818), ports 0x70-0x71.
 //
 // The time is the host's at creation plus the machine's clock; the guest may set its own. "Update

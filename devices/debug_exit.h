@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The debug-exit port, as QEMU's isa-debug-exit: writing v ends the machine with exit status
 // (v << 1) | 1, so that a guest's success is never taken for a host's exit status 0 by accident.
 #ifndef ALIBI_DEVICES_DEBUG_EXIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ports for people: 0x80, where firmware shows how far it got, 0xe9, the console of Bochs and QEMU,
 // and a printer.
 #ifndef ALIBI_DEVICES_DEBUG_PORT_H_

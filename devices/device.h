@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a bus sees of a device. A device knows offsets into its own range only, never where it sits.
 //
 // Threads: all devices of a machine, their buses and their timer queue belong to one thread at a

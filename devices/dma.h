@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How devices reach guest memory.
 #ifndef ALIBI_DEVICES_DMA_H_
 #define ALIBI_DEVICES_DMA_H_

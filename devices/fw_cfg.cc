@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "devices/fw_cfg.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QEMU's firmware configuration device (docs/specs/fw_cfg.rst), ports 0x510, 0x511 and, for DMA,
 // 0x514-0x51b: numbered items and named files, read byte by byte or at once. Firmware and test
 // kernels find out about the machine here.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The high precision event timers (IA-PC HPET specification 1.0a): a counter of 64 bits at 100 MHz,
 // and three comparators, each of which may be periodic. Interrupts go to inputs 20 to 23 of the I/O
 // APIC, or, with legacy replacement routing, in the place of the 8254's and the RTC's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the VCPU loop sees of all interrupt controllers together.
 #ifndef ALIBI_DEVICES_INTERRUPT_CONTROLLER_H_
 #define ALIBI_DEVICES_INTERRUPT_CONTROLLER_H_

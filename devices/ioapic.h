@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The I/O APIC of a PC (Intel 82093AA, with the EOI register of version 0x20): 24 inputs, each with
 // a redirection entry, that become messages to local APICs.
 #ifndef ALIBI_DEVICES_IOAPIC_H_

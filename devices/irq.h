@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interrupt request lines: the wire between a device and an interrupt controller's input.
 #ifndef ALIBI_DEVICES_IRQ_H_
 #define ALIBI_DEVICES_IRQ_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PC's keyboard controller (Intel 8042 as the IBM AT and PS/2 program it), ports 0x60 and 0x64,
 // with a keyboard and a mouse on it (devices/ps2.h), the A20 gate and the CPU's reset line.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The local APIC of one CPU: one register file seen through the xAPIC page and the x2APIC MSRs
 // (Intel SDM volume 3, chapter "Advanced Programmable Interrupt Controller").
 //

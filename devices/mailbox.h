@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How worker threads hand results to the VCPU's thread, which alone touches what the guest sees.
 #ifndef ALIBI_DEVICES_MAILBOX_H_
 #define ALIBI_DEVICES_MAILBOX_H_

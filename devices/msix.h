@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MSI-X (PCI Local Bus Specification 3.0, section 6.8.2): a table of messages, each with a mask, in
 // a memory BAR, and the pending bits behind it.
 //

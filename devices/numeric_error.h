@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the PC/AT reports x87 exceptions: FERR# sets a latch that drives interrupt 13, a write to
 // port 0xf0 clears it and asserts IGNNE# for as long as FERR# stays (SDM vol. 1, appendix D.2.1.3).
 #ifndef ALIBI_DEVICES_NUMERIC_ERROR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The board: wires the devices to ports, memory and interrupt lines as in a PC.
 //
 //   ports   0x20-0x21, 0xa0-0xa1  8259A pair          0x3f8-0x3ff  16550A, COM1

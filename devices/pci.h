@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PCI bus of a PC of the i440FX kind: configuration mechanism 1 (ports 0xcf8 and 0xcfc), the
 // functions that every such PC has (devices/pci_chipset.h), and those that are added.
 //

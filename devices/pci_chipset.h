@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that every PC of the i440FX kind has.
 #ifndef ALIBI_DEVICES_PCI_CHIPSET_H_
 #define ALIBI_DEVICES_PCI_CHIPSET_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A function on the PCI bus: its configuration space, base address registers, interrupt pin and
 // capabilities (PCI Local Bus Specification 3.0, chapter 6).
 //

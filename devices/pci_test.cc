@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions on the bus: BARs, interrupt pins, capabilities, MSI-X, and what firmware would do.
 #include "devices/pci.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PC's two cascaded 8259A interrupt controllers, after the Intel 8259A data sheet (231468),
 // with the edge/level control registers (ELCR) the PCI chip sets added.
 //

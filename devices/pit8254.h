@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Intel 8254 programmable interval timer (data sheet 231164) and the PC's port 0x61 around it.
 //
 // Nothing ticks: a channel remembers when its counter was loaded, and every question (count, OUT,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chip set's small parts: keyboard controller and gates, ACPI, PCI, fw_cfg, the test device.
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What hangs on the keyboard controller's two wires: an AT keyboard (IBM PS/2 Hardware Interface
 // Technical Reference, "Keyboard (101- and 102-key)") and a two-button PS/2 mouse that nobody
 // moves (ditto, "Auxiliary Device").

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QEMU's pvpanic on the ISA bus (docs/specs/pvpanic.rst): the guest's driver tells that its kernel
 // gave up, which otherwise looks from outside like any loop.
 #ifndef ALIBI_DEVICES_PVPANIC_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device that CPU test kernels drive interrupt lines and device memory with, as QEMU's
 // pc-testdev: port 0x2000 + n sets line n, ports 0xe0 to 0xe3 hold what is written, and so does a
 // memory window.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the device tests: a line that records, and a seeded hammer for register files.
 #ifndef ALIBI_DEVICES_TEST_UTIL_H_
 #define ALIBI_DEVICES_TEST_UTIL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a text-mode display shows, for whoever draws it.
 #ifndef ALIBI_DEVICES_TEXT_SCREEN_H_
 #define ALIBI_DEVICES_TEXT_SCREEN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deadline-ordered callbacks, run by their owner: no threads, no signals, no host timers inside.
 #ifndef ALIBI_DEVICES_TIMER_QUEUE_H_
 #define ALIBI_DEVICES_TIMER_QUEUE_H_

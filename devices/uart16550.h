@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A 16550A serial port as a PC wires it (National PC16550D data sheet), with a terminal that is
 // always there at the other end: DSR, CTS and DCD asserted.
 //

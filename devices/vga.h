@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A VGA (IBM PS/2 Hardware Interface Technical Reference, "Video Graphics Array"): 256 KB in four
 // planes, the registers at 0x3b0-0x3df, and the window at 0xa0000-0xbffff.
 //

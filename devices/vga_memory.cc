@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the CPU reaches the VGA's four planes: window, odd/even, chain 4, write and read modes.
 #include "devices/vga.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The VGA as a PCI function in slot 2, as QEMU's stdvga: the memory as BAR 0, the video BIOS as the
 // expansion ROM, and the Bochs display interface's ports 0x1ce and 0x1cf, by which that BIOS finds
 // out that there is no memory for modes of its own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work that must not grow with what a guest accumulates, by counts.
 #include <catch2/catch.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the shadow is kept coherent with the guest's page tables: the three-way trade-off of the
 // paper's section 2.4 between the cost of traces, hidden faults, and the guest's TLB flushes.
 #ifndef ALIBI_MMU_COHERENCE_H_

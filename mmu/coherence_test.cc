@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What coherence leaves to the guest's TLB flushes under each strategy, and what it must not.
 #include "mmu/coherence.h"
 

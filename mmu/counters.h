@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counters of the memory system; the list is mmu/counters.inc.
 #ifndef ALIBI_MMU_COUNTERS_H_
 #define ALIBI_MMU_COUNTERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Guest-physical memory: RAM and ROM slots, each mapped twice, and who must hear of writes.
 //
 //   arena:  | read-only alias        | read-write alias       | guard  |

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel views that follow the root: the group that a root belongs to, and what becomes of its
 // views when CR3 is loaded.
 #include "mmu/mmu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of one VCPU: guest-linear accesses, the shadow views, and their coherence.
 //
 // Invariants (docs/safety.md argues from them; mmu_test.cc checks them):

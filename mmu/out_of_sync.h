@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leaf page tables whose trace is off, each with a copy of what the shadow knows of it.
 //
 // A page with uses as a page table is either traced or in this list (PageInfo::flood is then its

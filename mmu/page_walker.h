@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's page tables: one walker over a table of level descriptions, and visitors.
 //
 // SDM vol. 3: 4.3 (32-bit), 4.4 (PAE), 4.5 (4-level), 4.6 (access rights), 4.7 (error codes),

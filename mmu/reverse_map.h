@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes that lead from a physical page back to its uses in views: one bounded pool for all chains.
 #ifndef ALIBI_MMU_REVERSE_MAP_H_
 #define ALIBI_MMU_REVERSE_MAP_H_

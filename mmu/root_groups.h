@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which roots share their kernel views.
 //
 // A kernel view without a root in its key serves every root that maps alike what the view was

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups of roots: which root joins which, and what alternating roots cost.
 #include "mmu/root_groups.h"
 

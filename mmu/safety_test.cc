@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Safety: no guest address, however hostile, reaches host memory outside the guest's RAM windows.
 //
 // The emitted access is: index = address[47:12]; host = address + entry[index]. An entry is either

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From guest page tables to shadow entries.
 #include "mmu/mmu.h"
 

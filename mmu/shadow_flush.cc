@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the guest's TLB flushes to shadow entries, where those are not kept coherent by traces
 // alone.
 #include "base/raw_copy.h"

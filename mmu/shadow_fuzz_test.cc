@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random page-table stores, accesses, fetches, traces and mode changes, against a reference that
 // walks its own copy of memory. After every step memory (A and D bits included) and every shadow
 // entry, look-up slot and jump-table entry of every view must be what the reference allows: what

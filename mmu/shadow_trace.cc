@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From stores to traced pages, and from new traces, to shadow entries.
 #include "base/raw_copy.h"
 #include "mmu/mmu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A machine without a processor, for tests: guest memory, a VCPU block and an Mmu over it.
 #ifndef ALIBI_MMU_TEST_MACHINE_H_
 #define ALIBI_MMU_TEST_MACHINE_H_

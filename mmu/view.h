@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One shadow view: look-up slots, jump table, VCPU block and shadow table in one reservation.
 //
 // abi/contract.h has the layout. Only memory lives here, and the rules that keep what is derived

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mmu/view_pool.h"
 
 namespace alibi::mmu {

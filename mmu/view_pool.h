@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recently used views: a switch of address space, privilege or mode is a look-up here.
 #ifndef ALIBI_MMU_VIEW_POOL_H_
 #define ALIBI_MMU_VIEW_POOL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process ends with that aborts: 70, a bug of ours, unless who aborts says otherwise.
 #ifndef ALIBI_RUNTIME_ABORT_STATUS_H_
 #define ALIBI_RUNTIME_ABORT_STATUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stores that leave traces even if memory refuses them: Intel's CPUs do an instruction's work
 // before they look at its destination (cpu_differences.inc: MmxStoreFault, ConvertToHalfFault,
 // X87StoreFault). Where the runtime finds the fault first, the instruction still has to run once.

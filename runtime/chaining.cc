@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Links between CCFs, and what cuts them: retranslation, overwritten code, requests to stop. Called
 // while guest vector state is live: compiled for general registers only, as fast_path.cc.
 #include "runtime/engine_impl.h"

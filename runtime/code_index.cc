@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/code_index.h"
 
 // Scalar: the index is used while guest vector state is live.

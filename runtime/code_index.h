@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From guest code to CCFs: by PC (to run it), by page (to offer a view what is there), by physical
 // bytes (to find what a store has changed).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled for general registers only: callouts ask while the guest's vector state is live.
 #include "runtime/debug_points.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a debugger outside the guest wants to be told: breakpoints, watchpoints, single steps. The
 // guest sees none of it: its memory, its debug registers and its flags stay its own.
 //

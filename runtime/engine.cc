@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The run loop and translation: everything that may take its time.
 #include "runtime/engine.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine runs one VCPU in translated code: dispatch, chaining, callouts, host faults,
 // adaptation, invalidation. Everything above it sees only Run() and its exits.
 #ifndef ALIBI_RUNTIME_ENGINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts),
 // fast_path_debug.cc, string_runs.cc, sites.cc, execution_counts.cc, recording.cc and chaining.cc
 // (these seven for general registers only) and host_fault.cc (signals).

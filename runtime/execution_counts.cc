@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What keeps execution counts exact: a CCF's entry counts all of its instructions, and some of them
 // are not executed. Compiled for general registers only, as fast_path.cc.
 #include "runtime/engine_impl.h"

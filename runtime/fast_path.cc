@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The callouts: what translated code calls while guest vector state is live. Compiled for general
 // registers only; no allocation, no library call that might use vector registers.
 #include <immintrin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Callouts' part of what debuggers see: data and port breakpoints, and branches that go nowhere.
 // Compiled for general registers only, as fast_path.cc.
 #include <x86intrin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host signals: faults of translated code, classified, and asynchronous stops.
 //
 // A fault in the TC is the guest's doing. The handler puts the guest's state into the VCPU block,

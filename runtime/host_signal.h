@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a signal of the host says about an access of translated code.
 #ifndef ALIBI_RUNTIME_HOST_SIGNAL_H_
 #define ALIBI_RUNTIME_HOST_SIGNAL_H_

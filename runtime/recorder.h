@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the engine's events go: to an event log's ring, which a thread drains, and to an observer
 // on the VCPU's thread (--trace), whose own ring the run loop drains, so that its lines come in
 // order with what that thread says otherwise. Without either an event costs one test of a bit.

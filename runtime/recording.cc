@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What callouts and the host-fault handler tell logs and traces. Compiled for general registers
 // only, as fast_path.cc.
 #include <x86intrin.h>

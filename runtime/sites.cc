@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sites: what a site's access is, and what its record is charged with. Compiled for general
 // registers only, as fast_path.cc.
 #include <x86intrin.h>

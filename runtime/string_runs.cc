@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // REP MOVS and REP STOS over many pages: the translation runs what lies in one page per pointer,
 // and comes here with the rest. Compiled for general registers only, as fast_path.cc.
 #include "base/raw_copy.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/stubs.h"
 
 #include <asmjit/x86.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixed code at the start of the TC: entry, callout stubs, and the way out.
 //
 // A callout stub saves the guest's registers and flags in the VCPU block, switches to the VMM's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The translation cache: W^X by a dual mapping, one region each for hot code, cold code and data
 // (CCFs with their descriptors and side data), and the CCFs in it, by host address and (CodeIndex)
 // by guest code.

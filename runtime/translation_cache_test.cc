@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who can write code.
 #include "runtime/translation_cache.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the TC keeps of translations: how much, and that it is bounded.
 #include <catch2/catch.hpp>
 #include <iterator>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a host trap costs here: a policy weighs it against callouts and retranslations.
 #ifndef ALIBI_RUNTIME_TRAP_PRICE_H_
 #define ALIBI_RUNTIME_TRAP_PRICE_H_

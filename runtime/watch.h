@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the simulator reaches memory and ports through while data breakpoints are enabled: the same
 // accesses, noted in the DR6 bits of the breakpoints they hit, and for a debugger outside.
 #ifndef ALIBI_RUNTIME_WATCH_H_

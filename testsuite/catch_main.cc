@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The main function of every Catch2 test, and a listener that reports each test case to Bazel.
 //
 // Bazel passes $XML_OUTPUT_FILE and, where a test writes nothing there, makes up a file that knows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The test framework's own first test: cases are found, run and counted.
 
 #include <catch2/catch.hpp>

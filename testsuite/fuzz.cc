@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The native-oracle fuzzer. stdout: progress and, on a difference, the whole story; exit status 0:
 // everything agreed, 1: something differed, 2: bad usage.
 #include <fmt/format.h>

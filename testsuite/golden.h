@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Golden tests: a text must equal a checked-in file. After a change that is meant,
 //     ALIBI_ACCEPT=1 bazel run //folder:test
 // writes the new text into the source tree, for `git diff` to show.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests that compare with the host's CPU say on standard output which CPU that is, and what they
 // therefore could not check: once for each matter and process.
 #ifndef ALIBI_TESTSUITE_HOST_CPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "testsuite/host_disassembler.h"
 
 #include <fmt/format.h>

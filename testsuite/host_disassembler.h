@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host code as two decoder libraries read it, set up alike for all of the test suite.
 #ifndef ALIBI_TESTSUITE_HOST_DISASSEMBLER_H_
 #define ALIBI_TESTSUITE_HOST_DISASSEMBLER_H_

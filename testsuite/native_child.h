@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What handlers of a child process share in which foreign code runs natively, one signal after
 // every sequence. While %fs is that code's there is no C library: no errno, no stack protector.
 #ifndef ALIBI_TESTSUITE_NATIVE_CHILD_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Finds code that callouts can reach and that would spoil the guest's vector state.
 
 Usage: check_vector_use.py BINARY

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The program's callouts leave the vector registers alone, and the check would see it if not.
 set -eu
 check=$PWD/$1

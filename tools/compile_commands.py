@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns `bazel aquery --output=jsonproto` on stdin into compile_commands.json on stdout.
 
 Usage: compile_commands.py WORKSPACE_ROOT

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Lays out every C++ file with clang-format. With --check changes nothing, names the files that
 # would change, and fails when there are any. `tools/format.sh [--check] FILE...` does these only.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Fails on a C++ file that clang-format would lay out differently (`tools/format.sh` mends it).
 set -euo pipefail
 # Other versions lay out differently, and none is needed to build and run Alibi.

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The licence lines: that spdx.py adds them where they belong, and that these folders have them.
+# The licence lines: that spdx.py adds them where they belong, and that the whole tree has them.
 #
-# Usage: spdx_test.sh SPDX_PY FOLDER_OR_FILE...
+# Usage: spdx_test.sh SPDX_PY
 set -euo pipefail
 spdx=$PWD/$1
-shift
 # The runfiles are links into the source tree, all of which is looked at, not what Bazel was told of.
 source_root=$(dirname "$(dirname "$(readlink -f "$spdx")")")
-(cd "$source_root" && "$spdx" "$@")
+(cd "$source_root" && "$spdx")
 
 cd "$TEST_TMPDIR"
 mkdir tree tree/golden

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts test cases in a Bazel build event file and prints `N passed, N failed`.
 
 Usage: test_summary.py EVENTS.json

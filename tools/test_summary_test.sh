@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What test_summary.py prints, and its exit status, for small made-up build event files.
 set -euo pipefail
 summary=$(dirname "$0")/test_summary.py

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which memory accesses of a TU share a look-up.
 //
 // A group is a run of accesses off one base register, or off registers that were derived from it by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled code fragments: what the emitter is asked for and what it produces.
 //
 // A CCF has a hot part (the translation) and a cold part (exit stubs, look-up misses), which lie in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoding by template: an instruction whose bytes in front of its displacement and immediate were
 // decoded before differs from that one in these two values only. Four in five instructions of a C
 // library are such, and a template costs a tenth of a decode.

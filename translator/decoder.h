@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoder: guest bytes -> IR. The only user of the decoding library.
 #ifndef ALIBI_TRANSLATOR_DECODER_H_
 #define ALIBI_TRANSLATOR_DECODER_H_

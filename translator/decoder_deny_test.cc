@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Default deny: over all that the decoding library knows, only what was looked at runs as it is.
 #include <Zydis/Zydis.h>
 

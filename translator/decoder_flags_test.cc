@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The IR's flag masks against the CPU we run on: liveness rests on them.
 
 #include <Zydis/Zydis.h>

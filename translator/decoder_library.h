@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoding library, for the decoder's own files.
 #ifndef ALIBI_TRANSLATOR_DECODER_LIBRARY_H_
 #define ALIBI_TRANSLATOR_DECODER_LIBRARY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an encoding means depends on the code's size: 16-bit code and addresses, and operand-size
 // prefixes on near branches of 64-bit code.
 #include <cpuid.h>

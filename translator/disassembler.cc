@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instructions as text.
 #include <cctype>
 #include <iterator>

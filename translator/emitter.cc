@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The walk over a TU, exits, and everything that is not memory, control flow or privileged.
 #include "translator/emitter.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emitter: TU -> CCF. The only user of the assembler library in this folder.
 //
 // IDENT instructions are copied byte for byte; memory operands, stack accesses and control flow are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control flow: direct exits are chained, computed targets go through the view's jump table.
 #include "translator/emitter_impl.h"
 

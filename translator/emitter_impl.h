@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emitter's working state, shared by its parts: emitter.cc (the walk over a TU, exits),
 // emitter_memory.cc (operands, look-ups, stack), emitter_control.cc (branches), emitter_strings.cc
 // (string instructions, bit tests), emitter_system.cc (in-TC sequences for privileged

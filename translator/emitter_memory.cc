@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory operands: effective addresses, look-ups and their sharing, bounce operands, the stack.
 #include <bit>
 

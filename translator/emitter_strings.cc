@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // String instructions and bit tests with a register offset: their addresses are not in a memory
 // operand.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In-TC sequences for privileged and virtualized instructions that are simple and frequent.
 // Each preserves what the architecture preserves; what it cannot do it leaves to the simulator.
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The check in front of a CCF that the jump table leads to: is r11 its PC?
 //
 // Raw bytes rather than the assembler library: callouts make entry checks while guest vector state

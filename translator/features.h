@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instruction set extensions, by the CPUID bit that shows them.
 #ifndef ALIBI_TRANSLATOR_FEATURES_H_
 #define ALIBI_TRANSLATOR_FEATURES_H_

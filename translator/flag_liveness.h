@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Liveness of the arithmetic flags: which of them must survive an inserted sequence.
 //
 // A flag is live when some path may read it before every path writes it. A fault in between shows

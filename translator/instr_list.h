@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A TU's instructions, kept as the guest's bytes: an Instr is 160 bytes, and most are never asked
 // for again once they are translated. Whoever asks decodes.
 #ifndef ALIBI_TRANSLATOR_INSTR_LIST_H_

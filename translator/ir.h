@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IR: one object per guest instruction, as the decoder produces it. It says what the emitter, the
 // simulator, the dumper and the fuzzer need to know, and nothing about how it will be translated
 // beyond its Treatment.

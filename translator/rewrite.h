@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operand rewriting: the guest instruction's own bytes with another memory operand and other
 // registers. General over legacy, REX, VEX and EVEX encodings; output is always 64-bit code.
 #ifndef ALIBI_TRANSLATOR_REWRITE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CCF's side data: the lists that only faults, callouts and tools look at. They grow here while
 // code is emitted, and are packed behind the CCF when it is done.
 #ifndef ALIBI_TRANSLATOR_SIDE_DATA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Translation units: at most 12 instructions or up to a terminator, never past the guest page
 // (except a single instruction that itself crosses into the next page).
 #ifndef ALIBI_TRANSLATOR_TRANSLATION_UNIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "translator/translation_unit.h"
 
 #include <catch2/catch.hpp>

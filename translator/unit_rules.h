@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which instructions CR0, CR4 and XCR0 make #UD or #NM: the rules in force, as bits of CodeMode.
 //
 // They are baked into translations, because operating systems set them once; a guest that saves

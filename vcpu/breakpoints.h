@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Breakpoints of the debug registers (SDM vol. 3, 17.2 and 17.3).
 #ifndef ALIBI_VCPU_BREAKPOINTS_H_
 #define ALIBI_VCPU_BREAKPOINTS_H_

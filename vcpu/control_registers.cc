@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vcpu/control_registers.h"
 
 #include "vcpu/breakpoints.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control, debug and extended control registers (SDM vol. 3, 2.5 and 17.2).
 #ifndef ALIBI_VCPU_CONTROL_REGISTERS_H_
 #define ALIBI_VCPU_CONTROL_REGISTERS_H_

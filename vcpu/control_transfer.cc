@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vcpu/control_transfer.h"
 
 #include <initializer_list>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Far control transfers: everything that loads CS (SDM vol. 2: CALL, JMP, RET, IRET, SYSCALL...).
 // Each sets state.rip; operand_bits is 16, 32 or 64; next_rip is the next
 // instruction's (what calls push and task switches save).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vcpu/cpu_differences.h"
 
 namespace alibi::vcpu {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The differences between the vendors' CPUs, in one table (cpu_differences.inc;
 // docs/cpu_differences.md shows it), and whose way to follow.
 #ifndef ALIBI_VCPU_CPU_DIFFERENCES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vcpu/cpu_models.h"
 
 namespace alibi::vcpu {

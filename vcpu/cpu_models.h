@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Named CPU models: CPUs that are the same on every host. A model is a table of raw CPUID leaves,
 // which the policy (cpuid.h) treats as it treats a host's. Once published a model never changes:
 // a better one gets the next version.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Named CPU models, and what all models say of speculation and caches.
 #include "vcpu/cpu_models.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPUID policy: what the guest is told it runs on, made from the host's CPUID by one table.
 //
 // Instructions that run unchanged on the host are passed through when the host has them; system

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Descriptors as they lie in memory, and the address checks that system semantics share.
 #ifndef ALIBI_VCPU_DESCRIPTORS_H_
 #define ALIBI_VCPU_DESCRIPTORS_H_

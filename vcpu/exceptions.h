@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delivery of exceptions and interrupts through the IDT (SDM vol. 3, chapter 6; INT n in vol. 2).
 #ifndef ALIBI_VCPU_EXCEPTIONS_H_
 #define ALIBI_VCPU_EXCEPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flat guest memory for tests of system semantics: identity-mapped, faults where it is told to,
 // and a record of the notifications.
 #ifndef ALIBI_VCPU_FAKE_MEMORY_H_

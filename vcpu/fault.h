@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A guest fault is an architectural value, never an error of ours.
 #ifndef ALIBI_VCPU_FAULT_H_
 #define ALIBI_VCPU_FAULT_H_

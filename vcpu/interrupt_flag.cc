@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vcpu/interrupt_flag.h"
 
 #include "vcpu/stack_frame.h"

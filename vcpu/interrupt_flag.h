@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CLI, STI, PUSHF and POPF, and what the virtual interrupt flag makes of them and of INT n and IRET
 // in virtual-8086 mode (VME) and at CPL 3 (PVI): SDM vol. 3, 20.3 and 20.4; vol. 2, the tables of
 // the instructions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When an external interrupt or NMI may be taken at an instruction boundary.
 #ifndef ALIBI_VCPU_INTERRUPTS_H_
 #define ALIBI_VCPU_INTERRUPTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How system semantics (exception delivery, descriptor loads, the simulator) reach guest memory.
 // Declared here, implemented by mmu: vcpu includes nothing above itself.
 #ifndef ALIBI_VCPU_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model-specific registers: one table, see msr.cc.
 #ifndef ALIBI_VCPU_MSR_H_
 #define ALIBI_VCPU_MSR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of model-specific registers: masks, mode transitions, and the CPU models it depends on.
 #include "vcpu/msr.h"
 

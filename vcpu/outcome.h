@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every piece of system semantics returns: done, or the guest fault it raises instead.
 #ifndef ALIBI_VCPU_OUTCOME_H_
 #define ALIBI_VCPU_OUTCOME_H_

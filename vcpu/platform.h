@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the VCPU needs of the machine around it: reactions to writes of registers whose effect
 // lies outside the CPU core. Declared here, implemented by the VMM.
 #ifndef ALIBI_VCPU_PLATFORM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // May the current privilege use a port? (SDM vol. 1, 19.5)
 #ifndef ALIBI_VCPU_PORT_ACCESS_H_
 #define ALIBI_VCPU_PORT_ACCESS_H_

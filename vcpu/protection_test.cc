@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The manual's tables of protection, row by row.
 #include <catch2/catch.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control, debug and model-specific registers, CPUID, reset states.
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The states a VCPU starts in. Both set everything except the VMM's own fields (masks, windows,
 // scratch, host_rsp): those belong to whoever runs the VCPU.
 #ifndef ALIBI_VCPU_RESET_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Segment and descriptor-table registers (SDM vol. 3, chapters 3, 5 and 8).
 //
 // A null data segment is one whose attributes are zero (not present), base and limit zero.

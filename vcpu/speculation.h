@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What guests are told of this machine's speculation flaws: every claim, with its reason, in one
 // table. Kernels then leave away what protects nothing here and costs: page-table isolation,
 // retpolines and other thunks, clearing of buffers and of the branch history.

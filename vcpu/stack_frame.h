@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames of several words that events and far transfers write to or read from a stack.
 #ifndef ALIBI_VCPU_STACK_FRAME_H_
 #define ALIBI_VCPU_STACK_FRAME_H_

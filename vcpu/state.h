@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The architectural and VMM-side state of one virtual CPU.
 //
 // Rules of this struct:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hardware task switching (SDM vol. 3, 7.3) and the stacks that a TSS holds for inner levels.
 // Legacy protected mode only: long mode has neither task gates nor back links.
 #ifndef ALIBI_VCPU_TASK_SWITCH_H_

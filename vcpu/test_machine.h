@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small machine for tests of system semantics: descriptor tables, TSS and stacks at fixed places
 // in a FakeMemory, in long mode or in 32-bit protected mode.
 #ifndef ALIBI_VCPU_TEST_MACHINE_H_

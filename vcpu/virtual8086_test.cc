@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual-8086 mode and the virtual interrupt flag: SDM vol. 3, chapter 20.
 #include <catch2/catch.hpp>
 #include <cstring>

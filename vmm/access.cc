@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where guest instructions leave the CPU: ports, device memory, platform registers. Compiled for
 // general registers only, because the guest's vector state is live until the guard has saved it.
 #include "vmm/machine.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work that must not grow with what a guest accumulates, by counts: translations of one physical
 // page at many linear addresses (what address randomisation does with every exec), and of one
 // address whose code keeps changing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The embedding API over the machine: its board answers accesses by the embedder's handlers, or by
 // leaving Run() in the middle of the instruction.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The embedding API, by small pieces of guest code.
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the bench commands share: where programs lie, and files that they write.
 #ifndef ALIBI_VMM_BENCH_FILES_H_
 #define ALIBI_VMM_BENCH_FILES_H_

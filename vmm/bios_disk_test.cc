@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Firmware starts what is on a drive: Debian's SeaBIOS loads a boot sector from an IDE disk, a
 // virtio disk and a CD-ROM, and the sector's code reads more through INT 13h.
 #include <sys/wait.h>

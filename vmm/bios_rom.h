@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A firmware ROM in the memory map of a PC: whole at the top of 4 GB, its last 128 KB (or all of a
 // smaller one) below 1 MB, where the host bridge's PAM registers can put RAM in its place.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the machine needs of the hardware around its VCPU: the PC board of `alibi run`, or the
 // handlers of an embedder.
 #ifndef ALIBI_VMM_BOARD_H_

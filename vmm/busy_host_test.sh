@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A guest measures the TSC while Alibi is stopped half of the time.
 #   usage: busy_host_test.sh ALIBI COUNTDOWN_KERNEL
 set -uo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the subcommands share. The program's contract: stdout belongs to the guest's console and to
 // reports that were asked for; everything else goes to stderr, one line per failure.
 #ifndef ALIBI_VMM_CLI_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program from outside: every way to call it wrongly ends with one line on stderr and the
 // documented exit status; a guest's end becomes the process's; the terminal is left as it was.
 #include <fcntl.h>

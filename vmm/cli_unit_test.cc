@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parsers and checks behind the command line.
 #include <catch2/catch.hpp>
 #include <string>

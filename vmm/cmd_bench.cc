@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi bench: the paper's table on this machine, against native and QEMU TCG.
 #include <fmt/format.h>
 #include <sys/ioctl.h>

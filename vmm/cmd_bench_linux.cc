@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi bench linux: a Linux guest's speed, against native and QEMU TCG.
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi cpu: what the guest is told it runs on.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi dump: what became of guest code, as section 3.2 of the paper shows it.
 #include <fmt/format.h>
 

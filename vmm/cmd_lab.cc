@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi lab: experiments and what is made of them. Each subcommand has its own cmd_lab_*.cc.
 #include "vmm/cmd_lab.h"
 

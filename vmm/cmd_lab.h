@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subcommands of `alibi lab`; argv[0] is the subcommand's name. Each returns the exit status.
 #ifndef ALIBI_VMM_CMD_LAB_H_
 #define ALIBI_VMM_CMD_LAB_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi lab replay: what other policies would have made of a recorded run; with --against, how well
 // such predictions hold.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi lab reproduce: the paper's claims, measured again, as a page.
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi lab run: an experiment file's matrix, measured; alibi lab report: its report again.
 #include <fmt/format.h>
 #include <signal.h>

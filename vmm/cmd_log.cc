@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi log: what happened in a run that was recorded with --log.
 #include <fmt/format.h>
 #include <unistd.h>

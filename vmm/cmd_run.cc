@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alibi run: a kernel or a BIOS ROM on a PC, with its serial port on our terminal.
 #include <fcntl.h>
 #include <fmt/format.h>

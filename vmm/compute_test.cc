@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compute programs on Alibi, in shuffled 4 KB pages at CPL 3, give the checksums that the same
 // C gives natively. They found a shared look-up whose store went to the copy of a crossing load.
 #include <catch2/catch.hpp>

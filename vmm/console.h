@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a run's screen, keyboard and serial port are: the options --display, --serial and
 // --screen-dump.
 #ifndef ALIBI_VMM_CONSOLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU models by name, for the command line.
 #ifndef ALIBI_VMM_CPU_MODEL_H_
 #define ALIBI_VMM_CPU_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A debugger outside the guest, as the run loop sees it.
 #ifndef ALIBI_VMM_DEBUGGER_H_
 #define ALIBI_VMM_DEBUGGER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Disk images across the end of the program, by whatever means: kill -9 in the middle of writes, a
 // full disk, images that cannot be used.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Draws a text screen in a terminal: ANSI escape sequences (ECMA-48, and xterm's 24-bit colours),
 // UTF-8 for code page 437.
 #ifndef ALIBI_VMM_DISPLAY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Screens as text and as what a terminal is sent; keys as what a terminal sends.
 #include "vmm/display.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vmm/drive_options.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The drives of the command line: `--disk FILE,key=value,...`, `--cdrom`, and QEMU's spellings.
 #ifndef ALIBI_VMM_DRIVE_OPTIONS_H_
 #define ALIBI_VMM_DRIVE_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the program ends. A guest that writes v to the debug-exit port ends it with (v << 1) | 1, as
 // under QEMU; guests should use values below 32, so that the two lists stay apart.
 #ifndef ALIBI_VMM_EXIT_CODES_H_

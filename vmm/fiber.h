@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A second stack for one thread: lets the embedding API leave the engine in the middle of an
 // instruction and come back with the data.
 #ifndef ALIBI_VMM_FIBER_H_

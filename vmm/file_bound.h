@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one run may put into a file that the guest fills: how much comes is the guest's to say, and
 // the disk is the host's. Terminals and pipes have no bound but their readers.
 #ifndef ALIBI_VMM_FILE_BOUND_H_

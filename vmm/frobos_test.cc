@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A FrobOS kernel on Alibi under each policy: the same image that must pass on QEMU. Every check
 // the guest makes is a check here.
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Can this host run translated code?
 #ifndef ALIBI_VMM_HOST_CHECK_H_
 #define ALIBI_VMM_HOST_CHECK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's side of a waiting VCPU: input that arrives while the guest runs (a thread waits for
 // it and pokes the VCPU's), and sleep while the guest is halted.
 #ifndef ALIBI_VMM_HOST_EVENTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels in the forms that loaders elsewhere take, from outside: compressed, loaded low, started
 // through a BIOS, and those that Debian has.
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From what a terminal sends to what a PC keyboard sends (US layout, scan code set 2).
 #ifndef ALIBI_VMM_KEYS_H_
 #define ALIBI_VMM_KEYS_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A recorded run, replayed under other policies, against real runs under them.
 set -euo pipefail
 alibi=$1 kernel=$2

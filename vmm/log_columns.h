@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An event log's records as rows: one table of columns for `alibi log --csv` and `--json`.
 #ifndef ALIBI_VMM_LOG_COLUMNS_H_
 #define ALIBI_VMM_LOG_COLUMNS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run's event log agrees with the engine's own counters, ends in order whenever the run does, and
 // is of use when it does not; `alibi log` shows it.
 #include <fcntl.h>

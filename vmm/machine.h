@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine: memory, one VCPU with its shadow and engine, and the loop that runs it. What hangs
 // on the buses is the Board's.
 #ifndef ALIBI_VMM_MACHINE_H_

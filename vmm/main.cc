@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program. stdout: the guest's console, or the report asked for. stderr: one line per failure,
 // traces, statistics. Exit status: vmm/exit_codes.inc.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest cannot make Alibi's own memory grow beyond its bounds: kernels with many address spaces
 // and much code run with the least room, are none the worse for it, and no peak passes its bound.
 #include <sys/wait.h>

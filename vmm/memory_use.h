@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of the host's memory a machine takes: what its guest can make grow, with the bound of
 // each (docs/observability.md has the whole table).
 #ifndef ALIBI_VMM_MEMORY_USE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `alibi run` shows of the machine while it runs and when it has ended: the options for it,
 // and their life around a run.
 #ifndef ALIBI_VMM_OBSERVE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A serial port's output on its way to a host file: gathered to lines, written whole, and given up
 // only when the run is over and the reader does not read.
 #ifndef ALIBI_VMM_OUTPUT_BUFFER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PcMachine's start without firmware: puts a kernel into memory, and what firmware would have left.
 #include <algorithm>
 #include <utility>

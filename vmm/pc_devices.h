@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices of `alibi run` that are not part of every PC: what hangs on its PCI bus from slot 3.
 #ifndef ALIBI_VMM_PC_DEVICES_H_
 #define ALIBI_VMM_PC_DEVICES_H_

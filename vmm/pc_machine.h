@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A PC: the machine with the PC board, RAM, a console, and a way to end.
 //
 //   0 .. low RAM        up to 3 GB; with a BIOS ROM, 0xc0000 .. 1 MB is as vmm/bios_rom.h says

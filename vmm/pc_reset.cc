@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PcMachine's resets: the guest's own, and triple faults.
 #include <x86intrin.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A PC that stands still for a debugger: neither its TSC nor its timers go on, so that a stop of
 // hours is nothing to the guest. What workers of devices had begun still arrives.
 #include <x86intrin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The drives of a PC: which controller each one hangs on, and what firmware is told of them.
 #ifndef ALIBI_VMM_PC_STORAGE_H_
 #define ALIBI_VMM_PC_STORAGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A PC whose guest measures clocks against each other.
 //
 // Systems find out how fast the TSC is by reading it around a countdown of the 8254's channel 2,

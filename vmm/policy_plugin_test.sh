@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Policy plug-ins in a running machine: one that works, those that misbehave, one that crashes.
 set -euo pipefail
 alibi=$1 kernel=$2 plugins=$3

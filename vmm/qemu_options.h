@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For whoever comes from QEMU.
 #ifndef ALIBI_VMM_QEMU_OPTIONS_H_
 #define ALIBI_VMM_QEMU_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What VM entry asks of the registers a VCPU is given (SDM vol. 3, 26.3.1, with "unrestricted
 // guest"), for those that an embedder sets.
 #ifndef ALIBI_VMM_REGISTER_CHECKS_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A guest that resets its machine 60 times loses no time, although the host often stops it.
 
     reset_clock_test.py ALIBI RESET_CLOCK_KERNEL

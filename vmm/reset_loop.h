@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Is a guest that resets itself getting anywhere?
 #ifndef ALIBI_VMM_RESET_LOOP_H_
 #define ALIBI_VMM_RESET_LOOP_H_

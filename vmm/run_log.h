@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --log: the event log of a run (docs/event_log.md). From here on the engine's events go into it,
 // until the run has ended or this object goes.
 #ifndef ALIBI_VMM_RUN_LOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the process gives up before the guest's first instruction: it goes on with what is open, and
 // can get nothing else. docs/safety.md, "If translated code were broken", says what is left.
 #ifndef ALIBI_VMM_SANDBOX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Behind EnterSandbox(): what a machine needs works, and whatever broken code could try next ends
 // with a line that names it.
 #include "vmm/sandbox.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One more serial port on a PC, COM2, between host files: how a program on the host and one in the
 // guest talk without the console in between.
 #ifndef ALIBI_VMM_SERIAL_LINK_H_

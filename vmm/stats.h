@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run cost: every counter of every layer, and the guiltiest sites.
 #ifndef ALIBI_VMM_STATS_H_
 #define ALIBI_VMM_STATS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of the time that passes is not the guest's: the host ran somebody else, or the VMM was
 // busy with itself.
 #ifndef ALIBI_VMM_STOLEN_TIME_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stops the engine by the host's clock: at a deadline, and again when a stop has not been obeyed.
 //
 // Both are timers that signal the engine's own thread: another thread would first have to be

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // REP MOVS and REP STOS over many pages: what they do, where they stop, and in how many callouts.
 #include <catch2/catch.hpp>
 #include <cstring>

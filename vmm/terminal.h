@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The user's terminal as the guest's: raw while the guest runs, as it was before afterwards,
 // whatever way the process ends.
 #ifndef ALIBI_VMM_TERMINAL_H_

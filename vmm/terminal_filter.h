@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a guest's console may say to the user's terminal. A terminal obeys escape sequences: some
 // read and write the clipboard, some make it answer as if the user had typed, some print, resize
 // or rename. Text passes, and sequences that only draw: colours, cursor movement, erasing,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What reaches the terminal of what a hostile guest prints.
 #include "vmm/terminal_filter.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the host's TSC to the time that has passed for the guest.
 #ifndef ALIBI_VMM_TIME_BASE_H_
 #define ALIBI_VMM_TIME_BASE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vmm/trace.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --trace: one line per event of the topics asked for, on stderr or in a file.
 #ifndef ALIBI_VMM_TRACE_H_
 #define ALIBI_VMM_TRACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ALIBI_VMM_VERSION_H_
 #define ALIBI_VMM_VERSION_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records as bytes and back. Both directions come from one description (codec.cc);
 // docs/event_log.md has it in words.
 #ifndef ALIBI_ADAPT_LOG_CODEC_H_

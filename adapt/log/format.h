@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file's framing (docs/event_log.md has all of it): a preamble, the header as JSON, then blocks
 // of records, each with its length and checksum. Numbers are little-endian.
 #ifndef ALIBI_ADAPT_LOG_FORMAT_H_

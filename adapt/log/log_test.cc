@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Event logs, from the ring to the file and back; and files that are not as they should be.
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads event logs (docs/event_log.md), also those of processes that died, and damaged ones as far
 // as they are sound. Nothing is believed unchecked.
 #ifndef ALIBI_ADAPT_LOG_READER_H_

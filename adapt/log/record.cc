@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "adapt/log/record.h"
 
 namespace alibi::adapt::log {

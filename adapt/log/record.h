@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an event log consists of: one struct for the ring that the VCPU writes, for the drain thread
 // and for readers. The file's encoding of it is in docs/event_log.md.
 #ifndef ALIBI_ADAPT_LOG_RECORD_H_

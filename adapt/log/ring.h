@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the VCPU's thread to one reader of what happens: a ring of records with one producer and one
 // consumer. The producer never waits, allocates or touches vector registers, so that callouts and
 // the host-fault handler may write; what finds the ring full is counted, and the count goes into

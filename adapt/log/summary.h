@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a log says in sum: per site, per event, per reason.
 #ifndef ALIBI_ADAPT_LOG_SUMMARY_H_
 #define ALIBI_ADAPT_LOG_SUMMARY_H_

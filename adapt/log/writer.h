@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes an event log: a thread of its own takes records out of a ring and puts them into the file,
 // at most every few milliseconds. What has been taken survives the death of the process.
 #ifndef ALIBI_ADAPT_LOG_WRITER_H_

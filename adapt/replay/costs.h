@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first reading of a log: what its events cost, and how often its sites are used.
 #ifndef ALIBI_ADAPT_REPLAY_COSTS_H_
 #define ALIBI_ADAPT_REPLAY_COSTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "adapt/replay/replay.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What other policies would have made of a recorded run: per site a state machine under the other
 // policy, fed with the log's events. docs/policies.md says how well that holds.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replay against a small live model: a guest whose sites make accesses, some of them guilty, an
 // engine that charges them as the real one does, and its log. A log recorded under `always` must
 // predict every other policy's run exactly.

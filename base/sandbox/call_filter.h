@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The system calls that a process may make from now on, by Linux's seccomp: a table of rules,
 // compiled to the program that the kernel runs at each call.
 #ifndef ALIBI_BASE_SANDBOX_CALL_FILTER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a filter with kTrap says of a call that it denies: one line that names the call, and the end
 // of the process.
 #ifndef ALIBI_BASE_SANDBOX_DENIED_CALL_H_

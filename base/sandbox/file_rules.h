@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files that a process may open from now on, by Linux's Landlock: whatever it is led to do
 // later. Descriptors that are open stay as they are.
 //

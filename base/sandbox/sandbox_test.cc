@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is denied is denied, and what is not still works: each in a process of its own.
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Headless Chromium, driven through its debugging pipe (Chrome DevTools Protocol); standard library only."""
 import base64
 import json

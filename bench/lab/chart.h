@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Charts for a report: inline SVG, drawn twice, for wide and for narrow pages; the page's style
 // sheet (kChartStyle) shows one of them, and has their colours, light and dark.
 #ifndef ALIBI_BENCH_LAB_CHART_H_

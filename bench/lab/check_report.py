@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Opens reports in headless Chromium, light and dark, wide and narrow, and checks what it shows.
 
 usage: check_report.py [--sections] report.html...

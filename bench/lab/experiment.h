@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Experiment files: what `alibi lab run` measures. TOML; docs/lab.md describes the keys.
 #ifndef ALIBI_BENCH_LAB_EXPERIMENT_H_
 #define ALIBI_BENCH_LAB_EXPERIMENT_H_

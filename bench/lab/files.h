@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole files.
 #ifndef ALIBI_BENCH_LAB_FILES_H_
 #define ALIBI_BENCH_LAB_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pieces of an HTML page. Texts are escaped here.
 #ifndef ALIBI_BENCH_LAB_HTML_H_
 #define ALIBI_BENCH_LAB_HTML_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an experiment left in its folder, as reports look at it.
 #ifndef ALIBI_BENCH_LAB_LAB_DATA_H_
 #define ALIBI_BENCH_LAB_LAB_DATA_H_

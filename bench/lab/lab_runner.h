@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes an experiment's runs, each in a process of its own, and keeps what came of each in a file:
 // an experiment that was stopped goes on where it was.
 #ifndef ALIBI_BENCH_LAB_LAB_RUNNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a report needs of an event log, in a few kilobytes of JSON.
 #ifndef ALIBI_BENCH_LAB_LOG_DIGEST_H_
 #define ALIBI_BENCH_LAB_LOG_DIGEST_H_

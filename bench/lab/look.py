@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of a report as a browser shows it: light and dark, wide and narrow.
 
 usage: look.py report.html FOLDER

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An experiment's runs, in the order in which they are made.
 #ifndef ALIBI_BENCH_LAB_MATRIX_H_
 #define ALIBI_BENCH_LAB_MATRIX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An experiment's report: one HTML page that needs no network, readable in light and dark.
 #ifndef ALIBI_BENCH_LAB_REPORT_H_
 #define ALIBI_BENCH_LAB_REPORT_H_

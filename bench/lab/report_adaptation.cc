@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sections of the report: what adaptation did, from the event logs of observed runs.
 #include <fmt/format.h>
 

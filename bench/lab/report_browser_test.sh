@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The report of the recorded experiment (report_test compares it) as a browser shows it.
 #   usage: report_browser_test.sh REPORT
 set -euo pipefail

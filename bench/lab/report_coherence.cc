@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section of the report: the trade-off between traces, hidden faults and context switches.
 #include <fmt/format.h>
 

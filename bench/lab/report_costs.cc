@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sections of the report: what was measured.
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `alibi lab run` from end to end: a small matrix, its CSV, its report in a browser; then again, with
 # nothing left to do; runs that fail; and files and folders that are wrong.
 #   usage: smoke_test.sh ALIBI EXPERIMENT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tidy data: one row per measured value, as CSV (RFC 4180, with a line of column names).
 #ifndef ALIBI_BENCH_LAB_TIDY_H_
 #define ALIBI_BENCH_LAB_TIDY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What linuxbench says on the console, with the host's time of each line.
 #ifndef ALIBI_BENCH_LINUX_CONSOLE_H_
 #define ALIBI_BENCH_LINUX_CONSOLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a measured Linux machine boots: Debian's kernel, and the initial RAM disk made for it.
 #ifndef ALIBI_BENCH_LINUX_GUEST_FILES_H_
 #define ALIBI_BENCH_LINUX_GUEST_FILES_H_

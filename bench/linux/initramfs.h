@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The initial RAM disk that all measured machines boot: busybox, linuxbench and an init script.
 #ifndef ALIBI_BENCH_LINUX_INITRAMFS_H_
 #define ALIBI_BENCH_LINUX_INITRAMFS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of `alibi bench linux` as a table, as JSON and as a chart.
 #ifndef ALIBI_BENCH_LINUX_LINUX_REPORT_H_
 #define ALIBI_BENCH_LINUX_LINUX_REPORT_H_

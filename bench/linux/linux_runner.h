@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs linuxbench on each machine, interleaved and repeated, and judges what it says.
 #ifndef ALIBI_BENCH_LINUX_LINUX_RUNNER_H_
 #define ALIBI_BENCH_LINUX_LINUX_RUNNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of a core a measured machine really got.
 #ifndef ALIBI_BENCH_LINUX_PROCESS_TIME_H_
 #define ALIBI_BENCH_LINUX_PROCESS_TIME_H_

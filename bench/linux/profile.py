@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Where Alibi's time goes in a workload of `alibi bench linux`.
 
 Runs FOLDER/alibi.sh (made by `alibi bench linux --prepare FOLDER --only NAME`) and, from the moment

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results of other hosts, stored in the tree (reference/hosts.json), and what is much worse here.
 //
 // Times do not compare across hosts, ratios do: how many times slower than natively, and how many

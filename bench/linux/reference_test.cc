@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stored results of other hosts, and which rows are pointed out.
 #include "bench/linux/reference.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `alibi bench linux` from end to end: one workload, on Debian's kernel if it is here already (a test
 # fetches nothing), on QEMU TCG too if that is installed. And what is said when there is no kernel.
 #   usage: smoke_test.sh ALIBI

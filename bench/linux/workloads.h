@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `alibi bench linux` measures: the rows of workloads.inc, and those that need no program.
 #ifndef ALIBI_BENCH_LINUX_WORKLOADS_H_
 #define ALIBI_BENCH_LINUX_WORKLOADS_H_

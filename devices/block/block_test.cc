@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images and their workers: contents, sizes, locks, formats, errors, order.
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An image and the thread that works on it. Requests are served one by one in the order of their
 // submission, so a flush covers every write before it, and what overlaps cannot be reordered.
 #ifndef ALIBI_DEVICES_BLOCK_DISK_H_

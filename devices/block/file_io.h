@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole transfers from and to host files, whatever interrupts them.
 #ifndef ALIBI_DEVICES_BLOCK_FILE_IO_H_
 #define ALIBI_DEVICES_BLOCK_FILE_IO_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A disk image as the devices see it: a row of bytes that can be read, written and made durable.
 //
 // Calls block on host I/O: they come from a disk's worker thread (devices/block/disk.h), one at a

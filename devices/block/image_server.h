@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts qemu-nbd as a child that can do nothing but serve its image: it opens the files that it is
 // for (base/sandbox/file_rules.h) besides the system's libraries, has no network, makes no
 // processes and reaches none.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An image in memory that notes what is done to it, fails when told to, and takes its time: for
 // tests of the devices above.
 #ifndef ALIBI_DEVICES_BLOCK_MEMORY_IMAGE_H_

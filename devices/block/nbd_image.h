@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An image in a format of its own (qcow2, VMDK, VDI, VHDX): QEMU's `qemu-nbd` reads and writes it,
 // as a child process (image_server.h) that libnbd talks to. The child ends with us, however we end:
 // it sees its connection close, writes what it holds back and closes the image.

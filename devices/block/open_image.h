@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens a disk image in the format it is said to have.
 //
 // A format is never guessed from contents: whoever may write a raw disk could make it look like an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file or block device whose bytes are the disk's bytes.
 //
 // Locks: as QEMU locks images (open-file-description locks on bytes from 100 and from 200), so that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other files of the host that a disk image names: backing files, data files, extents, parents.
 //
 // Whoever made the image chose those names: an image from elsewhere could name any file that its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images that name the host's files: found in every format, refused, and out of the image server's
 // reach even when they are not found.
 #include "devices/block/references.h"

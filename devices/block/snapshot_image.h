@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Another image, with what is written kept apart: in a file without a name, gone with the process.
 #ifndef ALIBI_DEVICES_BLOCK_SNAPSHOT_IMAGE_H_
 #define ALIBI_DEVICES_BLOCK_SNAPSHOT_IMAGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A disk on an IDE channel (ATA/ATAPI-6): PIO, multiple, DMA, 28- and 48-bit addresses.
 #ifndef ALIBI_DEVICES_IDE_ATA_DISK_H_
 #define ALIBI_DEVICES_IDE_ATA_DISK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CD-ROM drive with its disc on an IDE channel: the packet commands of ATA/ATAPI-6 9.8, SPC-3
 // and MMC-4 that firmware, boot loaders and systems use. A disc is one data track of 2,048-byte
 // blocks, as an ISO 9660 image has them.

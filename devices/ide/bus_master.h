@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bus-master IDE: the registers and the scatter/gather engine of one channel ("Programming
 // Interface for Bus Master IDE Controller", revision 1.0; PIIX3 data sheet, 2.7).
 #ifndef ALIBI_DEVICES_IDE_BUS_MASTER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PIIX3's IDE function: two channels of two drives at their legacy ports, with bus masters
 // behind a BAR (PIIX3 data sheet, 2.7).
 #ifndef ALIBI_DEVICES_IDE_IDE_CONTROLLER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What disks and CD-ROM drives on an IDE channel have in common: the task file, the data port's
 // blocks, DMA, the interrupt, and the way to the image's worker (ATA/ATAPI-6, chapters 5 to 9).
 //

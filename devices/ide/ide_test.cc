@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The controller without a guest: what a FrobOS kernel cannot make happen (failing images, slow
 // ones), and guests that do what no driver does.
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a network device's frames go on the host: a thread of its own that waits for the host's
 // sockets, and a bounded queue of frames each way.
 #ifndef ALIBI_DEVICES_NET_BACKEND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps a guest of the user network away from the host's loopback: services that listen at
 // 127.0.0.1 or ::1 trust whoever reaches them (gdb stubs, databases, printers).
 //

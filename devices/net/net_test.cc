@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options, frame work, and the backends as far as they need no rights.
 #include <arpa/inet.h>
 #include <fcntl.h>

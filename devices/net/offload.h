@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work on frames that a network card does for its driver: checksums, segmentation. IPv4 behind a
 // plain Ethernet header; everything else is left alone.
 #ifndef ALIBI_DEVICES_NET_OFFLOAD_H_

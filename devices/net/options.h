@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What --net says.
 #ifndef ALIBI_DEVICES_NET_OPTIONS_H_
 #define ALIBI_DEVICES_NET_OPTIONS_H_

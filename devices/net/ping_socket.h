@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sockets by which libslirp passes on the guest's pings.
 #ifndef ALIBI_DEVICES_NET_PING_SOCKET_H_
 #define ALIBI_DEVICES_NET_PING_SOCKET_H_

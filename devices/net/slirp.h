@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // User-mode networking by libslirp: the guest is behind a router at 10.0.2.2 that ends its
 // connections and opens the host's own sockets for them. No rights are needed.
 //

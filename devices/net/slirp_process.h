@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process in which libslirp runs, and the messages to and from it: one byte that says what it
 // is, and the rest.
 #ifndef ALIBI_DEVICES_NET_SLIRP_PROCESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "devices/net/slirp_stack.h"
 
 #include <arpa/inet.h>

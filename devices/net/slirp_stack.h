@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libslirp as it is used here: frames in, frames out, and the host's sockets that they need. One
 // thread works with it.
 #ifndef ALIBI_DEVICES_NET_SLIRP_STACK_H_

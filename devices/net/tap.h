@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A TAP interface of the host: frames go where the host's administrator leads them.
 #ifndef ALIBI_DEVICES_NET_TAP_H_
 #define ALIBI_DEVICES_NET_TAP_H_

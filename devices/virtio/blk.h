@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The block device (virtio 1.2, section 5.2): one queue, requests of up to 8 MB that are served in
 // the order in which they became available.
 #ifndef ALIBI_DEVICES_VIRTIO_BLK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The block device, by a driver's steps and by those that no driver makes.
 #include "devices/virtio/blk.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The console device (virtio 1.2, section 5.3) with one port: a terminal without a UART's
 // registers.
 #ifndef ALIBI_DEVICES_VIRTIO_CONSOLE_H_

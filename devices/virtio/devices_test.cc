@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entropy device and the console, by a driver's steps.
 #include <catch2/catch.hpp>
 #include <optional>

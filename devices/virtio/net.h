@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The network device (virtio 1.2, section 5.1): one queue each way, mergeable buffers, checksums
 // and large segments done by the host.
 #ifndef ALIBI_DEVICES_VIRTIO_NET_H_

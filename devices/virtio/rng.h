@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entropy device (virtio 1.2, section 5.4): fills what it is given with the host's random
 // bytes.
 #ifndef ALIBI_DEVICES_VIRTIO_RNG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A guest's memory and driver for tests of virtio devices.
 #ifndef ALIBI_DEVICES_VIRTIO_TEST_UTIL_H_
 #define ALIBI_DEVICES_VIRTIO_TEST_UTIL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a virtio device is to its transport, and the other way round (virtio 1.2, chapter 2). Both
 // live on the VCPU's thread; see devices/mailbox.h for host I/O that may block.
 //

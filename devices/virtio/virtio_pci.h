@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtio over PCI, modern devices only (virtio 1.2, section 4.1): vendor 0x1af4, device 0x1040 + n,
 // revision 1.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "devices/virtio/virtio_pci.h"
 
 #include <catch2/catch.hpp>

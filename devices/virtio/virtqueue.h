@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device's side of a split virtqueue (virtio 1.2, section 2.7), with indirect descriptors and
 // event indices.
 //

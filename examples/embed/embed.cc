@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A machine in forty lines: 1 MB of memory, some bytes of 32-bit code, and a loop that serves what
 // the guest asks for. Port 0x3f8 is its console, port 0x10 asks how often to greet; the guest adds
 // up at a device register and halts.

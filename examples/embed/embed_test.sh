@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The example prints what its comment promises.
 set -euo pipefail
 expected='Hello from elsewhere.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A policy as a plug-in: convicts as a counter would, but lets a site go again once its page of
 // code has been quiet for a while. Build and use:
 //

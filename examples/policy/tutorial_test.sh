@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # docs/policies.md shows the example as it is, its command line builds it, and Alibi runs it.
 set -euo pipefail
 tutorial=$1 example=$2 alibi=$3 kernel=$4 built=$5

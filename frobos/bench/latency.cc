@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interrupt latency: cycles from the moment a timer expires until its handler's first instruction
 // in C++, while the CPU runs loops that do nothing else. One line per timer and loop on the
 // console:

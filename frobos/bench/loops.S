@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The measured loops. Each is a function
 //     Timing Loop(u64 iterations, u64 a, u64 b, u64 c)     (cycles in rax, events in rdx)
 // in which r13, r14, r15 hold a, b, c and r12 counts what really happened: a handler, a callee or

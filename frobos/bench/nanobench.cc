@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The nanobenchmarks of the paper's section 6.3, and their neighbours: what one privileged or
 // control-flow operation costs. Per benchmark one JSON line on the console:
 //     {"name":"syscall","samples":[cycles per operation,...],"iterations":N}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an ordinary user process can measure of the nanobenchmarks: the host's own cost of the same
 // operation, or of the nearest thing a process can do. Same JSON lines as nanobench.cc prints:
 //     {"name":"syscall","samples":[cycles per operation,...],"iterations":N}   then {"done":true}

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Multiboot1 entry to KernelStart32(magic, info), the trap entries, and the two halves of a call
 // into CPL 3.
 .set kMagic, 0x1BADB002

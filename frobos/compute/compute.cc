@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the compute programs in CPL 3, on 4 KB user pages whose physical order is shuffled, and
 // prints per program one JSON line:
 //     {"name":"sha256","samples":[cycles per run,...],"checksum":"hex"}   then {"done":true}

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the compute programs share. They are ordinary C without a C library, so that the same
    sources make FrobOS user programs (CPL 3) and a native host program. Each file has one
        uint64_t run_<name>(unsigned scale)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compute programs as 32-bit code, in CPL 3, with two-level paging, on 4 KB user pages whose
 // physical order is shuffled. Output and command line: run32.h.
 

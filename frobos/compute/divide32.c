@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What gcc calls for a 64-bit remainder in 32-bit code; libgcc's would need the multilib package.
  */
 #include <stdint.h>

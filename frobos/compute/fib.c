@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Naive recursion: nothing but calls and returns. */
 #include "frobos/compute/compute.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A chained hash table: insert, look up, remove; small nodes, dependent loads. */
 #include "frobos/compute/compute.h"
 

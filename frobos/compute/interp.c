@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A bytecode interpreter: dispatch by indirect jump, an operand stack in memory. The program it
    runs is a sieve. */
 #include "frobos/compute/compute.h"

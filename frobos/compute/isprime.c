@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The paper's example, section 3.2: trial division of every number below scale. */
 #include "frobos/compute/compute.h"
 

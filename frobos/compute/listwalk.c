@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pointer chasing over nodes in random order on many pages: one dependent load after the other. */
 #include "frobos/compute/compute.h"
 

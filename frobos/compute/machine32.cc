@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frobos/compute/machine32.h"
 
 namespace alibi::frobos {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A 32-bit kernel's machine: console, options, two-level paging, calls into CPL 3.
 #ifndef ALIBI_FROBOS_COMPUTE_MACHINE32_H_
 #define ALIBI_FROBOS_COMPUTE_MACHINE32_H_

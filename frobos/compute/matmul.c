@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A product of two double matrices: SSE2 arithmetic with memory operands, strided loads. */
 #include "frobos/compute/compute.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 32-bit compute programs in a host process: no C library (Debian's 64-bit one has no 32-bit
 // sister by default), but two system calls. Output and arguments: run32.h.
 

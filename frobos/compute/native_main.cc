@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compute programs in a host process, with the same JSON lines as the FrobOS kernel prints:
 //     {"name":"sha256","samples":[cycles per run,...],"checksum":"hex"}   then {"done":true}
 // Arguments, as on the kernel's command line: samples=N scale=PERCENT only=a,b,c quick.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frobos/compute/run32.h"
 
 namespace alibi::frobos {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 32-bit compute programs' run loop, for the kernel (compute32.cc) and for a Linux process
 // (native32_main.cc), neither of which has a C library. Prints what compute.cc does.
 #ifndef ALIBI_FROBOS_COMPUTE_RUN32_H_

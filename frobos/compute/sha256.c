@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 (FIPS 180-4) of scale kilobytes: rotates and adds, few branches. */
 #include "frobos/compute/compute.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quicksort with a comparison callback: calls, returns, indirect calls, unpredictable branches. */
 #include "frobos/compute/compute.h"
 

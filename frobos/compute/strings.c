@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Byte and word loops over strings at odd addresses: copies, lengths, comparisons, unaligned
    8-byte accesses (some of them across pages). */
 #include "frobos/compute/compute.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Multiboot1 entry (32-bit protected mode, paging off) to 64-bit KernelStart(magic, info).
 // Identity map: the first 1 GB in 2 MB pages, and the 2 MB pages with IOAPIC and LAPIC.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verdicts: one line per check, and a summary that decides the exit code.
 #ifndef ALIBI_FROBOS_LIB_CHECK_H_
 #define ALIBI_FROBOS_LIB_CHECK_H_

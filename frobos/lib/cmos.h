@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registers of the RTC and CMOS.
 #ifndef ALIBI_FROBOS_LIB_CMOS_H_
 #define ALIBI_FROBOS_LIB_CMOS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The serial console (COM1, polled) and the way out of the machine.
 #ifndef ALIBI_FROBOS_LIB_CONSOLE_H_
 #define ALIBI_FROBOS_LIB_CONSOLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One-instruction wrappers and the names of architectural bits (Intel SDM vol. 3A ch. 2, vol. 4).
 #ifndef ALIBI_FROBOS_LIB_CPU_H_
 #define ALIBI_FROBOS_LIB_CPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GDT, TSS and IDT (Intel SDM vol. 3A ch. 3, 6, 7).
 #ifndef ALIBI_FROBOS_LIB_DESCRIPTORS_H_
 #define ALIBI_FROBOS_LIB_DESCRIPTORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frobos/lib/interrupts.h"
 
 #include "frobos/lib/cpu.h"

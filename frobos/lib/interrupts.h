@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interrupt controllers and timers: 8259 PIC, 8254 PIT, local APIC.
 #ifndef ALIBI_FROBOS_LIB_INTERRUPTS_H_
 #define ALIBI_FROBOS_LIB_INTERRUPTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel has to provide, and what it was started with.
 #ifndef ALIBI_FROBOS_LIB_KERNEL_H_
 #define ALIBI_FROBOS_LIB_KERNEL_H_

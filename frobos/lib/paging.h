@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page tables: a physical page allocator, map/unmap at every level, and regions for tests.
 #ifndef ALIBI_FROBOS_LIB_PAGING_H_
 #define ALIBI_FROBOS_LIB_PAGING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PCI configuration space by mechanism 1, and registers behind BARs. Long mode.
 #ifndef ALIBI_FROBOS_LIB_PCI_H_
 #define ALIBI_FROBOS_LIB_PCI_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions the compiler may call by itself, and their friends.
 #ifndef ALIBI_FROBOS_LIB_STRING_H_
 #define ALIBI_FROBOS_LIB_STRING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frobos/lib/trap.h"
 
 #include "frobos/lib/console.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exceptions and interrupts as C++ sees them, and probes: code run with given registers, in CPL 0
 // or 3, until it leaves or faults, with the exact machine state reported back.
 #ifndef ALIBI_FROBOS_LIB_TRAP_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // 256 exception and interrupt entries, all ending in TrapDispatch(TrapFrame*), and the two halves
 // of a probe: EnterFrame starts a frame, LeaveFrame abandons whatever it became.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer names of FrobOS. The guest shares no code with the VMM that runs it: a bug in one must
 // not hide the same bug in the other.
 #ifndef ALIBI_FROBOS_LIB_TYPES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frobos/lib32/console.h"
 
 #include <stdarg.h>

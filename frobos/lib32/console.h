@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The serial console (COM1, polled), the way out of the machine, and verdicts: one line per check.
 // Compiled for 32-bit and for 16-bit code.
 #ifndef ALIBI_FROBOS_LIB32_CONSOLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A 32-bit protected-mode machine without paging: descriptors, traps, and probes - code run with
 // chosen registers and segments in any ring or in virtual-8086 mode, until it leaves or faults,
 // with the exact state reported back (Intel SDM vol. 3A ch. 3, 5, 6, 7).

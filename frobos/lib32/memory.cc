@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the compiler may call by itself.
 
 // Or it would make these functions of calls of themselves.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Multiboot1 entry to KernelStart(magic, info) in 32-bit protected mode without paging; 256 trap
 // entries; the two halves of a probe.
 

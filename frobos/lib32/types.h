@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer names for 32- and 16-bit guest code. Not <cstdint>: the host's C++ headers are 64-bit
 // only.
 #ifndef ALIBI_FROBOS_LIB32_TYPES_H_

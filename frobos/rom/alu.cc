@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic of all widths in 16-bit code, against models made from the manual (SDM vol. 1 3.4.3.1
 // and the instructions' pages in vol. 2). Undefined flags are masked.
 

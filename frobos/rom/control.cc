@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditions, addressing, the stack, strings and transfers of control in real mode.
 
 #include "frobos/rom/realmode.h"

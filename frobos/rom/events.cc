@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Timer interrupts in real mode, x87 environments of 16-bit code, breakpoints by linear address.
 
 #include "frobos/rom/realsystem.h"

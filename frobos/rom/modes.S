@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Out of real mode and back: 16- and 32-bit protected mode, unreal mode, long mode. All within a page
 // or two, so the mode changes in the middle of code that is one stretch of bytes.
 

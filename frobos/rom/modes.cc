@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exceptions, limits, memory and the ways out of real mode.
 
 #include "frobos/rom/realsystem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The image's three ways in (reset vector, multiboot wrapper, and the common start), the interrupt
 // stubs, and the two halves of a probe.
 

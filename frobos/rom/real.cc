@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frobos/rom/real.h"
 
 namespace alibi::frobos {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Real mode for test code: probes, memory of other segments, the modes reached from there. C++ here
 // is 32-bit code with prefixes (gcc -m16) in the one segment kSegment, for code, data and stack
 // alike.

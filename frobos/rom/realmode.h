@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the realmode image: what real-mode programs do.
 #ifndef ALIBI_FROBOS_ROM_REALMODE_H_
 #define ALIBI_FROBOS_ROM_REALMODE_H_

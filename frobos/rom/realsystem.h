@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the realsystem image: what systems do in real mode, and how they leave it.
 #ifndef ALIBI_FROBOS_ROM_REALSYSTEM_H_
 #define ALIBI_FROBOS_ROM_REALSYSTEM_H_

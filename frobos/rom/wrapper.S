@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // A ROM's image (@IMAGE@) as a multiboot kernel: from 32-bit protected mode to real mode, with the image in
 // RAM where the ROM would have copied it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may touch a page: every combination of the rights in the paging entries with the control bits
 // that interpret them and the kinds of access, against the rules of Intel SDM vol. 3A 4.6 (access
 // rights), 4.7 (error codes) and 4.8 (accessed and dirty flags).

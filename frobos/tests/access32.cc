@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may touch a page in 32-bit paging with two levels (PSE, PSE-36) and in PAE paging: the rights
 // in the entries against the control bits and the kinds of access (Intel SDM vol. 3A 4.3, 4.4, 4.6
 // to 4.8). The four-level twin, with more kinds of access, is access.cc.

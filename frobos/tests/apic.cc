@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The local APIC, by memory (xAPIC) and by MSRs (x2APIC): registers, interprocessor interrupts to
 // itself, priorities, timer, and the ways it is switched on and off (Intel SDM vol. 3A ch. 11).
 

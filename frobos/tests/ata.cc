@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The IDE controller at the driver's level: a disk on the first channel (PIO, multiple, DMA, 28-
 // and 48-bit addresses, interrupts, resets, errors) and a CD-ROM drive on the second (packets, PIO
 // and DMA). ATA/ATAPI-6; the bus master's interface.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Debug registers and single-stepping: what is reported, where, and in which bits of DR6 (Intel SDM
 // vol. 3B ch. 17). While a breakpoint is enabled the whole kernel runs under it.
 

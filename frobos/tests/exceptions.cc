@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every vector reachable from software: vector, error code, RIP, flags, stack and CR2, exactly
 // (Intel SDM vol. 3A ch. 6). "qemu-wrong" marks checks that QEMU TCG 7.2 fails against the manual;
 // host=qemu skips them.

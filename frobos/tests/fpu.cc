@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // x87, SSE and AVX state: arithmetic and control words, and that it survives what must not touch it
 // (exceptions, system calls, interrupts, page faults in the middle of a vector access). The kernel
 // itself is compiled without vector registers.

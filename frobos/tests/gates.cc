@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Call, interrupt and trap gates, far returns and IRET through all privilege levels, with stack
 // switches and every fault on the way (SDM vol. 3A ch. 5 and 6; vol. 2: CALL, JMP, RET, INT, IRET).
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The least that is a FrobOS kernel: 32-bit entry, page tables, long mode, "hello", exit(0).
 // It uses nothing of frobos/lib, no stack, no descriptor table but a GDT of one code segment, and
 // polls no device: the first image a new VMM should be able to run.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Even less than hello.S: "hello32" and exit(0) straight from the multiboot entry, in 32-bit
 // protected mode without paging; exit(1) if the loader's magic number is missing.
 

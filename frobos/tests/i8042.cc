@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keyboard controller with keyboard and mouse (IBM PS/2 Hardware Interface Technical Reference,
 // "Keyboard and Auxiliary Device Controller").
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instructions with unusual memory behaviour, in CPL 3: strings over pages and faulting halfway,
 // ENTER/LEAVE, bit offsets from registers, pushes and pops of memory, locked and wide
 // compare-exchange, addressing forms, and accesses that must (or must not) happen when a condition

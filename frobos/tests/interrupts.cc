@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interrupts: where they arrive (every shape of loop, CPL 0 and 3, inside REP), when they are held
 // back (IF, STI's shadow, PIC masks, TPR), and the timers that raise them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The I/O APIC: registers, redirection entries, edge and level, remote IRR and EOI, delivery modes
 // and destinations (Intel 82093AA data sheet, 290566; SDM vol. 3A 11.8.5). The UART (IRQ 4, input
 // 4) makes a line that stays up until it is told otherwise; the timer is IRQ 0 at input 2 or 0.

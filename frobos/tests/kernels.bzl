@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernels in long mode whose only source is NAME.cc; //vmm runs the same ones."""
 
 KERNELS = [

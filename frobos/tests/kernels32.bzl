@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernels of 32-bit code, the legacy half of the machine; //vmm runs the same."""
 
 KERNELS32 = [

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between the modes of a long-mode machine: compatibility mode of 16 and 32 bits with segments that
 // have bases, far transfers within a page, gates, SYSCALL, and out of long mode to both kinds of
 // 32-bit paging and back (SDM vol. 3A 5.8, 9.8; vol. 2; APM vol. 2 ch. 14).

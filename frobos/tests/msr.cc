@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model-specific registers as a kernel meets them: what can be written and read back, which values
 // are refused, and what the registers then do (Intel SDM vol. 4 ch. 2, AMD APM vol. 2 app. A).
 

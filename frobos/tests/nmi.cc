@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Non-maskable interrupts: they come whatever IF and TPR say, block themselves until IRET, wake the
 // processor (Intel SDM vol. 3A 6.7), and the shadows that hold back events for one instruction
 // (6.8.3).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page tables as the manual describes them (SDM vol. 3A ch. 4): rights, A and D bits, invalidation,
 // address-space switches, page tables that change their nature, crossing accesses.
 

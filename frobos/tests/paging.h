@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the paging kernel.
 #ifndef ALIBI_FROBOS_TESTS_PAGING_H_
 #define ALIBI_FROBOS_TESTS_PAGING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 32-bit and PAE paging in protected mode: rights and error codes at every level, accessed and
 // dirty bits, large pages, reserved bits, PDPTEs, faults in the delivery of events; and what else
 // only 32-bit kernels do: SYSENTER, legacy SYSCALL, alignment checks (SDM vol. 3A ch.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accesses over the border of two pages that are neighbours in linear space only: every size and
 // offset, each page faulting in turn, and nothing half written. Stores of more than 8 bytes may be
 // half written (SDM vol. 3A 8.1.1), but only where they were to write.

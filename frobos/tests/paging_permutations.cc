@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All rights of a leaf entry and its parent, at every page size, against every kind of access,
 // under CR0.WP and CR4.SMEP: outcome, error code, CR2, and the A and D bits (SDM vol. 3A 4.6-4.8).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PCI as firmware leaves it (PCI Local Bus Specification 3.0), and a virtio entropy device on it
 // (virtio 1.2, sections 4.1 and 5.4) driven by polling, its interrupt pin, and MSI-X. The machine
 // has one such device, modern only (QEMU: -device virtio-rng-pci,disable-legacy=on).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Process-context identifiers: CR4.PCIDE, CR3's low bits and its no-flush bit, INVPCID with its
 // faults, and what each kind of invalidation must make visible (Intel SDM vol. 3A 4.10, vol. 2
 // INVPCID).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two 8259A interrupt controllers: initialization, masks, priorities and their rotation, ends
 // of interrupt, polling, special mask mode (Intel 8259A data sheet, 231468). Requests come from the
 // timer (IRQ 0), the UART (IRQ 4) and the clock chip (IRQ 8).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 8254 timer: its modes as far as a PC's wiring shows them, latches, read-back, BCD, the gate
 // and output of channel 2 at port 0x61, and the rate of IRQ 0 (Intel 8254 data sheet, 231164).
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs one FrobOS kernel on QEMU: the same image must give the same verdicts there as on our VMM.
 #
 #   qemu_test.sh IMAGE [WORD...]      the words go on the kernel's command line

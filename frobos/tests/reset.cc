@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every way to reset the machine: each start of this kernel tries the next one. What it knows of
 // its former starts is in memory that no loader touches.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real-time clock (Motorola MC146818 data sheet): time, formats, its three interrupts, memory;
 // and whether the machine's clocks agree.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Segmentation in 32-bit protected mode: loads and their checks for every type and privilege,
 // limits, access rights, stacks of both widths, 16-bit code, LAR/LSL/VERR/VERW/ARPL, descriptor
 // tables (SDM vol. 3A ch. 3 and 5, and the instructions' pages in vol. 2).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Segmentation in long mode: loads and their checks, null selectors, LDT and task register, far
 // transfers, compatibility mode, FS and GS bases (SDM vol. 3A ch. 3, 5).
 

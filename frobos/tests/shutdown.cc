@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A triple fault: the machine must end with its shutdown status, and not with a byte at the exit
 // port. The only kernel whose success is another exit status.
 

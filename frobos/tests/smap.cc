@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Supervisor-mode access prevention and user-mode instruction prevention: STAC and CLAC, which
 // accesses EFLAGS.AC opens, events on user stacks; SGDT, SIDT, SLDT, STR and SMSW in CPL 3 (Intel
 // SDM vol. 3A 4.6, vol. 2 STAC, vol. 3A 2.5 on CR4.UMIP). The whole matrix of SMAP is in access.cc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Self-modifying code: every way to change code bytes, and every distance between the store and the
 // changed instruction, down to none (SDM vol. 3A 8.1.3, 11.6: a store to code through the same
 // linear address is seen by the very next instruction; through another one, after a serializing

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // String instructions: every one in all operand and address sizes, both directions, overlaps,
 // prefixes, and stops in the middle: by a page fault with exact registers, by an interrupt (Intel
 // SDM vol. 1 7.3.9, vol. 2 REP).

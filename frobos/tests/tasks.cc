@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hardware tasks: switches by JMP, CALL, INT and IRET through TSSs and task gates of both sizes,
 // what they save, load and check, and the I/O permission bitmap (SDM vol. 3A ch. 7; vol. 1 18.5.2).
 

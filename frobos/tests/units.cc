@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What control registers forbid: x87, MMX, SSE and AVX instructions by CR0, CR4 and XCR0 (Intel SDM
 // vol. 3A 2.5, 13.1; vol. 2A 2.4), and misaligned accesses by EFLAGS.AC (vol. 3A 6.15).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPL 3 and the ways in and out of it: privileged instructions, IOPL and the I/O bitmap, SYSCALL
 // and SYSRET, IRET, the TSS's stack, SWAPGS, FSGSBASE, RDTSC and UMIP controls.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual-8086 mode: what traps at which IOPL, interrupts with their nine-word frames, entries by
 // IRET and by task switch, I/O map, paging, VME where CPUID shows it (SDM vol. 3A ch. 20; vol. 2).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The VGA: text memory, registers, the window's planes (IBM PS/2 Hardware Interface Technical
 // Reference, "Video Graphics Array").
 

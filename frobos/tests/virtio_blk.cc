@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A virtio block device at the driver's level (virtio 1.2, section 5.2), polled: reads and writes
 // of one and of many segments, flushes, the ID, zeros, and requests that must fail. PCI and queues
 // as such are pci_virtio's matter.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saving and restoring extended state, and what switches its instructions off: FXSAVE, the XSAVE
 // family, XCR0, CR0.TS, EM, MP and NE, CR4.OSFXSR and OSXSAVE, MXCSR, and the exceptions of x87 and
 // SSE (Intel SDM vol. 1 ch. 8, 11, 13; vol. 3A 2.5, 6.15).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Alibi as a library: x86 virtual machines in an ordinary process, without hardware support.
 //
 //   auto machine = alibi::Machine::Create();

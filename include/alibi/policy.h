@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A policy as a plug-in: a shared object that `alibi run --policy=./mine.so` loads, or
  * `--policy="./mine.so(PARAMETERS)"`. docs/policies.md is the tutorial.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Result<T>: a value, or a failure with a message a person can act on.
 #ifndef ALIBI_INCLUDE_ALIBI_RESULT_H_
 #define ALIBI_INCLUDE_ALIBI_RESULT_H_

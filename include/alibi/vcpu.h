@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One virtual CPU. The structures have the fields of their counterparts in the KVM API, so that a
 // VMM written for one can be moved to the other.
 #ifndef ALIBI_INCLUDE_ALIBI_VCPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control transfers, near and far.
 #include "runtime/simulator/execution.h"
 #include "vcpu/control_transfer.h"

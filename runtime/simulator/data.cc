@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves, exchanges, bit tests and decimal arithmetic.
 #include "runtime/simulator/execution.h"
 #include "vcpu/cpu_differences.h"

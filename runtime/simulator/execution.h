@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One instruction in execution: what the handlers of the simulator share.
 #ifndef ALIBI_RUNTIME_SIMULATOR_EXECUTION_H_
 #define ALIBI_RUNTIME_SIMULATOR_EXECUTION_H_

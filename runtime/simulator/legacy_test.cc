@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 16-bit code and data in the simulator: operand, address and stack sizes, segment bases and
 // limits.
 #include <catch2/catch.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a store under a mask is said to fault.
 #ifndef ALIBI_RUNTIME_SIMULATOR_MASKED_STORE_H_
 #define ALIBI_RUNTIME_SIMULATOR_MASKED_STORE_H_

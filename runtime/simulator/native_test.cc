@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host as oracle: random user-level instructions run on it and in the simulator, on the same
 // registers, flags and memory. The data lies at the same low addresses in both.
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulator: one guest instruction in software, on the VCPU's state.
 //
 // It knows every instruction that cannot run unchanged on a bounce operand: privileged and system

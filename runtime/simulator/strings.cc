@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // String instructions, with and without REP, in runs of elements that stay on one page.
 //
 // A run either happens as a whole or not at all, because all its elements share their pages; so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // System instructions: registers, descriptor tables, ports, flags, CPUID and time.
 #include "runtime/simulator/execution.h"
 #include "vcpu/control_registers.h"

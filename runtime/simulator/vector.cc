@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers, scatters and masked moves: vector instructions whose accesses depend on vector or mask
 // registers, so that no single operand can be bounced.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's vector registers, which are live in the host's while the simulator runs.
 //
 // They are taken out by XSAVE, edited in memory, and put back by XRSTOR: the simulator is compiled

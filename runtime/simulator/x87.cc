@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // x87's pointers, and the instructions that store its environment.
 #include "base/raw_copy.h"
 #include "runtime/simulator/execution.h"

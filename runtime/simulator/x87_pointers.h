@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // x87's instruction and data pointers as the guest may see them.
 //
 // Guest code runs in the TC on operands in the arena, and the host's FPU notes these addresses. No

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What images of the x87 state show of the host: nothing but where guest code lies.
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // XSAVE, XRSTOR and relatives, FXSAVE and FXRSTOR.
 //
 // The host's own instructions would heed the host's XCR0, where the guest's may be smaller, in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // XSAVE and relatives in the simulator against the host's own, on the same registers and memory.
 #include <cpuid.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every encoding that is IDENT, run on the host and in all translation kinds. The oracle's forms
 // are chosen by hand; these are what the walk of the opcode space finds.
 #include <catch2/catch.hpp>

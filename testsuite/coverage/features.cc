@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "testsuite/coverage/features.h"
 
 #include <cpuid.h>

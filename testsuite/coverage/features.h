@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host has and what the guest is shown, by feature.
 #ifndef ALIBI_TESTSUITE_COVERAGE_FEATURES_H_
 #define ALIBI_TESTSUITE_COVERAGE_FEATURES_H_

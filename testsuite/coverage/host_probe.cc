@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "testsuite/coverage/host_probe.h"
 
 #include <linux/audit.h>

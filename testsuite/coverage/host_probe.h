@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs single instructions on the host's CPU, in a confined child process, and says how each ended:
 // executed, #UD, another fault, or not fetched completely.
 //

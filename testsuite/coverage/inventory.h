@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every instruction that the decoder knows: its encodings, and how each code size treats it.
 #ifndef ALIBI_TESTSUITE_COVERAGE_INVENTORY_H_
 #define ALIBI_TESTSUITE_COVERAGE_INVENTORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The opcode space, walked systematically: every opcode of every map with the prefixes, ModRM bytes
 // and VEX and EVEX fields that decide what it is.
 #ifndef ALIBI_TESTSUITE_COVERAGE_OPCODE_SPACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoder against the host's CPU; see sweep_main.cc.
 #ifndef ALIBI_TESTSUITE_COVERAGE_SWEEP_H_
 #define ALIBI_TESTSUITE_COVERAGE_SWEEP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares the decoder with the host's CPU over the opcode space: which encodings are #UD, and how
 // long the others are.
 //

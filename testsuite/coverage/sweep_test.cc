@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The short sweep: the decoder and the host agree on what is #UD and on lengths.
 #include "testsuite/coverage/sweep.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/coverage.md: how every instruction is treated, how that is tested, and how often.
 #ifndef ALIBI_TESTSUITE_COVERAGE_TABLE_H_
 #define ALIBI_TESTSUITE_COVERAGE_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes docs/coverage.md into the source tree:
 //
 //   bazel run //testsuite/coverage:table [-- NUMBER_OF_SEQUENCES]

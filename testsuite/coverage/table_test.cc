@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/coverage.md says what the decoder does, and names a test for everything that is not #UD.
 #include "testsuite/coverage/table.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Boots one of Debian's kernels through `alibi linux` and checks what a user sees.
 
     boot_test.py ALIBI BOOT_PY GUEST_CHECKS KERNEL [WORD...]

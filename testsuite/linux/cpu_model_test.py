@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Boots Debian's kernels on CPU models and checks what they make of the CPU.
 
     cpu_model_test.py ALIBI BOOT_PY KERNELS MODELS

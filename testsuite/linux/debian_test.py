@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The commands of docs/debian.md as they stand there: Debian 12 from mmdebstrap to an ssh login.
 
     debian_test.py ALIBI PAGE

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Run inside the guest: PASS or FAIL and a name on each line, then a SUMMARY. Plain busybox.
 passed=0 failed=0
 cd /tmp || exit 1

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs Alibi on other kinds of host, inside QEMU TCG: Debian's kernel, and Alibi in its RAM disk.
 
     other_hosts_test.py ALIBI BOOT_PY HELLO KERNEL PROGRAMS...

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # One round of the soak run. Needs Debian's package servers, or packages fetched before.
 #   usage: soak_test.sh ALIBI SOAK_PY KERNEL
 set -euo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verdicts of a test: lines PASS and FAIL, and test cases in the XML that Bazel counts."""
 
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Native against translated: what must agree, and the few differences that translation may make.
 #ifndef ALIBI_TESTSUITE_ORACLE_COMPARE_H_
 #define ALIBI_TESTSUITE_ORACLE_COMPARE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Golden emitted code of a few translation units, and the verifier over what the generator makes.
 #include <catch2/catch.hpp>
 #include <vector>

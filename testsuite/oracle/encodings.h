@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // encodings.inc, parsed.
 #ifndef ALIBI_TESTSUITE_ORACLE_ENCODINGS_H_
 #define ALIBI_TESTSUITE_ORACLE_ENCODINGS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Execution counts, kept by translations, against an independent count: the engine's single steps.
 #include <catch2/catch.hpp>
 #include <memory>

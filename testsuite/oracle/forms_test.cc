@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Systematic runs: every instruction form, and every addressing mode, in every translation kind.
 #include <catch2/catch.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A short fuzz. Long ones: ./alibi fuzz --seed S --count N
 #include <catch2/catch.hpp>
 

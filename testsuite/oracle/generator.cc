@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State, operands and single instructions; the blocks are in generator_blocks.cc.
 #include "testsuite/oracle/generator.h"
 

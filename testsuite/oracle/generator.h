@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes sequences: from the table of encodings with directed operands, from blocks with control
 // flow, strings and stack traffic, and from random bytes that decode to harmless instructions.
 #ifndef ALIBI_TESTSUITE_ORACLE_GENERATOR_H_

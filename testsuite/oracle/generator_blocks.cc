@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of several instructions that belong together.
 #include <string_view>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 16- and 32-bit code: addresses, segments, far transfers.
 #include <algorithm>
 

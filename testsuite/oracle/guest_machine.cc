@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "testsuite/oracle/guest_machine.h"
 
 #include <signal.h>

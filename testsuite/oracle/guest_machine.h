@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other side: a machine whose guest is nothing but the sequence.
 //
 // A minimal long-mode environment, built in guest memory: page tables, GDT, TSS and an IDT whose

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs sequences on both sides, compares, shrinks what differs and tells the whole story.
 #ifndef ALIBI_TESTSUITE_ORACLE_HARNESS_H_
 #define ALIBI_TESTSUITE_ORACLE_HARNESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Listings of guest code, IR and emitted code.
 #ifndef ALIBI_TESTSUITE_ORACLE_LISTING_H_
 #define ALIBI_TESTSUITE_ORACLE_LISTING_H_

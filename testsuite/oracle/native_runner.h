@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oracle: a child process whose CPU runs the sequence itself, at the addresses the guest sees.
 //
 // The child lives in one signal handler. The trap that ends a sequence enters it, it notes the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deterministic random numbers: the same seed gives the same sequences on every host and compiler
 // (the standard library's distributions do not promise that).
 #ifndef ALIBI_TESTSUITE_ORACLE_RANDOM_H_

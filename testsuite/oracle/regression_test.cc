@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fuzzer found, minimized: each case runs in every translation kind.
 #include <catch2/catch.hpp>
 #include <functional>

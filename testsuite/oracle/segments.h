@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The descriptors that both sides have: Linux's global table, as far as user programs can use or
 // see it, and a local table of every kind of segment that modify_ldt(2) grants (accessed, DPL 3).
 #ifndef ALIBI_TESTSUITE_ORACLE_SEGMENTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fuzzer found in 16-bit, 32-bit and segmented code, minimized: each case runs in every
 // translation kind.
 #include <catch2/catch.hpp>

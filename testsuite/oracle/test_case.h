@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs on both sides: a few bytes of user-level code, the state it starts with, and the state
 // it ends with.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which instructions translated code may contain at all.
 #ifndef ALIBI_TESTSUITE_VERIFIER_ALLOWED_H_
 #define ALIBI_TESTSUITE_VERIFIER_ALLOWED_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What emitted code may reach through %gs (abi/contract.h).
 #ifndef ALIBI_TESTSUITE_VERIFIER_CONTRACT_CELLS_H_
 #define ALIBI_TESTSUITE_VERIFIER_CONTRACT_CELLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The analysis itself: the state in front of every instruction, and what is wrong with it.
 #ifndef ALIBI_TESTSUITE_VERIFIER_FLOW_H_
 #define ALIBI_TESTSUITE_VERIFIER_FLOW_H_

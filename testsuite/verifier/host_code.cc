@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "testsuite/verifier/host_code.h"
 
 #include <fmt/format.h>

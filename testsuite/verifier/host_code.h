@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host code of a CCF, decoded: its instructions and where each goes on.
 #ifndef ALIBI_TESTSUITE_VERIFIER_HOST_CODE_H_
 #define ALIBI_TESTSUITE_VERIFIER_HOST_CODE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verifies every translation of an engine as it is made.
 #ifndef ALIBI_TESTSUITE_VERIFIER_OBSERVER_H_
 #define ALIBI_TESTSUITE_VERIFIER_OBSERVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each instruction does to what is known, and whether its accesses are justified.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the verifier knows of a register: where its value came from, as far as safety needs it.
 #ifndef ALIBI_TESTSUITE_VERIFIER_VALUES_H_
 #define ALIBI_TESTSUITE_VERIFIER_VALUES_H_

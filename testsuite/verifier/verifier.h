@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verifies emitted code: a data-flow analysis over the host code of one CCF that proves, without
 // looking at how it was made, what docs/safety.md claims of every access.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verifier must let good code pass and find every fault that is planted.
 #include "testsuite/verifier/verifier.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`alibi_test`: a Catch2 test beside its sources."""
 
 def alibi_test(name, srcs, deps = [], size = "medium", **kwargs):

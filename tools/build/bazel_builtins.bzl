@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Local replacements for the three repositories Bazel 4 would download.
 
 Debian's bazel-bootstrap has no bundled copies, and its own bazel-rules-cc package does not fit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules that build guest code: `frobos_library` and `frobos_kernel`.
 
 Only gcc, ld and objcopy are taken from the C++ toolchain. The flags are the guest's own: no host

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The system libraries, each as one small repository: `@zydis`, `@asmjit`, `@capstone`, ...
 
 A repository checks that the library's headers are installed and says which package to install

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Boots Debian's kernel as a PC does: firmware, a boot loader from a disk or a disc, the kernel.
 
 Makes the images (GRUB on a partitioned disk and on an ISO, ISOLINUX on an ISO), starts each in Alibi

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Boots a Debian kernel, as Debian ships it, to a busybox shell in Alibi.
 
 Gets the packages through apt into a cache folder (nothing is installed on the host, and no root is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An initial RAM disk: busybox, an init, and what else is wanted."""
 
 import os

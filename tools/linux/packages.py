@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Debian's kernels and busybox: fetched through apt into a cache, installed nowhere."""
 
 import fcntl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a command in a guest: the console is a log, the second serial port is ours."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a Debian guest at work for a while, and checks all that it does.
 
 Rounds of compiling, compressing, sorting, forking, files on ext4 (virtio disk) and tmpfs, and

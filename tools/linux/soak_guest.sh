@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The guest's part of soak.py: rounds of work, every result checked; a line per round.
 #   usage: soak_guest.sh SECONDS http://ADDRESS:PORT
 # Lines on stdout: "warnings TEXT" (what the kernel complained about), "round N ok|FAILED ...", and at

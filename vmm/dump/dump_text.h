@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run's translations as text, after the example of the paper's section 3.2.
 #ifndef ALIBI_VMM_DUMP_DUMP_TEXT_H_
 #define ALIBI_VMM_DUMP_DUMP_TEXT_H_

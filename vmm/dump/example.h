@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The paper's example (section 3.2) and an adaptation, run and shown.
 #ifndef ALIBI_VMM_DUMP_EXAMPLE_H_
 #define ALIBI_VMM_DUMP_EXAMPLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vmm/dump/host_listing.h"
 
 #include <capstone/capstone.h>

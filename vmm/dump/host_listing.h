@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Disassembly of host code, for dumps. The only user of the disassembling library here: a foreign
 // one, so that a dump also checks what the emitter's library wrote.
 #ifndef ALIBI_VMM_DUMP_HOST_LISTING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A few bytes of guest code in a machine of their own, for dumps: long mode with 4 KB pages, or
 // 32-bit protected mode without paging; a stack; and behind the code's RET, HLT.
 #ifndef ALIBI_VMM_DUMP_PROGRAM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every translation of a run, as it was emitted, for dumps.
 #ifndef ALIBI_VMM_DUMP_RECORDER_H_
 #define ALIBI_VMM_DUMP_RECORDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stock gdb on a FrobOS kernel, which checks itself: what gdb sees must be right, and the kernel
 // must not notice. And clients that are no gdb.
 #include <poll.h>

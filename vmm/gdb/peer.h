@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a debugger that connects is this user's: who reaches the stub owns the guest.
 #ifndef ALIBI_VMM_GDB_PEER_H_
 #define ALIBI_VMM_GDB_PEER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose a connection is: of this user, of another one, on TCP and on a UNIX socket.
 #include "vmm/gdb/peer.h"
 

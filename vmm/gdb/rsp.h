@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The frames of GDB's remote serial protocol (GDB manual, appendix E "Remote Protocol"): packets
 // with checksums, acknowledgements, the interrupt byte. Knows nothing of what packets mean.
 #ifndef ALIBI_VMM_GDB_RSP_H_

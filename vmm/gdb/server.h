@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The debugger's socket: a thread of its own accepts one client at a time, cuts what it says into
 // packets and sends what it is told to. It never touches the machine.
 #ifndef ALIBI_VMM_GDB_SERVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What GDB's packets mean, for one stopped VCPU. No sockets and no threads: packet in, answer out.
 #ifndef ALIBI_VMM_GDB_SESSION_H_
 #define ALIBI_VMM_GDB_SESSION_H_

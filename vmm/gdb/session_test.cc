@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packets and their meaning, with a target made of plain memory; and packets that mean nothing.
 #include "vmm/gdb/session.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `alibi run --gdb`: stock gdb debugs the guest, which does not notice (docs/observability.md).
 //
 // The server's thread only moves bytes. Packets are obeyed on the VCPU's thread, in Turn(), where

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registers as gdb sees them: one table makes the target description and moves the values.
 //
 // The standard features are those of the GDB manual, G.5.15 ("i386 Features"); the system registers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ACPI tables for firmware that places them itself: the bytes of BuildAcpi() as fw_cfg files, and
 // the script by which SeaBIOS allocates them, corrects their pointers and sums them up
 // ("etc/table-loader", QEMU's hw/acpi/bios-linker-loader.c describes its 128-byte commands).

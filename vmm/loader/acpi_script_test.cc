@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plays the firmware's part: the tables, placed by the script, must be those that are built for
 // that place.
 #include "vmm/loader/acpi_script.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged kernels: whatever stands in an image, a loader either loads it into the RAM it was told
 // of, or says what is wrong in one line and has written nothing. Fixed seeds, so that a failure
 // comes again.

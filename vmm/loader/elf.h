@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a loader needs of an ELF file: its loadable segments and its entry point, by physical
 // address, with every number checked against the file.
 #ifndef ALIBI_VMM_LOADER_ELF_H_

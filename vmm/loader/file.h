@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole files, with errors a person can act on.
 #ifndef ALIBI_VMM_LOADER_FILE_H_
 #define ALIBI_VMM_LOADER_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a PC's firmware leaves in memory, for kernels that are loaded without any: ACPI tables, the
 // BIOS data area, real-mode interrupt vectors that lead somewhere harmless, and a reset vector.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vmm/loader/firmware.h"
 
 #include <catch2/catch.hpp>

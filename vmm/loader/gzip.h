@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that are compressed as a whole (vmlinux.gz), as boot loaders take them.
 #ifndef ALIBI_VMM_LOADER_GZIP_H_
 #define ALIBI_VMM_LOADER_GZIP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where things may lie in a PC's memory: the map that kernels are told of, and a planner that keeps
 // what a loader places apart.
 #ifndef ALIBI_VMM_LOADER_LAYOUT_H_

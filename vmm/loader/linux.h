@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads Linux kernels by the x86 boot protocol (Documentation/x86/boot.rst, version 2.02 and up):
 // the bzImage, or the zImage of old, its command line, an initial RAM disk and the memory map, and
 // says where to enter.

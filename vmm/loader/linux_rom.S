@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The option ROM of linux_rom.h. Real mode, position-independent: only differences of labels.
 #include "vmm/loader/option_rom.inc"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "vmm/loader/linux_rom.h"
 
 #include "vmm/loader/option_rom.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An option ROM that hands over to a Linux kernel's setup code: it offers itself to the BIOS as
 // something to boot from (PnP BIOS specification 1.0A, 3.3), and when it is chosen copies what
 // fw_cfg has under QEMU's numbers for kernels (18h and below) into memory, by fw_cfg's DMA.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads Multiboot 1 kernels (specification 0.6.96): ELF32, ELF64, or the header's own addresses.
 //
 // Every number in the image is taken for an attack. Nothing is written to guest memory before the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The option ROM of NoBootDeviceRom() in option_rom.h. Real mode, position-independent.
 #include "vmm/loader/option_rom.inc"
 

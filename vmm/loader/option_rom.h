@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Option ROMs of ours for a BIOS to find (PnP BIOS specification 1.0A, 3.3): both offer something
 // to boot from.
 #ifndef ALIBI_VMM_LOADER_OPTION_ROM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads ELF kernels by the PVH protocol (Xen's docs/misc/pvh.pandoc and
 // public/arch-x86/hvm/start_info.h): a Linux vmlinux, for one. They say by a note where to be
 // entered.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a PC's firmware tells about the machine in System Management BIOS tables (DMTF DSP0134,
 // version 2.8): names, one processor, the memory.
 #ifndef ALIBI_VMM_LOADER_SMBIOS_H_

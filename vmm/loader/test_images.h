@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of the loaders share: RAM that remembers, and a kernel without a system in it.
 #ifndef ALIBI_VMM_LOADER_TEST_IMAGES_H_
 #define ALIBI_VMM_LOADER_TEST_IMAGES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a guest executed, counted exactly: instructions by class, mnemonic, mode and treatment, and
 // the hottest blocks. The counts come from the translations themselves (see
 // runtime::EngineOptions::executions), so that what runs without the VMM is in them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The paper's claims about its software VMM, and what becomes of them here.
 #ifndef ALIBI_BENCH_LAB_REPRODUCE_CLAIMS_H_
 #define ALIBI_BENCH_LAB_REPRODUCE_CLAIMS_H_

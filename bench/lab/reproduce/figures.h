@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was measured for the reproduction page: numbers by name, and of what.
 #ifndef ALIBI_BENCH_LAB_REPRODUCE_FIGURES_H_
 #define ALIBI_BENCH_LAB_REPRODUCE_FIGURES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes the figures of the reproduction page, each run in a process of its own.
 #ifndef ALIBI_BENCH_LAB_REPRODUCE_MEASURE_H_
 #define ALIBI_BENCH_LAB_REPRODUCE_MEASURE_H_

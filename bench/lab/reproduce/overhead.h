@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the overhead of a run goes: the paper's Figure 5. How often each operation of the
 // nanobenchmarks was executed, times what it costs here more than without a VMM.
 #ifndef ALIBI_BENCH_LAB_REPRODUCE_OVERHEAD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/reproduction.md: the claims, the paper's figures and ours, as a page.
 #ifndef ALIBI_BENCH_LAB_REPRODUCE_PAGE_H_
 #define ALIBI_BENCH_LAB_REPRODUCE_PAGE_H_

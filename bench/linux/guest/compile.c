@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // A compiler: libtcc over a generated file; then a part of what it made is called.
 #include <errno.h>
 #include <libtcc.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Floating point. Every operation is correctly rounded, so all machines agree to the last bit.
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Pipes and files.
 #define _GNU_SOURCE
 #include <fcntl.h>

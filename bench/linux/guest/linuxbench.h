@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest side of `alibi bench linux`: one static program with all workloads, which runs
 // unchanged on the host and in each guest.
 #ifndef ALIBI_BENCH_LINUX_GUEST_LINUXBENCH_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The Lua interpreter.
 #include <errno.h>
 #include <lua5.4/lauxlib.h>

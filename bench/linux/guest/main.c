@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // linuxbench run WORDS FOLDER BUSYBOX       runs workloads; WORDS, separated by ':', may hold
 //                                           quick and only=NAME,NAME
 // linuxbench nothing                        what forkexec runs

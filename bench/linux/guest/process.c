@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // System calls, processes, context switches.
 #define _GNU_SOURCE
 #include <spawn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Signals: sent to oneself, and caused by a fault.
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // A small database in memory.
 #include <errno.h>
 #include <sqlite3.h>

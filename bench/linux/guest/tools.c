@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Programs of busybox over a generated file.
 #define _GNU_SOURCE
 #include <fcntl.h>
