@@ -1,5 +1,5 @@
-"""Sums up a Bazel build event file and prints `N passed, N failed`.
 # SPDX-License-Identifier: Apache-2.0
+"""Sums up a Bazel build event file and prints `N passed, N failed`.
 
 Usage: test_summary.py EVENTS.json
 
