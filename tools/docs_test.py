@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The pages that lead into the source are no older than it.
 
 - docs/glossary.md: terms are sorted, and each one's identifier occurs in the source.
