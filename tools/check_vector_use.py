@@ -37,9 +37,9 @@ ENDS = re.compile(r'^(alibi::(CheckFailed|ResultMisused)\(|abort$|__stack_chk_fa
 # Bare system calls, which the kernel makes with the caller's vector state intact.
 SYSTEM_CALLS = {'mmap', 'munmap', 'mprotect', 'madvise'}
 
-# Functions that read the guest's live registers on purpose, and leave them as they are or as the
-# guest's own instruction does (FNSTENV masks exceptions, FNSAVE resets the FPU).
-READERS = re.compile(r'::(LiveMask|MaskMovQ|StoreX87|ActiveElements|AccessElements)\b'
+# Functions that touch the guest's live registers on purpose, and leave them as they are or as the
+# guest's own instruction does (FNSTENV masks exceptions, FNSAVE resets the FPU, FRSTOR loads it).
+READERS = re.compile(r'::(LiveMask|MaskMovQ|StoreX87|LoadX87|ActiveElements|AccessElements)\b'
                      r'|\(anonymous namespace\)::MaskMov\(')
 
 REGISTER = re.compile(r'\b([xyz]mm\d+|mm[0-7]|st\([0-7]\)|st|k[0-7]|bnd[0-3]|tmm[0-7])\b')
