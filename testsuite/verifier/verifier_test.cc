@@ -348,7 +348,7 @@ TEST_CASE("A look-up of something else", "[verifier]") {
               f->a.mov(x86::eax, x86::ptr(x86::rbx, x86::r10));
               f->Next();
               SiteDesc* site = f->Site();
-              f->CallStub(f->stubs().simulate, site);
+              f->CallStub(f->stubs().at(Callout::kSimulate), site);
               site->resume = f->Here();
               f->Next();
               f->FaultsHere(f->Site(), true);
@@ -425,8 +425,9 @@ TEST_CASE("What is left behind", "[verifier]") {
             }),
             "lies about"));
   // A stub without its descriptor, a branch into the entry that may be redirected.
-  CHECK(Has(with([](Fragment* f) { f->JumpTo(f->stubs().simulate); }), "no descriptor"));
-  CHECK(Has(with([](Fragment* f) { f->CallStub(f->stubs().raise, nullptr); }),
+  CHECK(Has(with([](Fragment* f) { f->JumpTo(f->stubs().at(Callout::kSimulate)); }),
+            "no descriptor"));
+  CHECK(Has(with([](Fragment* f) { f->CallStub(f->stubs().at(Callout::kRaise), nullptr); }),
             "without its descriptor"));
   CHECK(Has(with([](Fragment* f) { f->Raw({0x90, 0x74, 0xfe, 0x90, 0x90}); }), "redirected entry"));
   Fragment f;
