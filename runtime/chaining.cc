@@ -66,12 +66,12 @@ void EngineImpl::RedirectEntryToLookup(Ccf* ccf) {
   ccf->forwards = false;
 }
 
-// Its guest code changed: nothing may enter it again. Code that is running in it leaves at the
-// next callout, because valid is false.
+// Nothing may enter it again: its guest code changed, a debugger's breakpoint lies in it, or it
+// loses flags that its guest is shown. Code that is running in it leaves at the next callout,
+// because valid is false.
 void EngineImpl::Invalidate(Ccf* ccf) {
   if (!ccf->valid) return;
   UndoKicks();
-  ++counters_.ccf_invalidations;
   ccf->valid = false;
   mmu_.ResetJumpEntriesForPhysPage(PhysAddr(ccf->phys_page * kPageSize));
   if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
@@ -98,6 +98,7 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
     const u64 to = last - start < kPageSize ? last - start : kPageSize;
     const bool code_left = tc_->index().ForEachDependent(page, from, to, [&](Ccf* ccf) {
       Invalidate(ccf);
+      ++counters_.ccf_invalidations;
       if (recorder_.Wants(RecordKind::kOverwritten)) RecordOverwritten(*ccf, address, size);
     });
     counters_.index_steps = tc_->index().steps();

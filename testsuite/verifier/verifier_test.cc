@@ -265,35 +265,39 @@ TEST_CASE("Memory that no look-up has found", "[verifier]") {
     std::vector<u8> bytes;
     const char* complaint;
   };
+  u8 mask[4];  // a field that emitted code only reads
+  const i32 at = kVcpuOffset + static_cast<i32>(offsetof(vcpu::VcpuState, page_index_mask));
+  std::memcpy(mask, &at, sizeof(mask));
   const Bad bad[] = {
-      {{0x48, 0x8b, 0x03}, "memory without"},                             // mov rax, [rbx]
-      {{0x48, 0x89, 0x04, 0x24}, "memory without"},                       // mov [rsp], rax
-      {{0x4a, 0x8b, 0x04, 0x13}, "memory without"},                       // mov rax, [rbx+r10]
-      {{0x49, 0x8b, 0x03}, "memory without"},                             // mov rax, [r11]
-      {{0x64, 0x8b, 0x04, 0x25, 0, 0, 0, 0}, "memory without"},           // mov eax, fs:[0]
-      {{0x65, 0x48, 0x8b, 0x03}, "%gs with a base"},                      // mov rax, gs:[rbx]
-      {{0x65, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0}, "%gs at a place"},        // mov eax, gs:[16]
-      {{0x65, 0x48, 0x89, 0x04, 0x25, 0x50, 0xe1, 0xff, 0xff}, "store"},  // mov gs:[...], rax
-      {{0x65, 0x4e, 0x8b, 0x14, 0xd5, 0, 0, 0, 0}, "nothing bounds"},     // mov r10, gs:[r10*8]
-      {{0x67, 0x42, 0x8b, 0x04, 0x13}, "memory without"},                 // mov eax, [ebx+r10d]
-      {{0xf3, 0xa4}, "memory without"},                                   // rep movsb
-      {{0x48, 0x8b, 0x05, 0, 0, 0, 0}, "memory without"},                 // mov rax, [rip]
-      {{0xa1, 0, 0, 0, 0, 0, 0, 0, 0}, "memory without"},                 // mov eax, [abs]
-      {{0x0f, 0x05}, "no translation"},                                   // syscall
-      {{0xcd, 0x80}, "no translation"},                                   // int 0x80
-      {{0x50}, "no translation"},                                         // push rax
-      {{0xc3}, "no translation"},                                         // ret
-      {{0x0f, 0xa2}, "no translation"},                                   // cpuid
-      {{0xfd}, "no translation"},                                         // std
-      {{0xe6, 0x80}, "no translation"},                                   // out 0x80, al
-      {{0x8e, 0xd8}, "no translation"},                                   // mov ds, eax
-      {{0x0f, 0x01, 0xef}, "0f 01 ef"},                                   // wrpkru
-      {{0x0f, 0xae, 0xe8 + 0, 0x90}, ""},                                 // lfence: good
-      {{0xf3, 0x49, 0x0f, 0xae, 0xda}, "no peer view"},                   // wrgsbase r10
-      {{0x41, 0xff, 0xe3}, "where a register says"},                      // jmp r11
-      {{0xff, 0x25, 0, 0, 0, 0}, "memory without"},                       // jmp [rip]
-      {{0xeb, 0x40}, "neither the CCF nor"},                              // jmp far away
-      {{0xeb, 0xff}, "into an instruction"},                              // jmp into itself
+      {{0x48, 0x8b, 0x03}, "memory without"},                       // mov rax, [rbx]
+      {{0x48, 0x89, 0x04, 0x24}, "memory without"},                 // mov [rsp], rax
+      {{0x4a, 0x8b, 0x04, 0x13}, "memory without"},                 // mov rax, [rbx+r10]
+      {{0x49, 0x8b, 0x03}, "memory without"},                       // mov rax, [r11]
+      {{0x64, 0x8b, 0x04, 0x25, 0, 0, 0, 0}, "memory without"},     // mov eax, fs:[0]
+      {{0x65, 0x48, 0x8b, 0x03}, "%gs with a base"},                // mov rax, gs:[rbx]
+      {{0x65, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0}, "%gs at a place"},  // mov eax, gs:[16]
+      {{0x65, 0x48, 0x89, 0x04, 0x25, mask[0], mask[1], mask[2], mask[3]},
+       "store"},                                                       // mov gs:[], rax
+      {{0x65, 0x4e, 0x8b, 0x14, 0xd5, 0, 0, 0, 0}, "nothing bounds"},  // mov r10, gs:[r10*8]
+      {{0x67, 0x42, 0x8b, 0x04, 0x13}, "memory without"},              // mov eax, [ebx+r10d]
+      {{0xf3, 0xa4}, "memory without"},                                // rep movsb
+      {{0x48, 0x8b, 0x05, 0, 0, 0, 0}, "memory without"},              // mov rax, [rip]
+      {{0xa1, 0, 0, 0, 0, 0, 0, 0, 0}, "memory without"},              // mov eax, [abs]
+      {{0x0f, 0x05}, "no translation"},                                // syscall
+      {{0xcd, 0x80}, "no translation"},                                // int 0x80
+      {{0x50}, "no translation"},                                      // push rax
+      {{0xc3}, "no translation"},                                      // ret
+      {{0x0f, 0xa2}, "no translation"},                                // cpuid
+      {{0xfd}, "no translation"},                                      // std
+      {{0xe6, 0x80}, "no translation"},                                // out 0x80, al
+      {{0x8e, 0xd8}, "no translation"},                                // mov ds, eax
+      {{0x0f, 0x01, 0xef}, "0f 01 ef"},                                // wrpkru
+      {{0x0f, 0xae, 0xe8 + 0, 0x90}, ""},                              // lfence: good
+      {{0xf3, 0x49, 0x0f, 0xae, 0xda}, "no peer view"},                // wrgsbase r10
+      {{0x41, 0xff, 0xe3}, "where a register says"},                   // jmp r11
+      {{0xff, 0x25, 0, 0, 0, 0}, "memory without"},                    // jmp [rip]
+      {{0xeb, 0x40}, "neither the CCF nor"},                           // jmp far away
+      {{0xeb, 0xff}, "into an instruction"},                           // jmp into itself
       {{0x06}, "Zydis does not decode"}};
   for (const Bad& b : bad) {
     Fragment f;
