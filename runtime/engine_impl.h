@@ -254,6 +254,10 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   }
   u64 LeaveToStep();
   void NoteSimulatedWatch(bool faulted);
+  // #AC, where alignment is checked.
+  bool Misaligned(const translator::Instr& instr, u64 linear) const {
+    return state_.ChecksAlignment() && (linear & (instr.mem.checked_alignment - 1u)) != 0;
+  }
   // Notes data breakpoints; false: #AC.
   bool CarefulAccess(const translator::Instr& instr, u64 linear, unsigned size);
   bool UndoBranch(u64 target);

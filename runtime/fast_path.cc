@@ -115,9 +115,7 @@ bool EngineImpl::Canonical(u64 address) const {
 }
 
 GuestFault EngineImpl::NonCanonicalFault(const Instr& instr, u64 linear) const {
-  const bool misaligned =
-      state_.ChecksAlignment() && (linear & (instr.mem.checked_alignment - 1u)) != 0;
-  if (misaligned && Canonical(linear) &&
+  if (Misaligned(instr, linear) && Canonical(linear) &&
       vcpu::HostHasIntelsWay(vcpu::HostDifference::kEndOfCanonical)) {
     return GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
   }

@@ -59,7 +59,7 @@ void WatchedPorts::Out(u16 port, unsigned size, u32 value) {
 }
 
 bool EngineImpl::CarefulAccess(const Instr& instr, u64 linear, unsigned size) {
-  if (state_.ChecksAlignment() && (linear & (instr.mem.checked_alignment - 1u)) != 0) return false;
+  if (Misaligned(instr, linear)) return false;
   if (watching_) {
     watch_hits_ |= MatchBreakpoints(
         state_, instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead, linear,
