@@ -35,6 +35,10 @@ struct MissWord {
             u64{window} << kWindowShift};
   }
   constexpr u64 ResumeDistance() const { return word & ((u64{1} << kResumeBits) - 1); }
+  constexpr u32 SpanMinus1() const {
+    return static_cast<u32>(word >> kSpanShift & ((u64{1} << kSpanBits) - 1));
+  }
+  constexpr bool Window() const { return (word >> kWindowShift & 1) != 0; }
 };
 
 // r10 says nothing.

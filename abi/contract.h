@@ -18,9 +18,8 @@
 //              git and cc1 show them as the least used: 0.8-1.7 % of instructions name them)
 //   rsp        the guest's rsp: never a valid VMM stack; signals use the alternate stack
 //   the rest   guest values, including arithmetic flags and all vector state
-//   %gs        the view; SYSCALL, SYSRET, STAC, CLAC and MOV to CR3 change it without the VMM,
-//   which
-//              looks (RDGSBASE) when it is called next; %fs stays the C library's
+//   %gs        the view; SYSCALL, SYSRET, STAC, CLAC and MOV to CR3 change it without the VMM, and
+//              it looks (RDGSBASE) when it is called next; %fs stays the C library's
 //   DF         always clear (the guest's DF is VcpuState::df_flag)
 //
 // What a sequence keeps for itself lies in VcpuState::scratch, a field for each use
@@ -64,6 +63,7 @@ struct LookupSlot {
     misses = count;
   }
 };
+
 // Every so many misses of a slot the runtime judges whether it pays for the site.
 inline constexpr u32 kMissWindow = 2048;
 

@@ -43,19 +43,24 @@ constexpr u16 kX87Exceptions = 0x3f, kX87Summary = 0x8080;  // the status word's
 // XCR0 components that translated code may touch: x87, SSE, AVX, AVX-512. (Not PKRU: the host's.)
 constexpr u64 kXstateComponents = 0xe7;
 
-// Of the code of one page.
-class SiteWitnesses final : public translator::FlagWitnesses {
+// What is known of the instructions of one page.
+class SitesOfPage final : public translator::FlagWitnesses {
  public:
-  SiteWitnesses(adapt::SiteTable& sites, PhysAddr page)
-      : sites_(sites), page_(page.value & ~kPageMask) {}
+  SitesOfPage(adapt::SiteTable& sites, PhysAddr page)
+      : sites_(sites), page_(page.value & ~kPageMask), any_(sites.MayHaveInPage(page_)) {}
+  bool any() const { return any_; }
+  const adapt::SiteRecord* Find(u64 pc) const {
+    return any_ ? sites_.Find(pc, page_ | (pc & kPageMask)) : nullptr;
+  }
   bool IsWitness(u64 pc) const override {
-    const adapt::SiteRecord* site = sites_.Find(pc, page_ | (pc & kPageMask));
+    const adapt::SiteRecord* site = Find(pc);
     return site != nullptr && site->shows_flags;
   }
 
  private:
   adapt::SiteTable& sites_;
   const u64 page_;
+  const bool any_;
 };
 
 template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
@@ -516,8 +521,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
                             ? translator::kMaxTuInstructions
                             : options_.plan_override->MaxInstructions();
   const unsigned limit = mode.single || mode.simulate || !in_ram ? 1 : most;
-  const bool any_site = sites_.MayHaveInPage(phys.value);
-  const SiteWitnesses witnesses(sites_, phys);
+  const SitesOfPage sites(sites_, phys);
   u8 next_bytes[16];
   translator::CodeRequest code{.pc = pc,
                                .code_bits = mode.code_bits,
@@ -529,7 +533,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
                                // A single step's #DB shows all flags.
                                .look_ahead = !mode.single,
                                .shown = &shown_features_,
-                               .witnesses = any_site ? &witnesses : nullptr};
+                               .witnesses = sites.any() ? &sites : nullptr};
   DecodeStatus status = BuildTranslationUnit(code, tu_.get());
   u64 second_page = kNoPage;
   if (status == DecodeStatus::kNeedMoreBytes && in_segment > available) {
@@ -588,11 +592,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
   request.cmps_destination_first =
       vcpu::HostHasIntelsWay(vcpu::HostDifference::kCompareStringsFault);
   for (unsigned i = 0; i < tu_->count; ++i) {
-    const u64 site_pc = tu_->instrs[i].pc;
-    if (const adapt::SiteRecord* site =
-            !any_site ? nullptr
-                      : sites_.Find(site_pc,
-                                    ccf->phys_page * kPageSize + (site_pc - (pc & ~kPageMask)))) {
+    if (const adapt::SiteRecord* site = sites.Find(tu_->instrs[i].pc)) {
       request.plans[i].kind = static_cast<translator::SiteKind>(site->kind);
       request.plans[i].alone = site->alone;
       if (site->table_lookup) request.plans[i].lookup = translator::LookupKind::kTable;

@@ -34,24 +34,31 @@ if [[ ! -e $XDG_CACHE_HOME/alibi/linux/cloud-amd64/done ]]; then
   echo "skipped: no kernel in $XDG_CACHE_HOME/alibi/linux (./alibi linux fetches it)"
   exit 0
 fi
+# Linux measures the TSC against the PIT, and gets it wrong when the host preempts it at the wrong
+# moment (docs/performance.md). On a busy host that happens to QEMU's machine and to ours, and the
+# program refuses the figures, as it must. QEMU's are nobody's failure; ours get more tries.
 measure() {
-  timeout -k 2 130 "$alibi" bench linux --quick --only boot,getppid,x87 --json out.json >out.txt
-}
-if ! measure; then
-  # Linux measures the TSC against the PIT, and gets it wrong when the host preempts it at the wrong
-  # moment (docs/performance.md): on a busy host that happens, hardly twice.
-  grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
-  echo "once more: $(grep "its clock is off" out.txt)"
-  measure || fail "$(cat out.txt)"
-fi
-python3 - <<'PYTHON'
-import json
+  timeout -k 2 130 "$alibi" bench linux --quick --only boot,getppid,x87 --json out.json >out.txt ||
+    grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
+  python3 - <<'PYTHON'
+import json, sys
 report = json.load(open("out.json"))
-assert not report["failures"], report["failures"]
+refused = {f["system"] for f in report["failures"] if "its clock is off" in f["what"]}
+others = [f for f in report["failures"] if "its clock is off" not in f["what"]]
+assert not others, others
 found = {(row["name"], row["system"]) for row in report["benchmarks"]}
 for wanted in (("boot", "alibi"), ("getppid", "alibi"), ("x87", "alibi"), ("x87", "native")):
-    assert wanted in found, wanted
+    assert wanted in found or wanted[1] in refused, wanted
 assert all(row["median_seconds"] > 0 for row in report["benchmarks"])
+sys.exit(3 if "alibi" in refused else 0)
 PYTHON
+}
+for try in 1 2 3; do
+  status=0
+  measure || status=$?
+  [[ $status == 3 ]] || break
+  echo "once more: $(grep "its clock is off" out.txt)"
+done
+[[ $status == 0 ]] || fail "status $status: $(cat out.txt)"
 grep -q "</svg>" out.svg || fail "the SVG is not whole"
 cat out.txt

@@ -211,13 +211,12 @@ void ShowX87Pointers(const Execution& e, bool rex_w, u8* image) {
   u64 instruction = Load<u64>(image + kX87InstructionAt), data = Load<u64>(image + kX87DataAt);
   if (!rex_w) ReadWholePointers(&instruction, &data);
   Put<u16>(image + kX87OpcodeAt, ShownOpcode(e, instruction, Load<u16>(image + kX87OpcodeAt)));
+  const X87Pointers pointers = ShownX87Pointers(e, instruction, data);
   if (rex_w) {
-    const X87Pointers pointers = ShownX87Pointers(e, instruction, data);
     Put<u64>(image + kX87InstructionAt, pointers.instruction);
     Put<u64>(image + kX87DataAt, pointers.data);
     return;
   }
-  const X87Pointers pointers = ShownX87Pointers(e, instruction, data);
   const Selectors selectors = ShownSelectors(
       e, pointers, {Load<u16>(image + kX87CodeSelectorAt), Load<u16>(image + kX87DataSelectorAt)});
   Put<u32>(image + kX87InstructionAt, pointers.instruction);

@@ -207,15 +207,14 @@ void Flow::Follow(const Edge& edge, const HostInstr& h, State s) {
       s.compared = false;
       break;
     case Via::kMiss: {
+      const MissWord miss{word};
       const Value address = s.gpr[vcpu::kR11];
       Value& value = s.gpr[vcpu::kR10];
       value = Made(Is::kDisplacement);
       value.root = address.root;
       value.low = address.offset;
-      value.high =
-          address.offset + 1 +
-          static_cast<i64>(word >> MissWord::kSpanShift & ((1u << MissWord::kSpanBits) - 1));
-      value.stores = word >> MissWord::kWindowShift & 1;
+      value.high = address.offset + 1 + i64{miss.SpanMinus1()};
+      value.stores = miss.Window();
       value.made_by = h.instr_index;
       // The slot holds another page now. Displacements that wait are the stub's to keep good.
       s.pages.clear();
