@@ -3,7 +3,7 @@
 //
 //            low addresses                                                  high addresses
 //   +---------------+------------------+-------------+---------------------------------------+
-//   | look-up slots | jump table       | VCPU block  | shadow table: 2^36 entries of 8 bytes |
+//   | inline TLB    | jump table       | VCPU block  | shadow table: 2^36 entries of 8 bytes |
 //   | and directory | (this view)      | (shared by  | entry[page]: host = linear + entry    |
 //   | (this view)   |                  |  all views) | (this view)                           |
 //   +---------------+------------------+-------------+---------------------------------------+
@@ -45,19 +45,19 @@ inline constexpr i32 kSlotCount = 512;  // per access kind
 
 // One cached translation of a page: hit when linear + neg_page <= 4096 - size (unsigned); then
 // host = linear + displacement.
-struct LookupSlot {
+struct InlineTlbEntry {
   u64 neg_page;
   u64 displacement;
   u64 host_page;  // page + displacement: added to the offset in the page, saves a register
   u64 misses;     // counted by the miss stub; survives what else the slot forgets
 
-  static constexpr LookupSlot Of(u64 page, u64 displacement) {
+  static constexpr InlineTlbEntry Of(u64 page, u64 displacement) {
     return {0 - page, displacement, page + displacement, 0};
   }
   // Caches a page that does not exist: an address that hits it is not canonical, and stays so on
   // the host. So no valid bit is needed, and no guest page (0 among them) behaves specially.
-  static constexpr LookupSlot Empty() { return Of(u64{1} << 63, 0); }
-  void Become(const LookupSlot& other) {
+  static constexpr InlineTlbEntry Empty() { return Of(u64{1} << 63, 0); }
+  void Become(const InlineTlbEntry& other) {
     const u64 count = misses;
     *this = other;
     misses = count;
@@ -67,8 +67,8 @@ struct LookupSlot {
 // Every so many misses of a slot the runtime judges whether it pays for the site.
 inline constexpr u32 kMissWindow = 2048;
 
-// Which look-up slots cache a page, so that a changed shadow entry finds them without a search:
-// by page number modulo kResidues, no slot (0), at most one (its number + 1), or several.
+// Which inline TLB entries cache a page, so that a changed shadow entry finds them without a
+// search: by page number modulo kResidues, none (0), at most one (its number + 1), or several.
 struct SlotDirectory {
   static constexpr u32 kResidues = 512;
   static constexpr u16 kSeveral = 0xffff;
@@ -103,7 +103,7 @@ struct RootPeer {
   static constexpr RootPeer None() { return {0, 1, 0, 0}; }  // no operand fits
 };
 inline constexpr i32 kSlotDirectoryBytes = 4096;  // with the peers in its upper half
-inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(LookupSlot));
+inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(InlineTlbEntry));
 
 // %gs-relative displacements.
 inline constexpr i32 kVcpuOffset = -kVcpuBlockBytes;

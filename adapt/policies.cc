@@ -17,14 +17,14 @@ constexpr const char* kKindNames[kKindCount] = {"DIRECT", "CHECKED", "SIMULATE"}
 constexpr const char* kAccessNames[kAccessCount] = {"other", "load", "store", "modify",
                                                     "push",  "pop",  "divide"};
 
-constexpr unsigned kMostNumbers = 3;
+constexpr unsigned kMaxNumbers = 3;
 
 // `parameters` numbers may follow the name, those that are not given have their default.
 struct Entry {
   const char* name;
   const char* parameters;
   unsigned count;
-  u32 defaults[kMostNumbers];
+  u32 defaults[kMaxNumbers];
   MakeBuiltin* make;
 };
 
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Policy>> MakePolicy(const std::string& spec) {
   const std::string name = spec.substr(0, open);
   for (const Entry& entry : kPolicies) {
     if (name != entry.name) continue;
-    u32 numbers[kMostNumbers] = {entry.defaults[0], entry.defaults[1], entry.defaults[2]};
+    u32 numbers[kMaxNumbers] = {entry.defaults[0], entry.defaults[1], entry.defaults[2]};
     if (open != std::string::npos &&
         (spec.back() != ')' ||
          !ParseNumbers(spec.substr(open + 1, spec.size() - open - 2), entry.count, numbers))) {

@@ -17,7 +17,7 @@ extern char** environ;
 namespace alibi::bench {
 namespace {
 
-constexpr std::size_t kMostErrors = 4096;
+constexpr std::size_t kMaxErrors = 4096;
 
 // The last line that says something.
 std::string LastLine(std::string text) {
@@ -128,8 +128,8 @@ ChildResult RunChild(const std::vector<std::string>& argv, std::chrono::millisec
     if (on_output && result.output.size() > seen) {
       on_output(std::string_view(result.output).substr(seen), child);
     }
-    if (result.errors.size() > 2 * kMostErrors) {
-      result.errors.erase(0, result.errors.size() - kMostErrors);
+    if (result.errors.size() > 2 * kMaxErrors) {
+      result.errors.erase(0, result.errors.size() - kMaxErrors);
     }
   }
   // Closed streams need not mean that the process ended, but nothing more can come of it.

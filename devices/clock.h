@@ -83,10 +83,10 @@ class FixedTsc : public TscSource {
   u64 TicksToNs(u64 ticks) const override { return ScaleTicks(ticks, frequency_hz_); }
 
   static u64 ScaleTicks(u64 ticks, u64 frequency_hz) {
-    constexpr u64 kMost = u64{1} << 62;
+    constexpr u64 kMax = u64{1} << 62;
     const unsigned __int128 ns =
         (static_cast<unsigned __int128>(ticks) * 1'000'000'000 + (frequency_hz - 1)) / frequency_hz;
-    return ns < kMost ? static_cast<u64>(ns) : kMost;
+    return ns < kMax ? static_cast<u64>(ns) : kMax;
   }
 
  private:

@@ -28,7 +28,7 @@ class FwCfg : public Device {
     kInitrdAddress = 0x0a,
     kInitrdSize = 0x0b,
     kBootMenu = 0x0e,
-    kMostCpus = 0x0f,
+    kMaxCpus = 0x0f,
     kKernelData = 0x11,
     kInitrdData = 0x12,
     kCommandLineAddress = 0x13,

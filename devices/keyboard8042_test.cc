@@ -72,7 +72,7 @@ TEST_CASE("8042: what nobody reads is bounded") {
   Controller c;
   const std::vector<u8> keys(1000, 0x1c);
   for (int i = 0; i < 100; ++i) c.device.Type(keys);
-  CHECK(c.ReadAll().size() <= Ps2Keyboard::kMostTyped + 1);
+  CHECK(c.ReadAll().size() <= Ps2Keyboard::kMaxTyped + 1);
   for (int i = 0; i < 100; ++i) c.Data(0xf2);
   CHECK(c.ReadAll().size() <= 18);
   for (int i = 0; i < 100; ++i) c.Command(0xaa);

@@ -27,7 +27,7 @@ bool Decode(const u32* words, ApicMessage* message) {
 
 Msix::Msix(unsigned vectors, std::function<void(const ApicMessage&)> send)
     : entries_(vectors), send_(std::move(send)) {
-  ALIBI_CHECK(vectors >= 1 && vectors <= kMostVectors, "MSI-X has 1 to 2048 vectors");
+  ALIBI_CHECK(vectors >= 1 && vectors <= kMaxVectors, "MSI-X has 1 to 2048 vectors");
 }
 
 void Msix::Reset() {

@@ -19,7 +19,7 @@ namespace alibi::devices {
 class Msix : public Device {
  public:
   static constexpr u8 kCapability = 0x11;
-  static constexpr unsigned kMostVectors = 2048;
+  static constexpr unsigned kMaxVectors = 2048;
   // Bits of the message control word.
   static constexpr u16 kEnable = 1u << 15, kFunctionMask = 1u << 14;
 

@@ -93,7 +93,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
   fw_cfg_.AddInteger(FwCfg::kRamSize, config.low_ram_bytes + config.high_ram_bytes, 8);
   fw_cfg_.AddInteger(FwCfg::kNoGraphics, config.serial_is_screen ? 1 : 0, 2);
   fw_cfg_.AddInteger(FwCfg::kCpuCount, 1, 2);
-  fw_cfg_.AddInteger(FwCfg::kMostCpus, 1, 2);
+  fw_cfg_.AddInteger(FwCfg::kMaxCpus, 1, 2);
   fw_cfg_.AddInteger(FwCfg::kIrq0Override, 1, 4);
   // Nothing to boot from can appear later: firmware need not wait before it tries again.
   fw_cfg_.AddFile("etc/boot-fail-wait", {0, 0, 0, 0});

@@ -65,7 +65,7 @@ u8 Ps2Keyboard::Take() {
 }
 
 void Ps2Keyboard::Type(std::span<const u8> codes) {
-  if (!scanning_ || typed_.size() + codes.size() > kMostTyped) return;
+  if (!scanning_ || typed_.size() + codes.size() > kMaxTyped) return;
   typed_.insert(typed_.end(), codes.begin(), codes.end());
 }
 

@@ -40,7 +40,7 @@ class Ps2Device {
 class Ps2Keyboard : public Ps2Device {
  public:
   // Keys that are typed faster than the guest takes them wait here; what finds no room is lost.
-  static constexpr std::size_t kMostTyped = 4096;
+  static constexpr std::size_t kMaxTyped = 4096;
 
   Ps2Keyboard() { Reset(); }
   void Receive(u8 byte) override;

@@ -191,7 +191,7 @@ TEST_CASE("deferred: an out-of-sync table that goes away, or gets another use", 
 
 TEST_CASE("deferred: more tables than the list holds are followed, others' wait", "[coherence]") {
   Guest g(Coherence::kDeferred);
-  constexpr u64 kTables = OutOfSyncTables::kMost + 10;
+  constexpr u64 kTables = OutOfSyncTables::kMax + 10;
   std::vector<u64> leaves;
   for (u64 i = 0; i < kTables; ++i) {
     const u64 linear = 0x100000000 + i * 0x200000;
@@ -204,9 +204,9 @@ TEST_CASE("deferred: more tables than the list holds are followed, others' wait"
     for (u64 i = 0; i < kTables; ++i) REQUIRE(g.Write64(kWindow + (i + 1) * kPageSize, entry));
   };
   store_all(kSecond | kUsed);
-  CHECK(g.counters().table_releases == OutOfSyncTables::kMost);
+  CHECK(g.counters().table_releases == OutOfSyncTables::kMax);
   for (u64 i = 0; i < kTables; ++i) {
-    CHECK(g.Load(0x100000000 + i * 0x200000) == (i < OutOfSyncTables::kMost ? 1 : 2));
+    CHECK(g.Load(0x100000000 + i * 0x200000) == (i < OutOfSyncTables::kMax ? 1 : 2));
   }
   // Another address space: a crowd of tables that it does not use is forgotten.
   const u64 other = g.NewTable();
@@ -214,7 +214,7 @@ TEST_CASE("deferred: more tables than the list holds are followed, others' wait"
   g.state->cr3 = other;
   g.mmu->AddressSpaceLoaded();
   CHECK(g.counters().table_resyncs == 0);
-  CHECK(g.counters().table_drops == OutOfSyncTables::kMost);
+  CHECK(g.counters().table_drops == OutOfSyncTables::kMax);
   g.state->cr3 = M::kRoot;
   g.mmu->AddressSpaceLoaded();
   for (u64 i = 0; i < kTables; ++i) CHECK(g.Load(0x100000000 + i * 0x200000) == 2);

@@ -37,7 +37,7 @@ void Mmu::RunGroupOfRoot(PagingMode mode) {
     pool_.ForgetRootPeersTo(nullptr);
   }
   unsigned group = groups_.GroupOf(root);
-  const bool known = group != RootGroups::kMost;
+  const bool known = group != RootGroups::kMax;
   if (known && mode != PagingMode::kPae) {
     groups_.Run(group, root);
     return;
@@ -49,7 +49,7 @@ void Mmu::RunGroupOfRoot(PagingMode mode) {
     }
   };
   if (!known) {
-    RootGroups::Fit fits[RootGroups::kMost] = {};
+    RootGroups::Fit fits[RootGroups::kMax] = {};
     for_each_follower([&](const View& view) {
       RootGroups::Fit& fit = fits[view.key().group()];
       view.ForEachRootEntry([&](unsigned slot, u64 entry) {

@@ -9,7 +9,7 @@
 //     traces the page.
 //  3. Every guest page table that an entry was derived from is under kPageTableTrace. Deferred: or,
 //     if it is a leaf table, out of sync (mmu/out_of_sync.h). Dropped: none is.
-//  4. Look-up slots and jump-table entries of a view never outlive the mapping they came from.
+//  4. Inline TLB entries and jump-table entries of a view never outlive the mapping they came from.
 //
 // Nothing here touches vector registers or allocates after Create (fast callouts and the host
 // fault handler call it while guest vector state is live).
@@ -78,8 +78,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   // After a host fault, or from a CHECKED callout: size 1..4096.
   Resolution ResolveAccess(LinearAddr address, unsigned size, bool write, vcpu::GuestFault* fault);
-  // Caches the page for a look-up slot of the current view; false if the shadow has no (writable)
-  // mapping of it yet, then ResolveAccess first.
+  // Caches the page in an inline TLB entry of the current view; false if the shadow has no
+  // (writable) mapping of it yet, then ResolveAccess first.
   bool FillSlot(bool store, unsigned slot, LinearAddr address);
 
   // --- vcpu::LinearMemory ---

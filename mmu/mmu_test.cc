@@ -257,13 +257,13 @@ TEST_CASE("two linear pages on one physical: a trace demotes both, in all views"
   m.SetCpl(3);
   REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
   REQUIRE(m.mmu->FillSlot(true, 5, LinearAddr(kLinear)));
-  auto* slots = reinterpret_cast<LookupSlot*>(m.mmu->gs_base() + kSlotsOffset) + kSlotCount;
+  auto* slots = reinterpret_cast<InlineTlbEntry*>(m.mmu->gs_base() + kSlotsOffset) + kSlotCount;
   CHECK(slots[5].neg_page == 0 - kLinear);
   CHECK(kLinear + slots[5].displacement == m.memory->rw_base() + 0x300000);
   m.mmu->TraceCode(PhysAddr(0x300000));
   CHECK(m.mmu->counters().demotions == 3);
   CHECK(m.InRo(m.HostOf(kLinear)));
-  CHECK(slots[5].neg_page == LookupSlot::Empty().neg_page);
+  CHECK(slots[5].neg_page == InlineTlbEntry::Empty().neg_page);
   m.SetCpl(0);
   CHECK(m.InRo(m.HostOf(kLinear)));
   CHECK(m.InRo(m.HostOf(kLinear + 0x200000)));

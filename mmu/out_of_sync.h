@@ -12,9 +12,9 @@ namespace alibi::mmu {
 
 class OutOfSyncTables {
  public:
-  static constexpr unsigned kMost = 128;
+  static constexpr unsigned kMax = 128;
   static constexpr unsigned kUnits = kPageSize / 8;
-  static constexpr u64 kCopyBytes = u64{kMost} * kPageSize;
+  static constexpr u64 kCopyBytes = u64{kMax} * kPageSize;
 
   // `copies` has kCopyBytes.
   void Init(u64* copies) { copies_ = copies; }
@@ -47,9 +47,9 @@ class OutOfSyncTables {
   }
 
  private:
-  static_assert(kMost == 128, "two words of bits");
+  static_assert(kMax == 128, "two words of bits");
   u64 taken_[2] = {};
-  u64 offsets_[kMost];
+  u64 offsets_[kMax];
   u64* copies_ = nullptr;
 };
 

@@ -3,7 +3,7 @@
 
 namespace alibi::mmu {
 
-unsigned RootGroups::Choose(const Fit fits[kMost]) {
+unsigned RootGroups::Choose(const Fit fits[kMax]) {
   // A group that loses nothing is better than any that does; then what stays counts.
   const auto better = [&](unsigned a, unsigned b) {
     const bool free_a = fits[a].lost == 0 && fits[a].kept != 0;
@@ -26,7 +26,7 @@ unsigned RootGroups::Choose(const Fit fits[kMost]) {
   paid_[best] += fit.lost;
   if (paid_[best] <= fit.kept) return best;
   paid_[best] = 0;
-  return count_ < kMost ? count_++ : oldest;
+  return count_ < kMax ? count_++ : oldest;
 }
 
 }  // namespace alibi::mmu

@@ -13,7 +13,7 @@ namespace alibi::mmu {
 
 class RootGroups {
  public:
-  static constexpr unsigned kMost = 8;  // View keys have room for so many
+  static constexpr unsigned kMax = 8;  // View keys have room for so many
 
   // Of a group's views, when a root is loaded: root entries that they were filled through and that
   // are the same in this root, and those that are not.
@@ -28,16 +28,16 @@ class RootGroups {
 
   unsigned running() const { return running_; }
   unsigned count() const { return count_; }
-  // The group that follows this root already; or kMost.
+  // The group that follows this root already; or kMax.
   unsigned GroupOf(u64 root) const {
     if (roots_[running_] == root) return running_;
     for (unsigned group = 0; group < count_; ++group) {
       if (roots_[group] == root) return group;
     }
-    return kMost;
+    return kMax;
   }
   // For a root that no group follows: fits[0..count()).
-  unsigned Choose(const Fit fits[kMost]);
+  unsigned Choose(const Fit fits[kMax]);
   // The group follows this root from now on, and runs.
   void Run(unsigned group, u64 root) {
     if (group != running_) last_used_[group] = ++clock_;
@@ -48,10 +48,10 @@ class RootGroups {
  private:
   static constexpr u64 kNoRoot = ~u64{0};
 
-  u64 roots_[kMost];
-  u64 last_used_[kMost] = {};
+  u64 roots_[kMax];
+  u64 last_used_[kMax] = {};
   u64 clock_ = 0;
-  u32 paid_[kMost] = {};  // entries lost since the last split
+  u32 paid_[kMax] = {};  // entries lost since the last split
   unsigned running_ = 0;
   unsigned count_ = 1;
 };

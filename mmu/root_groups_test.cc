@@ -17,30 +17,30 @@ constexpr u64 kKernel = kUsed & ~M::kU;
 
 TEST_CASE("a root joins the group that loses nothing by it", "[root_groups]") {
   RootGroups groups;
-  const Fit none[RootGroups::kMost] = {};
+  const Fit none[RootGroups::kMax] = {};
   CHECK(groups.Choose(none) == 0);
   groups.Run(0, 0x1000);
   CHECK(groups.GroupOf(0x1000) == 0);
-  CHECK(groups.GroupOf(0x2000) == RootGroups::kMost);
-  const Fit conflict[RootGroups::kMost] = {{1, 4}};
+  CHECK(groups.GroupOf(0x2000) == RootGroups::kMax);
+  const Fit conflict[RootGroups::kMax] = {{1, 4}};
   REQUIRE(groups.Choose(conflict) == 1);
   groups.Run(1, 0x2000);
   CHECK(groups.GroupOf(0x1000) == 0);
   CHECK(groups.GroupOf(0x2000) == 1);
-  const Fit like_first[RootGroups::kMost] = {{5, 0}, {1, 1}};
+  const Fit like_first[RootGroups::kMax] = {{5, 0}, {1, 1}};
   CHECK(groups.Choose(like_first) == 0);
-  const Fit like_second[RootGroups::kMost] = {{1, 4}, {2, 0}};
+  const Fit like_second[RootGroups::kMax] = {{1, 4}, {2, 0}};
   CHECK(groups.Choose(like_second) == 1);
   // One that keeps more, at a price, is no better than one without a price.
-  const Fit cheaper[RootGroups::kMost] = {{20, 1}, {2, 0}};
+  const Fit cheaper[RootGroups::kMax] = {{20, 1}, {2, 0}};
   CHECK(groups.Choose(cheaper) == 1);
   groups.ForgetRoots();
-  CHECK(groups.GroupOf(0x1000) == RootGroups::kMost);
+  CHECK(groups.GroupOf(0x1000) == RootGroups::kMax);
 }
 
 TEST_CASE("a group of its own is due when as much was lost as it costs", "[root_groups]") {
   RootGroups groups;
-  const Fit small_loss[RootGroups::kMost] = {{4, 1}};
+  const Fit small_loss[RootGroups::kMax] = {{4, 1}};
   for (unsigned i = 0; i < 4; ++i) CHECK(groups.Choose(small_loss) == 0);
   CHECK(groups.Choose(small_loss) == 1);
 }
@@ -48,15 +48,15 @@ TEST_CASE("a group of its own is due when as much was lost as it costs", "[root_
 TEST_CASE("beyond the last group the one unused for longest is taken", "[root_groups]") {
   RootGroups groups;
   groups.Run(0, 0x1000);
-  Fit all_lose[RootGroups::kMost];
+  Fit all_lose[RootGroups::kMax];
   for (Fit& fit : all_lose) fit = {0, 1};
-  for (unsigned i = 1; i < RootGroups::kMost; ++i) {
+  for (unsigned i = 1; i < RootGroups::kMax; ++i) {
     REQUIRE(groups.Choose(all_lose) == i);
     groups.Run(i, 0x1000 + i * kPageSize);
   }
-  for (unsigned i = 0; i < 2 * RootGroups::kMost; ++i) {
-    REQUIRE(groups.Choose(all_lose) == i % RootGroups::kMost);
-    groups.Run(i % RootGroups::kMost, 0x100000 + i * kPageSize);
+  for (unsigned i = 0; i < 2 * RootGroups::kMax; ++i) {
+    REQUIRE(groups.Choose(all_lose) == i % RootGroups::kMax);
+    groups.Run(i % RootGroups::kMax, 0x100000 + i * kPageSize);
   }
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("two roots that alternate keep their views", "[root_groups]") {
   CHECK(after.leaf_fills == before.leaf_fills);
   CHECK(after.hidden_faults == before.hidden_faults);
   CHECK(after.range_poisons == before.range_poisons);
-  CHECK(after.slot_clears == before.slot_clears);
+  CHECK(after.inline_tlb_clears == before.inline_tlb_clears);
   CHECK(after.jump_page_resets == before.jump_page_resets);
   CHECK(after.root_follows == before.root_follows);
   CHECK(after.root_groups == 1);
@@ -380,7 +380,7 @@ TEST_CASE("page tables of a program count as running while its kernel has its ow
 TEST_CASE("more roots that differ than groups: bounded, and right", "[root_groups]") {
   M m;
   constexpr u64 kShared = 0xffff800000000000, kOwn = kShared + (u64{1} << 39);
-  constexpr unsigned kRoots = 3 * RootGroups::kMost;
+  constexpr unsigned kRoots = 3 * RootGroups::kMax;
   m.state->cr4 |= vcpu::kCr4Smap;
   m.Map(kShared, 0x300000, kKernel);
   std::vector<u64> roots;
@@ -403,8 +403,8 @@ TEST_CASE("more roots that differ than groups: bounded, and right", "[root_group
       CHECK(m.HostOf(kOwn) == m.memory->rw_base() + 0x400000 + i * kPageSize);
     }
   }
-  CHECK(m.mmu->counters().root_groups == RootGroups::kMost - 1);
-  CHECK(m.mmu->views().count() <= RootGroups::kMost + 1);
+  CHECK(m.mmu->counters().root_groups == RootGroups::kMax - 1);
+  CHECK(m.mmu->views().count() <= RootGroups::kMax + 1);
 }
 
 TEST_CASE("PAE: page-directory pointers that alternate keep their views", "[root_groups]") {

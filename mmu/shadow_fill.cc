@@ -10,7 +10,7 @@ using vcpu::GuestFault;
 // One access adds at most: 4 tables, 1,024 entries of a leaf table, 1 executed page.
 constexpr u32 kNodesPerAccess = 2048;
 // So many places of one table are kept up to date: several for each view that there can be.
-constexpr u32 kMostPlaces = 1024;
+constexpr u32 kMaxPlaces = 1024;
 // What one large page (or the identity mapping) fills at once.
 constexpr u64 kLargeFill = 512;
 
@@ -128,7 +128,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     counters_.table_steps += others;
     const bool fresh = node == 0;
     if (fresh) {
-      if (others >= kMostPlaces) {
+      if (others >= kMaxPlaces) {
         // Each store to it would be followed to all of them. Begin again with this walk, some of
         // whose tables may be gone, too.
         DropTable(offset);

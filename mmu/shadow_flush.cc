@@ -84,7 +84,7 @@ void Mmu::EmptyViews(bool all) {
 
 void Mmu::SyncTables(bool all) {
   // What only other address spaces use can wait for them, unless it crowds the list.
-  const bool crowded = out_of_sync_.count() > OutOfSyncTables::kMost / 2;
+  const bool crowded = out_of_sync_.count() > OutOfSyncTables::kMax / 2;
   out_of_sync_.ForEach([&](u64 arena_offset) {
     if (all || IsUsedBy(memory_->InfoAt(arena_offset), context_.root)) {
       SyncTable(arena_offset);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random page-table stores, accesses, fetches, traces and mode changes, against a reference that
 // walks its own copy of memory. After every step memory (A and D bits included) and every shadow
-// entry, look-up slot and jump-table entry of every view must be what the reference allows: what
-// its tables say now, or, under a coherence strategy that leaves it to the guest's TLB flushes,
-// what they have said since the flush that would have made it invalid.
+// entry, inline TLB entry and jump-table entry of every view must be what the reference allows:
+// what its tables say now, or, under a coherence strategy that leaves it to the guest's TLB
+// flushes, what they have said since the flush that would have made it invalid.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -198,7 +198,7 @@ class Fuzzer {
       }
       REQUIRE(std::memcmp(m_.Host(0), reference_.ram.data(), kPages * kPageSize) == 0);
       Remember();
-      if (past_count_ > kMostPasts) InvalidateAll();
+      if (past_count_ > kMaxPasts) InvalidateAll();
       if (step % kStep == 0) CheckViews();
     }
     CheckViews();
@@ -670,9 +670,9 @@ class Fuzzer {
     if (executed != View::kNoPage) RequireExecuted(view, page, executed);
   }
   void CheckSlots(View& view) {
-    const auto* slots = reinterpret_cast<LookupSlot*>(view.gs_base() + kSlotsOffset);
+    const auto* slots = reinterpret_cast<InlineTlbEntry*>(view.gs_base() + kSlotsOffset);
     for (int i = 0; i < 2 * kSlotCount; ++i) {
-      if (slots[i].neg_page == LookupSlot::Empty().neg_page) continue;
+      if (slots[i].neg_page == InlineTlbEntry::Empty().neg_page) continue;
       const u64 page = 0 - slots[i].neg_page;
       REQUIRE(slots[i].displacement == view.Entry(EntryIndex(LinearAddr(page))));
       const u64 host = page + slots[i].displacement;
@@ -696,7 +696,7 @@ class Fuzzer {
   struct Invalidated {
     u64 time, linear;
   };
-  static constexpr std::size_t kMostPasts = 100;
+  static constexpr std::size_t kMaxPasts = 100;
 
   M m_;
   PagingMode mode_;

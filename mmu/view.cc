@@ -17,7 +17,7 @@ constexpr u64 kChunkMapBytes = kShadowEntries / View::kChunkEntries / 8;
 constexpr u64 kLeafStatesBytes = kShadowEntries / View::kChunkEntries * 4;
 constexpr u64 kExecuteBytes = View::kExecuteSlots * (16 + 8);
 constexpr u64 kSideBytes = kChunkMapBytes + kLeafStatesBytes + kExecuteBytes +
-                           View::kMaxChunks * 4 + View::kMaxTables * 4 + View::kMostRootEntries * 8;
+                           View::kMaxChunks * 4 + View::kMaxTables * 4 + View::kMaxRootEntries * 8;
 
 constexpr u64 kLongestInstruction = 15;
 
@@ -62,7 +62,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* const default_jumps[2],
   tables_ = chunks_ + kMaxChunks;
   root_entries_ = reinterpret_cast<u64*>(tables_ + kMaxTables);
   directory_ = reinterpret_cast<SlotDirectory*>(table + kSlotDirectoryOffset);
-  slots_ = reinterpret_cast<LookupSlot*>(table + kSlotsOffset);
+  slots_ = reinterpret_cast<InlineTlbEntry*>(table + kSlotsOffset);
   peer_ = reinterpret_cast<PrivilegePeer*>(table + kPeerOffset);
   SetPeer(nullptr);
   smap_peer_ = reinterpret_cast<SmapPeer*>(table + kSmapPeerOffset);
@@ -75,7 +75,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* const default_jumps[2],
   counters_ = counters;
   context_.format = &FormatOf(PagingMode::kNone);
   table_ = reinterpret_cast<u64*>(table);
-  for (i32 i = 0; i < 2 * kSlotCount; ++i) slots_[i] = LookupSlot::Empty();
+  for (i32 i = 0; i < 2 * kSlotCount; ++i) slots_[i] = InlineTlbEntry::Empty();
   set_default_jump_targets(default_jumps);
   return Ok{};
 }
@@ -153,11 +153,11 @@ void View::PoisonRange(u64 first, u64 count) {
 
 void View::FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement) {
   const unsigned at = kind * kSlotCount + slot;
-  slots_[at].Become(LookupSlot::Of(page, displacement));
+  slots_[at].Become(InlineTlbEntry::Of(page, displacement));
   directory_->filled[at] = 1;
   u16& holder = directory_->holder[(page >> 12) % SlotDirectory::kResidues];
   holder = holder == 0 || holder == at + 1 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
-  ++counters_->slot_fills;
+  ++counters_->inline_tlb_fills;
 }
 
 namespace {
@@ -180,9 +180,9 @@ void View::ClearSlots(u64 first, u64 count) {
   ForEachFilled(*directory_, [&](unsigned at) {
     const u64 index = EntryIndex(LinearAddr(0 - slots_[at].neg_page));
     if (index - first < count) {
-      slots_[at].Become(LookupSlot::Empty());
+      slots_[at].Become(InlineTlbEntry::Empty());
       directory_->filled[at] = 0;
-      ++counters_->slot_clears;
+      ++counters_->inline_tlb_clears;
     } else {
       u16& holder = directory_->holder[index % SlotDirectory::kResidues];
       holder = holder == 0 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
@@ -196,9 +196,9 @@ void View::ClearSlotsOf(u64 index) {
   u16 others = 0;
   ForEachFilled(*directory_, [&](unsigned at) {
     if (slots_[at].neg_page == neg_page) {
-      slots_[at].Become(LookupSlot::Empty());
+      slots_[at].Become(InlineTlbEntry::Empty());
       directory_->filled[at] = 0;
-      ++counters_->slot_clears;
+      ++counters_->inline_tlb_clears;
     } else if (((0 - slots_[at].neg_page) >> 12) % SlotDirectory::kResidues == residue) {
       others = others == 0 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
     }

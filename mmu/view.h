@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One shadow view: look-up slots, jump table, VCPU block and shadow table in one reservation.
+// One shadow view: inline TLB entries, jump table, VCPU block and shadow table in one reservation.
 //
 // abi/contract.h has the layout. Only memory lives here, and the rules that keep what is derived
 // from an entry (slots, jump-table entries, cached store targets) no older than the entry. What an
@@ -32,7 +32,7 @@ struct ViewKey {
                        kSmapOpen = u64{1} << 56;
   static constexpr unsigned kCodeBitsShift = 57;  // 0: 16, 1: 32, 2: 64
   static constexpr unsigned kGroupShift = 59;     // RootGroups, 3 bits
-  static constexpr u64 kGroupMask = u64{RootGroups::kMost - 1} << kGroupShift;
+  static constexpr u64 kGroupMask = u64{RootGroups::kMax - 1} << kGroupShift;
 
   constexpr PagingMode mode() const { return static_cast<PagingMode>((packed >> kModeShift) & 3); }
   constexpr bool user() const { return packed & kUser; }
@@ -64,7 +64,7 @@ class View {
   static constexpr u32 kMaxTables = 1u << 16;
   static constexpr unsigned kWriteTargets = 16;
   static constexpr unsigned kLeafCaches = 64;
-  static constexpr unsigned kMostRootEntries = 1024;  // of 32-bit paging
+  static constexpr unsigned kMaxRootEntries = 1024;  // of 32-bit paging
 
   // A page the VMM stores to on the guest's behalf (SIMULATE on a page table, mostly).
   struct WriteTarget {
@@ -163,7 +163,7 @@ class View {
   // f(slot, entry) for each; f may forget it.
   template <class F>
   void ForEachRootEntry(F f) const {
-    for (unsigned word = 0; word < kMostRootEntries / 64; ++word) {
+    for (unsigned word = 0; word < kMaxRootEntries / 64; ++word) {
       for (u64 bits = root_used_[word]; bits != 0; bits &= bits - 1) {
         const unsigned slot = word * 64 + static_cast<unsigned>(__builtin_ctzll(bits));
         f(slot, root_entries_[slot]);
@@ -199,12 +199,14 @@ class View {
     return root_peer_->mask != 0 && root_peer_->gs_base == view->gs_base();
   }
 
-  // --- Look-up slots ---
+  // --- Inline TLB entries ---
   // kind 0: loads, 1: stores. Filled here and by the miss stub; both keep the directory.
   void FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement);
   // Those of so many pages from entry `first` on.
   void ClearSlots(u64 first, u64 count);
-  LookupSlot& slot(unsigned kind, unsigned number) { return slots_[kind * kSlotCount + number]; }
+  InlineTlbEntry& slot(unsigned kind, unsigned number) {
+    return slots_[kind * kSlotCount + number];
+  }
   // When a slot's misses were last judged (TSC).
   u64& slot_judged(unsigned kind, unsigned number) {
     return slot_judged_[kind * kSlotCount + number];
@@ -309,10 +311,10 @@ class View {
     if (holder == SlotDirectory::kSeveral) {
       ClearSlotsOf(index);
     } else if (slots_[holder - 1].neg_page == 0 - PageOfIndex(index)) {
-      slots_[holder - 1].Become(LookupSlot::Empty());
+      slots_[holder - 1].Become(InlineTlbEntry::Empty());
       directory_->filled[holder - 1] = 0;
       holder = 0;
-      ++counters_->slot_clears;
+      ++counters_->inline_tlb_clears;
     }
   }
   void ClearSlotsOf(u64 index);
@@ -325,8 +327,8 @@ class View {
   // Hot first.
   u64* table_ = nullptr;
   u64* chunk_map_ = nullptr;  // 2^24 bits
-  u64 root_used_[kMostRootEntries / 64] = {};
-  u64* root_entries_ = nullptr;  // kMostRootEntries
+  u64 root_used_[kMaxRootEntries / 64] = {};
+  u64* root_entries_ = nullptr;  // kMaxRootEntries
   // Of a chunk, a bit per leaf table in it.
   struct LeafStates {
     u8 filled;  // clear: all its entries are poison
@@ -354,7 +356,7 @@ class View {
   unsigned id_ = 0;
   WriteTarget targets_[kWriteTargets];
   LeafCache leaves_[kLeafCaches];
-  LookupSlot* slots_ = nullptr;
+  InlineTlbEntry* slots_ = nullptr;
   u64 slot_judged_[2 * kSlotCount] = {};
   u64* jump_table_ = nullptr;
   u64 default_jump_[2] = {};  // by JumpKind

@@ -12,10 +12,10 @@ namespace {
 
 using M = TestMachine;
 
-constexpr u64 kEmpty = LookupSlot::Empty().neg_page;
+constexpr u64 kEmpty = InlineTlbEntry::Empty().neg_page;
 
-const LookupSlot* Slots(const View& view) {
-  return reinterpret_cast<const LookupSlot*>(view.gs_base() + kSlotsOffset);
+const InlineTlbEntry* Slots(const View& view) {
+  return reinterpret_cast<const InlineTlbEntry*>(view.gs_base() + kSlotsOffset);
 }
 const u64* Jumps(const View& view) {
   return reinterpret_cast<const u64*>(view.gs_base() + kJumpTableOffset);
@@ -105,7 +105,7 @@ TEST_CASE("slots: only those of the changed page are cleared", "[view]") {
   CHECK(Slots(view)[kSlotCount + 64].neg_page == 0 - b);
   view.SetEntry(b >> 12, m.memory->ro_base());
   CHECK(Slots(view)[kSlotCount + 64].neg_page == kEmpty);
-  CHECK(m.mmu->counters().slot_clears == 3);
+  CHECK(m.mmu->counters().inline_tlb_clears == 3);
 }
 
 TEST_CASE("slots: those of a poisoned range are cleared, the directory knows the others",

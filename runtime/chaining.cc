@@ -71,7 +71,7 @@ void EngineImpl::RedirectEntryToLookup(Ccf* ccf) {
 // because valid is false.
 void EngineImpl::Invalidate(Ccf* ccf) {
   if (!ccf->valid) return;
-  UndoKicks();
+  RelinkExits();
   ccf->valid = false;
   mmu_.ResetJumpEntriesForPhysPage(PhysAddr(ccf->phys_page * kPageSize));
   if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
@@ -84,7 +84,7 @@ void EngineImpl::Invalidate(Ccf* ccf) {
 // becomes a forwarding jump as soon as the new one exists (until then: a look-up).
 void EngineImpl::Retire(Ccf* ccf) {
   if (!ccf->valid || ccf->retired) return;
-  UndoKicks();
+  RelinkExits();
   ccf->retired = true;
   if (pending_exit_ != nullptr && pending_exit_->ccf == ccf) pending_exit_ = nullptr;
   RedirectEntryToLookup(ccf);
@@ -130,17 +130,18 @@ void EngineImpl::PageExecuted(u64 linear_page, PhysAddr page) {
 }
 
 // Unlinks the CCF's exits, so that running code leaves it at its end.
-void EngineImpl::Kick(Ccf* ccf) {
+void EngineImpl::UnlinkExits(Ccf* ccf) {
   auto save = [&](u64 at, u8 length) {
-    KickPatch& patch = kicks_[kick_count_++];
+    UnlinkedExit& patch = unlinked_exits_[unlinked_exit_count_++];
     patch.at = at;
     patch.length = length;
     const u8* code = CodeAt(at);
     for (unsigned i = 0; i < length; ++i) patch.bytes[i] = code[i];
   };
-  if (kick_count_ + ccf->exits().size() > kMaxKicks) return;
-  for (unsigned i = 0; i < kick_count_; ++i) {
-    if (kicks_[i].at >= ccf->hot_start && kicks_[i].at < ccf->hot_end) return;  // done already
+  if (unlinked_exit_count_ + ccf->exits().size() > kMaxUnlinkedExits) return;
+  for (unsigned i = 0; i < unlinked_exit_count_; ++i) {
+    const u64 at = unlinked_exits_[i].at;
+    if (at >= ccf->hot_start && at < ccf->hot_end) return;  // done already
   }
   for (ExitDesc* exit : ccf->exits()) {
     if (exit->kind == ExitKind::kDirect) {
@@ -157,9 +158,9 @@ void EngineImpl::Kick(Ccf* ccf) {
   ++counters_.async_stops;
 }
 
-void EngineImpl::UndoKicks() {
-  while (kick_count_ > 0) {
-    const KickPatch& patch = kicks_[--kick_count_];
+void EngineImpl::RelinkExits() {
+  while (unlinked_exit_count_ > 0) {
+    const UnlinkedExit& patch = unlinked_exits_[--unlinked_exit_count_];
     tc_->Write(patch.at, patch.bytes, patch.length);
   }
 }
@@ -168,7 +169,7 @@ u64 EngineImpl::StopSoon(u64 resume) {
   if (resume == stubs_.jump) {
     state_.resume_host_pc = stubs_.at(Callout::kStop);  // r11 will be the target
   } else if (Ccf* ccf = tc_->FindByHost(resume)) {
-    Kick(ccf);
+    UnlinkExits(ccf);
   }
   return resume;
 }

@@ -95,7 +95,7 @@ Ccf* CodeIndex::Add(Ccf* ccf) {
   AddToMapping(ccf);
   AddToPlace(ccf);
   Ccf* last = ccf;
-  for (unsigned i = 1; i < kMostVersions && last != nullptr; ++i) last = last->older;
+  for (unsigned i = 1; i < kMaxVersions && last != nullptr; ++i) last = last->older;
   if (last == nullptr || last->older == nullptr || last->older->older == nullptr) return nullptr;
   Ccf* given_up = last->older;
   last->older = given_up->older;

@@ -6,7 +6,7 @@
 // addresses, and changes it as often. No operation here walks a list that grows with either;
 // steps() counts the CCFs looked at, for tests.
 //
-//   version  the CCFs of one PC, physical page and mode, the newest first: kMostVersions of them
+//   version  the CCFs of one PC, physical page and mode, the newest first: kMaxVersions of them
 //            and the first one ever made
 //   mapping  the CCFs that views may be offered, of one linear page, physical page and mode
 //   place    the CCFs that depend on the same bytes of a physical page
@@ -30,7 +30,7 @@ inline bool IsCurrent(const translator::Ccf& ccf) { return ccf.valid && !ccf.ret
 
 class CodeIndex {
  public:
-  static constexpr unsigned kMostVersions = 8;
+  static constexpr unsigned kMaxVersions = 8;
 
   CodeIndex() { Clear(); }
   void Clear();

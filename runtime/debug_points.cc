@@ -6,7 +6,7 @@ namespace alibi::runtime {
 
 bool DebugPoints::AddBreakpoint(u64 pc) {
   if (IsBreakpoint(pc)) return true;
-  if (breakpoint_count_ == kMostBreakpoints) return false;
+  if (breakpoint_count_ == kMaxBreakpoints) return false;
   breakpoints_[breakpoint_count_++] = pc;
   return true;
 }
@@ -21,7 +21,7 @@ bool DebugPoints::RemoveBreakpoint(u64 pc) {
 }
 
 bool DebugPoints::AddWatch(const Watch& watch) {
-  if (watch_count_ == kMostWatches || watch.size == 0) return false;
+  if (watch_count_ == kMaxWatches || watch.size == 0) return false;
   watches_[watch_count_++] = watch;
   return true;
 }

@@ -35,8 +35,8 @@ struct DebugStop {
 // Fixed room: fast callouts read it. No vector registers.
 class DebugPoints {
  public:
-  static constexpr u32 kMostBreakpoints = 1024;
-  static constexpr u32 kMostWatches = 64;
+  static constexpr u32 kMaxBreakpoints = 1024;
+  static constexpr u32 kMaxWatches = 64;
 
   // False: there is no room, or nothing to remove.
   bool AddBreakpoint(u64 pc);
@@ -58,10 +58,10 @@ class DebugPoints {
   void Forget() { stop_.cause = DebugCause::kNone; }
 
  private:
-  u64 breakpoints_[kMostBreakpoints];
+  u64 breakpoints_[kMaxBreakpoints];
   u32 breakpoint_count_ = 0;
   u32 watch_count_ = 0;
-  Watch watches_[kMostWatches];
+  Watch watches_[kMaxWatches];
   DebugStop stop_;
 };
 

@@ -44,7 +44,7 @@ constexpr u16 kX87Exceptions = 0x3f, kX87Summary = 0x8080;  // the status word's
 constexpr u64 kXstateComponents = 0xe7;
 
 // What is known of the instructions of one page.
-class SitesOfPage final : public translator::FlagWitnesses {
+class SitesOfPage final : public translator::ExactFlagSites {
  public:
   SitesOfPage(adapt::SiteTable& sites, PhysAddr page)
       : sites_(sites), page_(page.value & ~kPageMask), any_(sites.MayHaveInPage(page_)) {}
@@ -52,7 +52,7 @@ class SitesOfPage final : public translator::FlagWitnesses {
   const adapt::SiteRecord* Find(u64 pc) const {
     return any_ ? sites_.Find(pc, page_ | (pc & kPageMask)) : nullptr;
   }
-  bool IsWitness(u64 pc) const override {
+  bool KeepsExactFlags(u64 pc) const override {
     const adapt::SiteRecord* site = Find(pc);
     return site != nullptr && site->shows_flags;
   }
@@ -248,12 +248,12 @@ Exit EngineImpl::Run() {
       __atomic_store_n(&engine->running_, false, __ATOMIC_SEQ_CST);
       engine->pending_exit_ = nullptr;
       engine->pending_indirect_ = false;
-      engine->UndoKicks();
+      engine->RelinkExits();
       CurrentEngine() = nullptr;
     }
   } leave{this};
   for (;;) {
-    UndoKicks();
+    RelinkExits();
     recorder_.Drain();
     counters_.policy_faults = policy_.fault() != nullptr;
     if (points_.stopped()) return Exit::kDebug;
@@ -533,7 +533,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool ind
                                // A single step's #DB shows all flags.
                                .look_ahead = !mode.single,
                                .shown = &shown_features_,
-                               .witnesses = sites.any() ? &sites : nullptr};
+                               .exact_sites = sites.any() ? &sites : nullptr};
   DecodeStatus status = BuildTranslationUnit(code, tu_.get());
   u64 second_page = kNoPage;
   if (status == DecodeStatus::kNeedMoreBytes && in_segment > available) {
@@ -715,7 +715,7 @@ Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* p
 }
 
 void EngineImpl::FlushTc() {
-  UndoKicks();
+  RelinkExits();
   pending_exit_ = nullptr;
   // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
   // page without translations only costs its own callout.
@@ -730,7 +730,7 @@ void EngineImpl::FlushTc() {
   if (recorder_.Wants(RecordKind::kFlush)) RecordFlush(sites_.overflowed());
   if (sites_.overflowed()) {
     sites_.Clear();
-    ++counters_.site_amnesties;
+    ++counters_.site_table_flushes;
   }
 }
 

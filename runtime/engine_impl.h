@@ -273,7 +273,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   void RecordOverwritten(const Ccf& ccf, PhysAddr where, u64 bytes);
   void RecordForgottenPage(u64 page);
   void RecordTranslation(const Ccf& ccf, adapt::log::Why why, u64 begin_tsc);
-  void RecordFlush(bool amnesty);
+  void RecordFlush(bool site_table_too);
   Record NewRecord(RecordKind kind, u64 pc) const;
   bool NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record* record);
   void Push(const Record& record);
@@ -286,8 +286,8 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   void RedirectEntryToLookup(Ccf* ccf);
   void Invalidate(Ccf* ccf);
   void Retire(Ccf* ccf);
-  void Kick(Ccf* ccf);
-  void UndoKicks();
+  void UnlinkExits(Ccf* ccf);
+  void RelinkExits();
 
   EngineOptions options_;
   vcpu::VcpuState& state_;
@@ -351,14 +351,14 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   int thread_id_ = 0;
   u32 slot_seed_ = 0;
 
-  struct KickPatch {
+  struct UnlinkedExit {
     u64 at;
     u8 length;
     u8 bytes[10];
   };
-  static constexpr unsigned kMaxKicks = 64;
-  KickPatch kicks_[kMaxKicks];
-  unsigned kick_count_ = 0;
+  static constexpr unsigned kMaxUnlinkedExits = 64;
+  UnlinkedExit unlinked_exits_[kMaxUnlinkedExits];
+  unsigned unlinked_exit_count_ = 0;
 };
 
 // The engine that runs on this thread, for signal handlers.

@@ -67,14 +67,15 @@ CodeMode EngineImpl::CurrentMode() {
   CodeMode mode;
   mode.code_bits = static_cast<u8>(state_.CodeBits());
   mode.user = state_.cpl == 3;
-  mode.middle = state_.cpl == 1 || state_.cpl == 2;
+  mode.cpl_1_or_2 = state_.cpl == 1 || state_.cpl == 2;
   if (mode.code_bits != 64) {
     SettleLegacyState();
     const vcpu::Segment& code = state_.segment[vcpu::kCs];
     mode.code_base = static_cast<u32>(code.base);
     mode.code_limit = code.limit;
     const auto flat = [&](vcpu::SegmentIndex index, bool write) {
-      return state_.segment[index].base == 0 && state_.segment_room[write][index] == i64{1} << 32;
+      return state_.segment[index].base == 0 &&
+             state_.segment_fast_limit[write][index] == i64{1} << 32;
     };
     mode.flat = mode.code_bits == 32 && flat(vcpu::kCs, false) && flat(vcpu::kDs, true) &&
                 flat(vcpu::kEs, true) && flat(vcpu::kSs, true) && state_.segment[vcpu::kSs].Big() &&
@@ -177,7 +178,7 @@ u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
 // What translations of code that is not 64-bit rely on: rooms, and registers without upper halves
 // (which are undefined after a mode change, SDM vol. 1, 3.4.1.1).
 void EngineImpl::SettleLegacyState() {
-  vcpu::UpdateSegmentRooms(state_);
+  vcpu::UpdateFastLimits(state_);
   for (unsigned reg = 0; reg < 8; ++reg) state_.gpr[reg] = static_cast<u32>(state_.gpr[reg]);
 }
 
@@ -406,13 +407,13 @@ SiteDesc* EngineImpl::SiteOfMiss(MissWord word) {
 u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
   SiteDesc* site = SiteOfMiss(word);
   ALIBI_CHECK(site != nullptr, "a look-up that misses belongs to a site");
-  ++counters_.slot_misses;
+  ++counters_.inline_tlb_misses;
   const Instr& instr = InstrOf(*site);
   if (instr.code_bits != 64 && linear >> 32 != 0) return SimulateNext(instr.pc);  // it wrapped
   const bool has_slot = site->slot != 0;
   const bool store = site->window != 0;
   const unsigned slot =
-      static_cast<unsigned>(site->slot - kSlotsOffset) / sizeof(LookupSlot) % kSlotCount;
+      static_cast<unsigned>(site->slot - kSlotsOffset) / sizeof(InlineTlbEntry) % kSlotCount;
   mmu::View& view = mmu_.current_view();
   if (has_slot && !translator::IsString(site->shape) &&
       view.slot(store, slot).misses % kMissWindow == 0) {

@@ -160,7 +160,7 @@ void EngineImpl::RestoreStringPointers(const SiteDesc& site, greg_t* gregs) cons
     if (other->instr_index != site.instr_index || !translator::IsString(other->shape)) continue;
     const bool source = other->shape == translator::AccessShape::kStringSource;
     const auto* slot =
-        reinterpret_cast<const LookupSlot*>(gs_ + static_cast<u64>(i64{other->slot}));
+        reinterpret_cast<const InlineTlbEntry*>(gs_ + static_cast<u64>(i64{other->slot}));
     gregs[source ? REG_RSI : REG_RDI] -= static_cast<greg_t>(slot->displacement);
   }
 }
@@ -360,7 +360,7 @@ void EngineImpl::HandleStopSignal(void* context) {
   const u64 rip = static_cast<u64>(gregs[REG_RIP]);
   if (!tc_->ContainsCode(rip)) return;  // callouts look at stop_requested before they resume
   if (!tc_->IsStub(rip)) {
-    if (Ccf* ccf = tc_->FindByHost(rip)) Kick(ccf);
+    if (Ccf* ccf = tc_->FindByHost(rip)) UnlinkExits(ccf);
     return;
   }
   if (rip >= stubs_.jump && rip < stubs_.jump_end) {
@@ -372,7 +372,7 @@ void EngineImpl::HandleStopSignal(void* context) {
     // may look like anything.
     const MissWord word{static_cast<u64>(gregs[REG_R10])};
     if (Ccf* ccf = tc_->FindByHost(stubs_.miss + word.ResumeDistance())) {
-      Kick(ccf);
+      UnlinkExits(ccf);
     }
   }
   // A stub that resumes translated code has stored where. A stale value does no harm.

@@ -132,9 +132,9 @@ void EngineImpl::RecordTranslation(const Ccf& ccf, adapt::log::Why why, u64 begi
   Push(record);
 }
 
-void EngineImpl::RecordFlush(bool amnesty) {
+void EngineImpl::RecordFlush(bool site_table_too) {
   Record record = NewRecord(RecordKind::kFlush, 0);
-  record.flag = amnesty;
+  record.flag = site_table_too;
   Push(record);
 }
 

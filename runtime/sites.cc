@@ -158,7 +158,7 @@ void EngineImpl::NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fa
   const u64 page = fault.cr2 | kPageMask;  // never 0
   if (fault.vector == vcpu::kPageFault && std::exchange(record->faulted_page, page) != page) return;
   record->shows_flags = true;
-  ++counters_.flag_witnesses;
+  ++counters_.exact_flag_sites;
   // Whatever took those flags for dead looked at the instruction. It may not be revived, either.
   const u64 phys = PhysOf(*site.ccf, InstrOf(site).pc);
   tc_->index().ForEachDependent(phys >> 12, phys & kPageMask, (phys & kPageMask) + 1,

@@ -114,25 +114,25 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
   a.jae(slow);
   field(x86::rcx, MissWord::kSlotShift, MissWord::kSlotBits);
   a.jz(done);
-  a.shl(x86::ecx, static_cast<i32>(std::countr_zero(sizeof(LookupSlot))));
+  a.shl(x86::ecx, static_cast<i32>(std::countr_zero(sizeof(InlineTlbEntry))));
   auto slot = [&](std::size_t offset, unsigned size) {
-    return Gs(kSlotsOffset - static_cast<i64>(sizeof(LookupSlot)) + static_cast<i64>(offset),
+    return Gs(kSlotsOffset - static_cast<i64>(sizeof(InlineTlbEntry)) + static_cast<i64>(offset),
               x86::rcx, 0, size);
   };
-  a.mov(x86::eax, slot(offsetof(LookupSlot, misses), 4));
+  a.mov(x86::eax, slot(offsetof(InlineTlbEntry, misses), 4));
   a.inc(x86::eax);
-  a.mov(slot(offsetof(LookupSlot, misses), 4), x86::eax);
+  a.mov(slot(offsetof(InlineTlbEntry, misses), 4), x86::eax);
   a.test(x86::eax, static_cast<i32>(kMissWindow - 1));
   a.jz(slow);
   a.mov(x86::rax, x86::r11);
   a.and_(x86::rax, -static_cast<i32>(kPageSize));
   a.neg(x86::rax);
-  a.mov(slot(offsetof(LookupSlot, neg_page), 8), x86::rax);
-  a.mov(slot(offsetof(LookupSlot, displacement), 8), x86::rdx);
+  a.mov(slot(offsetof(InlineTlbEntry, neg_page), 8), x86::rax);
+  a.mov(slot(offsetof(InlineTlbEntry, displacement), 8), x86::rdx);
   a.sub(x86::rdx, x86::rax);
-  a.mov(slot(offsetof(LookupSlot, host_page), 8), x86::rdx);
+  a.mov(slot(offsetof(InlineTlbEntry, host_page), 8), x86::rdx);
   a.add(x86::rdx, x86::rax);
-  a.shr(x86::ecx, static_cast<i32>(std::countr_zero(sizeof(LookupSlot))));
+  a.shr(x86::ecx, static_cast<i32>(std::countr_zero(sizeof(InlineTlbEntry))));
   a.mov(Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, filled)) - 1, x86::rcx,
            0, 1),
         1);

@@ -31,10 +31,11 @@ inline constexpr unsigned kEntryBytes = 5;
 
 // The small set of mode bits that a translation depends on, besides PC and physical page.
 struct CodeMode {
-  u8 code_bits = 64;    // 16, 32, 64
-  bool user = false;    // CPL 3
-  bool middle = false;  // CPL 1 or 2: pages take it for the kernel, privileged instructions do not
-  bool flat = true;     // not 16-bit code, and CS DS ES SS have base 0 and no effective limit
+  u8 code_bits = 64;  // 16, 32, 64
+  bool user = false;  // CPL 3
+  bool cpl_1_or_2 =
+      false;         // CPL 1 or 2: pages take it for the kernel, privileged instructions do not
+  bool flat = true;  // not 16-bit code, and CS DS ES SS have base 0 and no effective limit
   bool wide_stack = true;  // SS.B, of code that is not flat: ESP, not SP, is the stack pointer
   bool single = false;     // one instruction per TU, exits not chained (single-step, shadows)
   bool simulate = false;   // the TU's first memory site is translated SIMULATE (page crossings)
@@ -56,12 +57,12 @@ struct CodeMode {
   }
   // Only flat code uses the views' jump tables, which know PCs and nothing about segments
   // or privilege levels but for user and kernel.
-  constexpr bool UsesJumpTable() const { return flat && !middle; }
+  constexpr bool UsesJumpTable() const { return flat && !cpl_1_or_2; }
   constexpr bool operator==(const CodeMode&) const = default;
 };
 
 // Does the operand's segment have a say? Emitted code then compares the offset with the segment's
-// room and adds its base (VcpuState::segment_room); where it is bounced, its callout gets the
+// room and adds its base (VcpuState::segment_fast_limit); where it is bounced, its callout gets the
 // offset instead of the linear address.
 inline bool ChecksSegment(const Instr& instr, const CodeMode& mode) {
   return instr.code_bits != 64 && (!mode.flat || instr.mem.segment >= vcpu::kFs ||
@@ -104,7 +105,7 @@ struct SiteDesc {
   Ccf* ccf = nullptr;
   mutable const Instr* instr = nullptr;  // decoded, once somebody has asked (the runtime's)
   void* record = nullptr;                // the adaptation record, once looked up (the runtime's)
-  i32 slot = 0;                          // %gs displacement of the look-up slot; 0: none
+  i32 slot = 0;                          // %gs displacement of the inline TLB entry; 0: none
   u16 span_minus_1 = 0;                  // bytes the look-up must cover, less one
   u16 size = 0;                          // bytes of this one access
   AccessShape shape = AccessShape::kOperand;
@@ -257,7 +258,7 @@ struct EmitRequest {
   vcpu::PortIo* ports = nullptr;        // for latched ports; may be null
   bool sysret_loads_ss = true;          // Intel; AMD changes the selector alone
   bool cmps_destination_first = false;  // its fault is reported if both operands have one
-  u32 slot_seed = 0;                    // first look-up slot to hand out
+  u32 slot_seed = 0;                    // first inline TLB entry to hand out
   bool count = false;                   // with Ccf::counts; costs a few instructions per entry
   EmitTarget target;
 };

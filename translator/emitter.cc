@@ -455,7 +455,7 @@ void Emitter::Impl::NoteBranch(const ExitDesc* exit) {
 }
 
 MissWord Emitter::Impl::MissWordOf(const SiteDesc& site) const {
-  const i32 slot = (site.slot - kSlotsOffset) / static_cast<i32>(sizeof(LookupSlot));
+  const i32 slot = (site.slot - kSlotsOffset) / static_cast<i32>(sizeof(InlineTlbEntry));
   return MissWord::Make(site.resume - stubs_.miss, site.span_minus_1,
                         site.slot == 0 ? 0 : static_cast<u32>(slot) + 1, site.window);
 }

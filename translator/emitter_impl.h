@@ -257,10 +257,10 @@ class Emitter::Impl {
   u32 data_used_ = 0;
   MissWord MissWordOf(const SiteDesc& site) const;
   unsigned ChooseSlot(const Instr& instr, AccessShape shape);
-  // %gs displacement of a look-up slot.
+  // %gs displacement of an inline TLB entry.
   static i32 SlotAt(unsigned slot, bool stores) {
     return kSlotsOffset + (static_cast<i32>(stores) * kSlotCount + static_cast<i32>(slot)) *
-                              static_cast<i32>(sizeof(LookupSlot));
+                              static_cast<i32>(sizeof(InlineTlbEntry));
   }
   u32 next_slot_ = 0;
   AccessPlans groups_{};

@@ -86,7 +86,7 @@ void Emitter::Impl::EmitSegment(u8 segment, unsigned size, bool write) {
   SiteDesc* site = NewSite();
   const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
   SaveFlags(hot_, save);
-  a().mov(x86::r10, State(offsetof(VcpuState, segment_room) + 8 * (6u * write + segment)));
+  a().mov(x86::r10, State(offsetof(VcpuState, segment_fast_limit) + 8 * (6u * write + segment)));
   a().sub(x86::r10, x86::r11);
   a().cmp(x86::r10, size);
   hot_.Raw({0x0f, 0x8c, 0, 0, 0, 0});  // jl
@@ -202,7 +202,7 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
 
   const i32 slot = SlotAt(ChooseSlot(tu_->instrs[index_], shape), stores);
   site->slot = slot;
-  const i32 neg_page = slot + static_cast<i32>(offsetof(LookupSlot, neg_page));
+  const i32 neg_page = slot + static_cast<i32>(offsetof(InlineTlbEntry, neg_page));
   const u32 most = static_cast<u32>(kPageSize) - span;
   if (!FlagsLive() && !range.base_disp) {
     // The address is in r11, and the flags are free: turn it into the host address in place.
@@ -210,7 +210,7 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
     hot_.AddR11Gs(neg_page);
     ColdLookup miss{site, hot_.JaCold(x86::r11, most), range, static_cast<u8>(index_)};
     miss.keep_r10 = group.folded;
-    hot_.AddR11Gs(slot + static_cast<i32>(offsetof(LookupSlot, host_page)));
+    hot_.AddR11Gs(slot + static_cast<i32>(offsetof(InlineTlbEntry, host_page)));
     miss.hot_resume = hot_.Here();
     cold_lookups_.push_back(miss);
     return site;
@@ -229,7 +229,7 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
   const u32 fixup = hot_.JaCold(x86::r10, most);
   cold_lookups_.push_back({site, fixup, range, static_cast<u8>(index_), save});
   RestoreFlags(hot_, save);
-  hot_.MovR10Gs(slot + static_cast<i32>(offsetof(LookupSlot, displacement)));
+  hot_.MovR10Gs(slot + static_cast<i32>(offsetof(InlineTlbEntry, displacement)));
   site->resume = hot_.Here();
   return site;
 }

@@ -3,10 +3,10 @@
 // operand.
 //
 // A run of a string instruction is made by the host's own instruction if it lies in one page per
-// pointer and both look-up slots hold them. No element but the first can fault then (an address
-// that is not canonical may hit an empty slot), so rsi and rdi may hold host addresses meanwhile;
-// guest pages with the same memory are the same host page, so operands overlap as the guest means
-// it. Everything else is the simulator's.
+// pointer and both inline TLB entries hold them. No element but the first can fault then (an
+// address that is not canonical may hit an empty slot), so rsi and rdi may hold host addresses
+// meanwhile; guest pages with the same memory are the same host page, so operands overlap as the
+// guest means it. Everything else is the simulator's.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -103,7 +103,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   }
   for (unsigned i = 0; i < count; ++i) {
     Pointer& p = pointers[i];
-    hot_.MovR10Gs(FieldOf(*p.site, offsetof(LookupSlot, neg_page)));
+    hot_.MovR10Gs(FieldOf(*p.site, offsetof(InlineTlbEntry, neg_page)));
     a().add(x86::r10, Gp64(p.reg));
     if (repeated) {
       a().cmp(x86::r10, x86::r11);
@@ -115,7 +115,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   }
   for (unsigned i = 0; i < count; ++i) {
     a().add(Gp64(pointers[i].reg),
-            GsAbs(FieldOf(*pointers[i].site, offsetof(LookupSlot, displacement)), 8));
+            GsAbs(FieldOf(*pointers[i].site, offsetof(InlineTlbEntry, displacement)), 8));
   }
   RestoreFlags(hot_, save);
   MarkFaultPoint(pointers[0].site, false);
@@ -126,7 +126,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   hot_.Raw({instr.bytes[instr.layout.opcode]});
   for (unsigned i = 0; i < count; ++i) {
     // rsi - displacement without flags: they may be the result.
-    hot_.MovR10Gs(FieldOf(*pointers[i].site, offsetof(LookupSlot, displacement)));
+    hot_.MovR10Gs(FieldOf(*pointers[i].site, offsetof(InlineTlbEntry, displacement)));
     a().not_(x86::r10);
     const x86::Gp reg = Gp64(pointers[i].reg);
     const x86::Mem difference = x86::ptr(reg, x86::r10, 0, 1);
@@ -162,7 +162,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
     p.site->resume = cold_.Here() + CodeStream::kJmpWithWordBytes;
     cold_.JmpWithWord(MissWordOf(*p.site).word, stubs_.miss);
     SaveFlags(cold_, save);
-    cold_.AddR11Gs(FieldOf(*p.site, offsetof(LookupSlot, neg_page)));
+    cold_.AddR11Gs(FieldOf(*p.site, offsetof(InlineTlbEntry, neg_page)));
     const u32 unfilled = cold_.JaCold(x86::r11, most);
     cold_.JmpTo(retry);
     cold_.PatchRel32(unfilled, cold_.Here());

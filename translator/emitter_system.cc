@@ -22,7 +22,7 @@ constexpr u32 kSlowFlags = vcpu::kTf | vcpu::kIopl | vcpu::kNt | vcpu::kAc | vcp
 }  // namespace
 
 bool Emitter::Impl::EmitInTc(const Instr& instr) {
-  const bool kernel = !request_->mode.user && !request_->mode.middle;
+  const bool kernel = !request_->mode.user && !request_->mode.cpl_1_or_2;
   const bool long_mode = request_->mode.code_bits == 64;
   switch (instr.op) {
     case Op::kMovs:
@@ -49,7 +49,7 @@ bool Emitter::Impl::EmitInTc(const Instr& instr) {
       return true;
     case Op::kRdtsc:
     case Op::kRdtscp:
-      if (request_->mode.middle) return false;
+      if (request_->mode.cpl_1_or_2) return false;
       EmitRdtsc(instr);
       return true;
     case Op::kSyscall:

@@ -37,9 +37,9 @@ u32 FlagsKilled(const Instr& instr) {
 // An arithmetic fault shows the flags, and is an ordinary event in programs. (A page fault shows
 // them, too, but is repaired and forgotten.) 16-bit code is old or short, and its faults are those
 // of segments: all of them show the flags exactly.
-bool MayShowAllFlags(const Instr& instr, const FlagWitnesses* witnesses) {
+bool MayShowAllFlags(const Instr& instr, const ExactFlagSites* exact_sites) {
   return ShowsAllFlags(instr) || instr.op == Op::kDivide || instr.code_bits == 16 ||
-         (witnesses != nullptr && witnesses->IsWitness(instr.pc));
+         (exact_sites != nullptr && exact_sites->KeepsExactFlags(instr.pc));
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ void FixBranchTarget(Instr* instr, u32 code_base) {
   instr->branch_target = static_cast<u32>(offset + code_base);
 }
 
-u32 FlagsLiveBefore(const Instr& instr, u32 live_after, const FlagWitnesses* witnesses) {
-  if (MayShowAllFlags(instr, witnesses)) return kAll;
+u32 FlagsLiveBefore(const Instr& instr, u32 live_after, const ExactFlagSites* exact_sites) {
+  if (MayShowAllFlags(instr, exact_sites)) return kAll;
   live_after &= ~FlagsKilled(instr);
   return live_after | instr.flags_read;
 }
@@ -72,7 +72,7 @@ u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
     FixBranchTarget(&instr, window->code_base);
     window->examined_begin = std::min(window->examined_begin, pc);
     window->examined_end = std::max(window->examined_end, instr.next_pc());
-    if (MayShowAllFlags(instr, window->witnesses)) break;
+    if (MayShowAllFlags(instr, window->exact_sites)) break;
     live |= instr.flags_read & undecided;
     undecided &= ~instr.flags_read;
     undecided &= ~FlagsKilled(instr);

@@ -4,7 +4,7 @@
 // A flag is live when some path may read it before every path writes it. A fault in between shows
 // the guest a flag image in which dead flags hold no particular value; they are written again
 // before anything computes with them. Where that has happened to a guest that may have looked,
-// there is a witness: from then on all flags are live in front of that instruction.
+// its flags are kept exact: from then on all flags are live in front of that instruction.
 #ifndef ALIBI_TRANSLATOR_FLAG_LIVENESS_H_
 #define ALIBI_TRANSLATOR_FLAG_LIVENESS_H_
 
@@ -14,10 +14,10 @@
 namespace alibi::translator {
 
 // The instructions whose faults show the guest all flags as they are.
-class FlagWitnesses {
+class ExactFlagSites {
  public:
-  virtual ~FlagWitnesses() = default;
-  virtual bool IsWitness(u64 pc) const = 0;
+  virtual ~ExactFlagSites() = default;
+  virtual bool KeepsExactFlags(u64 pc) const = 0;
 };
 
 // Readable code of one page around a TU, and how much of it was looked at.
@@ -27,7 +27,7 @@ struct CodeWindow {
   u64 end = 0;
   unsigned code_bits = 64;
   u32 code_base = 0;
-  const FlagWitnesses* witnesses = nullptr;  // null: there are none
+  const ExactFlagSites* exact_sites = nullptr;  // null: there are none
   u64 examined_begin = 0;
   u64 examined_end = 0;
 };
@@ -36,7 +36,8 @@ struct CodeWindow {
 void FixBranchTarget(Instr* instr, u32 code_base);
 
 // The flags live in front of `instr`, given those live behind it.
-u32 FlagsLiveBefore(const Instr& instr, u32 live_after, const FlagWitnesses* witnesses = nullptr);
+u32 FlagsLiveBefore(const Instr& instr, u32 live_after,
+                    const ExactFlagSites* exact_sites = nullptr);
 
 // The flags live at `pc`, looking at a few instructions inside the window; what cannot be seen
 // is live. Widens the window's examined range.

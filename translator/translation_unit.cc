@@ -25,7 +25,7 @@ void FindLiveFlags(CodeWindow* window, bool look_ahead, TranslationUnit* tu) {
   if (look_ahead) live = FlagsLiveAtExit(tu->instrs[tu->count - 1], window);
   for (unsigned i = tu->count; i-- > 0;) {
     tu->flags_live_after[i] = live;
-    live = FlagsLiveBefore(tu->instrs[i], live, window->witnesses);
+    live = FlagsLiveBefore(tu->instrs[i], live, window->exact_sites);
     tu->flags_live_before[i] = live;
   }
 }
@@ -80,7 +80,7 @@ DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out)
                     .end = code.pc + code.available,
                     .code_bits = code.code_bits,
                     .code_base = code.code_base,
-                    .witnesses = code.witnesses,
+                    .exact_sites = code.exact_sites,
                     .examined_begin = code.pc,
                     .examined_end = code.pc + std::min(out->byte_length, code.available)};
   FindLiveFlags(&window, code.look_ahead, out);

@@ -49,8 +49,8 @@ struct CodeRequest {
   // Liveness at exits looks ahead, inside the same page, a few instructions past direct exits and
   // the fall-through. False: all flags are live at every exit.
   bool look_ahead = true;
-  const FeatureSet* shown = nullptr;         // what is missing there is #UD; null: nothing is
-  const FlagWitnesses* witnesses = nullptr;  // null: there are none
+  const FeatureSet* shown = nullptr;            // what is missing there is #UD; null: nothing is
+  const ExactFlagSites* exact_sites = nullptr;  // null: there are none
 };
 
 // Returns kNeedMoreBytes when the first instruction crosses and next_page is null, kTooLong when it

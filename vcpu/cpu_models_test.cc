@@ -215,8 +215,8 @@ TEST_CASE("Caches: what the host's cores share is shown as one core's part") {
   const CpuidPolicy policy = CpuidPolicy::Make(&LargeCache, 7);
   const CpuidRegisters leaf4 = policy.Query(s, 4, 3);
   const u64 bytes = (u64{leaf4.ebx >> 22} + 1) * 64 * (u64{leaf4.ecx} + 1);
-  CHECK(bytes <= kMostCacheBytes);
-  CHECK(bytes > kMostCacheBytes / 2);
+  CHECK(bytes <= kMaxCacheBytes);
+  CHECK(bytes > kMaxCacheBytes / 2);
   CHECK((leaf4.eax & 0xffffc000) == 0);  // one thread, one core
   CHECK(policy.Query(s, 0x80000006, 0).edx == (32u << 18 | 0xf140 % (1u << 18)));
   CHECK(policy.Query(s, 0x80000006, 0).ecx == 0x02006140);
@@ -228,9 +228,9 @@ TEST_CASE("Caches: what the host's cores share is shown as one core's part") {
       if (level.eax == 0) continue;
       CHECK((u64{level.ebx >> 22} + 1) * ((level.ebx >> 12 & 0x3ff) + 1) *
                 ((level.ebx & 0xfff) + 1) * (u64{level.ecx} + 1) <=
-            kMostCacheBytes);
+            kMaxCacheBytes);
     }
-    CHECK(u64{model.Query(s, 0x80000006, 0).edx >> 18} << 19 <= kMostCacheBytes);
+    CHECK(u64{model.Query(s, 0x80000006, 0).edx >> 18} << 19 <= kMaxCacheBytes);
   }
 }
 

@@ -253,15 +253,15 @@ void CpuidPolicy::BoundCaches() {
               line = (shared->ebx & 0xfff) + 1;
     const u64 set_bytes = u64{partitions} * line * ways;
     u64 sets = u64{shared->ecx} + 1;
-    if (sets * set_bytes > kMostCacheBytes) {
+    if (sets * set_bytes > kMaxCacheBytes) {
       sets = 1;
-      while (sets * 2 * set_bytes <= kMostCacheBytes) sets *= 2;
+      while (sets * 2 * set_bytes <= kMaxCacheBytes) sets *= 2;
       shared->ecx = static_cast<u32>(sets - 1);
     }
   }
   if (CpuidRegisters* shared = FindRegisters(0x80000006, 0)) {
     constexpr u32 kUnit = u32{512} << 10, kShift = 18;
-    const u32 units = std::min(shared->edx >> kShift, kMostCacheBytes / kUnit);
+    const u32 units = std::min(shared->edx >> kShift, kMaxCacheBytes / kUnit);
     shared->edx = (shared->edx & ((u32{1} << kShift) - 1)) | units << kShift;
   }
 }

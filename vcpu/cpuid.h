@@ -35,7 +35,7 @@ inline constexpr u64 kXcr0X87 = 1u << 0, kXcr0Sse = 1u << 1, kXcr0Avx = 1u << 2,
 
 // The highest level of cache is shown with at most this size, whatever the host shares among its
 // cores: programs size their buffers by it.
-inline constexpr u32 kMostCacheBytes = u32{16} << 20;
+inline constexpr u32 kMaxCacheBytes = u32{16} << 20;
 
 // What CPUID shows and registers exist by.
 enum class Feature : u8 { kTscAdjust, kMtrr, kTscDeadline, kX2apic };

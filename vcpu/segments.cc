@@ -256,7 +256,7 @@ Outcome AdjustRpl(const VcpuState& state, u16 destination, u16 source, Descripto
   return {};
 }
 
-void UpdateSegmentRooms(VcpuState& state) {
+void UpdateFastLimits(VcpuState& state) {
   const bool typed = !RealOrVirtual8086(state);
   for (unsigned index = 0; index < 6; ++index) {
     const Segment& segment = state.segment[index];
@@ -264,8 +264,8 @@ void UpdateSegmentRooms(VcpuState& state) {
     const bool expand_down = !code && (segment.Type() & 4);
     const bool usable = !expand_down && (!typed || segment.Present());
     const i64 room = usable ? i64{segment.limit} + 1 : 0;
-    state.segment_room[0][index] = !typed || !code || type_bit ? room : 0;
-    state.segment_room[1][index] = !typed || (!code && type_bit) ? room : 0;
+    state.segment_fast_limit[0][index] = !typed || !code || type_bit ? room : 0;
+    state.segment_fast_limit[1][index] = !typed || (!code && type_bit) ? room : 0;
   }
 }
 

@@ -42,8 +42,8 @@ Outcome VerifyAccess(const VcpuState& state, LinearMemory& memory, u16 selector,
 // ARPL: query->ok is the new ZF, query->value the new destination.
 Outcome AdjustRpl(const VcpuState& state, u16 destination, u16 source, DescriptorQuery* query);
 
-// Computes VcpuState::segment_room from the segments, for code that is not 64-bit.
-void UpdateSegmentRooms(VcpuState& state);
+// Computes VcpuState::segment_fast_limit from the segments, for code that is not 64-bit.
+void UpdateFastLimits(VcpuState& state);
 
 Outcome SwapGs(VcpuState& state);
 // RDFSBASE and relatives; index is kFs or kGs, bits 32 or 64.

@@ -123,8 +123,8 @@ struct alignas(64) VcpuState {
   u64 ram_window[2];      // host start of [read-only alias | read-write alias] for loads, stores
   u64 ram_window_size[2];
   // How many bytes from offset 0 on loads [0] and stores [1] may touch in a segment without a
-  // closer look at it; outside 64-bit code. See UpdateSegmentRooms.
-  i64 segment_room[2][6];
+  // closer look at it; outside 64-bit code. See UpdateFastLimits.
+  i64 segment_fast_limit[2][6];
 
   // --- SYSCALL and SYSRET as emitted code runs them; see PrepareFastSyscall ---
   struct FastSyscall {

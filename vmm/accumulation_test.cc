@@ -12,12 +12,12 @@
 namespace alibi {
 namespace {
 
-// Guest-physical: tables at the bottom, one page of code that is mapped at kMostPlaces addresses
+// Guest-physical: tables at the bottom, one page of code that is mapped at kMaxPlaces addresses
 // from kPlaces on, a driver and a stack.
 constexpr std::uint64_t kRam = 1 << 20, kDirectory = 0x10000, kTables = 0x11000;
 constexpr std::uint64_t kPage = 0x40000, kDriver = 0x1000, kStack = 0x8000;
 constexpr std::uint64_t kPlaces = 0x400000;
-constexpr unsigned kMostPlaces = 4096, kFragments = 8;
+constexpr unsigned kMaxPlaces = 4096, kFragments = 8;
 
 class Guest {
  public:
@@ -33,7 +33,7 @@ class Guest {
     };
     entry(kDirectory, 0, kTables);
     for (unsigned i = 0; i < kRam >> 12; ++i) entry(kTables, i, i << 12);
-    for (unsigned i = 0; i < kMostPlaces; ++i) {
+    for (unsigned i = 0; i < kMaxPlaces; ++i) {
       const std::uint64_t table = kTables + 0x1000 + (i / 1024 << 12);
       entry(kDirectory, 1 + i / 1024, static_cast<std::uint32_t>(table));
       entry(table, i % 1024, kPage);
@@ -97,19 +97,19 @@ TEST_CASE("Translating a page at one more address does not walk the others") {
   Guest guest;
   guest.CallPlaces(0, 64);
   std::uint64_t translations = guest.Counter("translations"), steps = guest.Steps();
-  guest.CallPlaces(64, kMostPlaces - 64);
+  guest.CallPlaces(64, kMaxPlaces - 64);
   translations = guest.Counter("translations") - translations;
   steps = guest.Steps() - steps;
   INFO(steps << " steps, " << translations << " translations");
-  CHECK(translations >= (kMostPlaces - 64) * kFragments / 2);
+  CHECK(translations >= (kMaxPlaces - 64) * kFragments / 2);
   CHECK(steps <= 4 * translations);
 }
 
 TEST_CASE("A page that is changed is translated again at no cost of its other addresses") {
   Guest guest;
-  guest.CallPlaces(0, kMostPlaces);
+  guest.CallPlaces(0, kMaxPlaces);
   guest.BeginWithMov();  // concerns every place, once
-  guest.CallPlaces(0, kMostPlaces);
+  guest.CallPlaces(0, kMaxPlaces);
   constexpr unsigned kTimes = 1000;
   SECTION("the bytes of one fragment change") {
     guest.ChangeAndCall(1, 1);

@@ -416,8 +416,8 @@ class MachineImpl final : public Machine {
   ~MachineImpl() override { vcpu_.Finish(); }
   Status Init(const MachineOptions& options) {
     if (Status host = vmm::CheckHost(vmm::ReadHostFeatures()); !host.ok()) return host;
-    constexpr u64 kLeast = u64{1} << 20, kMost = u64{1} << 30;
-    if (options.translation_cache_bytes < kLeast || options.translation_cache_bytes > kMost) {
+    constexpr u64 kMin = u64{1} << 20, kMax = u64{1} << 30;
+    if (options.translation_cache_bytes < kMin || options.translation_cache_bytes > kMax) {
       return Error{"translation_cache_bytes: give 1 MB to 1 GB"};
     }
     auto cpuid = CpuidOfEmbedders(options.cpu);

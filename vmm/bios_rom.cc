@@ -8,7 +8,7 @@ namespace alibi::vmm {
 namespace {
 
 constexpr u64 kFourGiB = u64{1} << 32;
-constexpr u64 kMostLowRom = 128 * 1024;
+constexpr u64 kMaxLowRom = 128 * 1024;
 constexpr u64 kSmallRange = 16 * 1024, kBigRange = 64 * 1024;
 // Of a PAM nibble.
 constexpr u8 kReadRam = 1, kWriteRam = 2;
@@ -63,7 +63,7 @@ Status BiosRom::Apply(const devices::PciHost::Pam& pam) {
 
 Status BiosRom::Switch(Range& range, Source source) {
   const PhysAddr base(range.base);
-  const u64 low_rom = std::min<u64>(image_.size(), kMostLowRom);
+  const u64 low_rom = std::min<u64>(image_.size(), kMaxLowRom);
   const u64 rom_base = kShadowEnd - low_rom;
   u8* ram = ram_.data() + (range.base - kShadowBase);
   if (memory_.IsBacked(base, 1) || memory_.IsBacked(base + (range.size - 1), 1)) {

@@ -106,9 +106,9 @@ int CmdCpu(int argc, char** argv) {
 
   fmt::print("{:<8} {:>3}  {:<8} {:<8} {:<8} {:<8}\n", "leaf", "sub", "eax", "ebx", "ecx", "edx");
   auto print_leaf = [&](u32 leaf) {
-    constexpr u32 kMostSubleaves = 16;
+    constexpr u32 kMaxSubleaves = 16;
     vcpu::CpuidRegisters before;
-    for (u32 subleaf = 0; subleaf < kMostSubleaves; ++subleaf) {
+    for (u32 subleaf = 0; subleaf < kMaxSubleaves; ++subleaf) {
       const vcpu::CpuidRegisters r = query(leaf, subleaf);
       // Leaves without subleaves answer the same to all of them, others end in zeros.
       if (subleaf != 0 && (r == before || r == vcpu::CpuidRegisters())) break;

@@ -124,9 +124,9 @@ void PrintTranslations(const Summary& sum) {
   }
   fmt::print(
       "{} instructions, {} bytes to {}; {} overwritten, {} pages forgotten, {} flushes ({} "
-      "amnesties)\n",
+      "of the site table, too)\n",
       sum.translated_instructions, sum.translated_guest_bytes, sum.emitted_bytes, sum.overwritten,
-      sum.forgotten_pages, sum.flushes, sum.amnesties);
+      sum.forgotten_pages, sum.flushes, sum.site_table_flushes);
   std::string faults;
   for (unsigned vector = 0; vector < std::size(sum.faults); ++vector) {
     if (sum.faults[vector] != 0) faults += fmt::format(" {:#x}: {}", vector, sum.faults[vector]);

@@ -37,7 +37,7 @@ namespace {
 constexpr u64 kLeastRam = u64{1} << 20;
 constexpr u64 kLeastShadow = u64{1} << 20;
 constexpr u64 kLeastTc = u64{1} << 20;
-constexpr u64 kMostTc = u64{1} << 30;  // exits are 32-bit displacements
+constexpr u64 kMaxTc = u64{1} << 30;  // exits are 32-bit displacements
 
 struct RunOptions {
   std::string image;
@@ -306,15 +306,15 @@ int CmdRun(int argc, char** argv) {
   }
   auto tc = ParseSize(options.tc_size);
   if (!tc.ok()) return Fail(kUsage, "--tc-size: " + tc.error().message);
-  if (*tc < kLeastTc || *tc > kMostTc || (*tc & kPageMask) != 0) {
+  if (*tc < kLeastTc || *tc > kMaxTc || (*tc & kPageMask) != 0) {
     return Fail(kUsage,
                 fmt::format("--tc-size: {} is out of range; give 1M to 1G", FormatSize(*tc)));
   }
   auto shadow = ParseSize(options.shadow_size);
   if (!shadow.ok()) return Fail(kUsage, "--shadow-size: " + shadow.error().message);
-  if (*shadow < kLeastShadow || *shadow > kMostShadowBytes) {
+  if (*shadow < kLeastShadow || *shadow > kMaxShadowBytes) {
     return Fail(kUsage, fmt::format("--shadow-size: {} is out of range; give 1M to {}",
-                                    FormatSize(*shadow), FormatSize(kMostShadowBytes)));
+                                    FormatSize(*shadow), FormatSize(kMaxShadowBytes)));
   }
   if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);

@@ -16,7 +16,7 @@
 
 namespace alibi::vmm {
 
-inline constexpr u64 kMostFileBytes = u64{1} << 30;  // unless an option says otherwise
+inline constexpr u64 kMaxFileBytes = u64{1} << 30;  // unless an option says otherwise
 
 class FileBound {
  public:

@@ -17,7 +17,7 @@ namespace alibi::vmm {
 namespace {
 
 // Input that the guest has not taken: with more than this we stop reading, as a terminal does.
-constexpr std::size_t kMostInput = 1 << 16;
+constexpr std::size_t kMaxInput = 1 << 16;
 
 timespec ToTimespec(u64 ns) {
   timespec time;
@@ -96,7 +96,7 @@ void HostEvents::Wait() {
       {
         std::lock_guard lock(mutex_);
         input_.append(bytes, static_cast<std::size_t>(count));
-        if (input_.size() >= kMostInput) fds[2].fd = -1;  // until TakeInput() has made room
+        if (input_.size() >= kMaxInput) fds[2].fd = -1;  // until TakeInput() has made room
       }
       has_input_.store(true, std::memory_order_release);
       poke_();
@@ -112,7 +112,7 @@ std::string HostEvents::TakeInput() {
   if (!has_input_.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(mutex_);
   has_input_.store(false, std::memory_order_relaxed);
-  if (input_.size() >= kMostInput) Signal(room_fd_);
+  if (input_.size() >= kMaxInput) Signal(room_fd_);
   return std::exchange(input_, {});
 }
 

@@ -101,7 +101,7 @@ constexpr Column kColumns[] = {
        return none ? Cell() : Cell(Address{r.value});
      }},
     {"stored", kOverwritten, [](const Record& r, const Reader&) -> Cell { return r.more; }},
-    {"amnesty", KindBit(RecordKind::kFlush),
+    {"site_table", KindBit(RecordKind::kFlush),
      [](const Record& r, const Reader&) -> Cell { return r.flag; }},
     {"register", kSystem,
      [](const Record& r, const Reader&) -> Cell {

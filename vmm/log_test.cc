@@ -146,7 +146,7 @@ void CheckAgreement(const Log& log) {
   CHECK(log.sum.acquittals == counter("reversions"));
   CHECK(log.sum.relookups == counter("lookup_changes"));
   CHECK(log.sum.flushes == counter("tc_flushes"));
-  CHECK(log.sum.amnesties == counter("site_amnesties"));
+  CHECK(log.sum.site_table_flushes == counter("site_table_flushes"));
   CHECK(log.sum.overwritten == counter("ccf_invalidations"));
   u64 translations = 0;
   for (const adapt::log::Tally& tally : log.sum.translations) translations += tally.count;

@@ -190,7 +190,7 @@ void Machine::InterruptsChanged() {
 }
 
 void Machine::LatchPort(u16 port, const u8* byte) {
-  if (latch_count_ < kMostLatches) latches_[latch_count_++] = {port, byte};
+  if (latch_count_ < kMaxLatches) latches_[latch_count_++] = {port, byte};
 }
 
 void Machine::RaiseNmi() {

@@ -37,7 +37,7 @@ struct Counters {
 
 // Of shadow tables; see mmu::ViewPool::kMaxChunks.
 inline constexpr u64 kShadowChunkBytes = mmu::View::kChunkEntries * sizeof(u64);
-inline constexpr u64 kMostShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
+inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
 
 struct MachineConfig {
   mmu::Coherence coherence = mmu::Coherence::kEager;
@@ -45,7 +45,7 @@ struct MachineConfig {
   // Told once, on the VCPU's thread between instructions, when a plug-in has misbehaved: one line.
   std::function<void(const std::string&)> policy_report;
   u64 tc_bytes = u64{64} << 20;
-  u64 shadow_bytes = kMostShadowBytes;
+  u64 shadow_bytes = kMaxShadowBytes;
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
   // What the guest is told of its CPU; it outlives the machine. Null: the host's model.
   const vcpu::CpuidPolicy* cpuid = nullptr;
@@ -144,8 +144,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
     u16 port;
     const u8* byte;
   };
-  static constexpr unsigned kMostLatches = 4;
-  PortLatch latches_[kMostLatches] = {};
+  static constexpr unsigned kMaxLatches = 4;
+  PortLatch latches_[kMaxLatches] = {};
   unsigned latch_count_ = 0;
   StopTimer stop_timer_;
   bool in_engine_ = false;

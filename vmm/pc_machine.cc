@@ -15,7 +15,7 @@ namespace {
 // How long the beginning of a line may wait for its end before it is shown.
 constexpr u64 kOutputPatienceNs = 10'000'000;
 // Typed ahead; what comes from a file waits in the file.
-constexpr std::size_t kMostTyped = 1 << 16;
+constexpr std::size_t kMaxTyped = 1 << 16;
 constexpr u16 kFirmwareTextPort = 0x402;
 
 }  // namespace
@@ -33,7 +33,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   restart_on_reset_ = config.restart_on_reset;
   input_is_keyboard_ = config.input_is_keyboard;
   screen_ = config.screen;
-  low_ram_bytes_ = std::min(config.ram_bytes, kMostLowRam);
+  low_ram_bytes_ = std::min(config.ram_bytes, kMaxLowRam);
   high_ram_bytes_ = config.ram_bytes - low_ram_bytes_;
 
   MachineConfig machine_config = config.machine;
@@ -95,7 +95,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
     pam_changed_ = true;
     machine_->RequestTurn();
   };
-  constexpr u64 kFrameNs = 1'000'000'000 / PcMachineConfig::kMostFrames;
+  constexpr u64 kFrameNs = 1'000'000'000 / PcMachineConfig::kMaxFrames;
   hooks.screen_changed = [this] {
     if (pc_ == nullptr || !screen_) return;
     pc_->timers().Arm(screen_timer_, std::max(clock_.NowNs(), last_frame_ns_ + kFrameNs));
@@ -352,7 +352,7 @@ void PcMachine::TakeInput() {
              // and nobody may have opened its terminal.
              (devices_->console()->in_use() || !input_filter_)) {
     devices_->console()->Receive(input);
-  } else if (!input.empty() && waiting < kMostTyped) {
+  } else if (!input.empty() && waiting < kMaxTyped) {
     pc_->SerialInput(input);
   }
 }

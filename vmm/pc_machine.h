@@ -45,17 +45,17 @@ struct PcMachineConfig {
   // A firmware ROM: the VCPU starts at its reset vector. Empty: Load() must follow.
   std::vector<u8> bios;
   PcDevicesConfig devices;
-  bool firmware_text = true;               // what firmware writes to its debug port 0x402 is shown
-  std::vector<u16> debug_ports;            // more ports that take text, beside 0xe9 and 0x402
-  int input_fd = -1;                       // the serial port's input; -1: none
-  int output_fd = -1;                      // the serial port's output; -1: dropped
-  u64 most_output_bytes = kMostFileBytes;  // if that is a file
+  bool firmware_text = true;              // what firmware writes to its debug port 0x402 is shown
+  std::vector<u16> debug_ports;           // more ports that take text, beside 0xe9 and 0x402
+  int input_fd = -1;                      // the serial port's input; -1: none
+  int output_fd = -1;                     // the serial port's output; -1: dropped
+  u64 most_output_bytes = kMaxFileBytes;  // if that is a file
   bool raw_output = false;  // a terminal gets every byte, not what TerminalFilter leaves
   std::optional<SerialLink::Files> com2;  // there is a second serial port, on these files
   bool input_is_keyboard = false;         // input is typed on the keyboard instead
-  // What the display shows, when it has changed, at most kMostFrames times a second; on the VCPU's
+  // What the display shows, when it has changed, at most kMaxFrames times a second; on the VCPU's
   // thread. Empty: nobody looks.
-  static constexpr u64 kMostFrames = 30;
+  static constexpr u64 kMaxFrames = 30;
   std::function<void(devices::TextScreen)> screen;
   std::vector<u8> vga_rom;  // the video BIOS, for firmware to find; may be empty
   // A terminal's: filters input before the guest sees it, on the VCPU's thread (escape keys).
@@ -89,7 +89,7 @@ enum class PcEnd : u8 {
 
 class PcMachine final : private Board {
  public:
-  static constexpr u64 kMostLowRam = u64{3} << 30;
+  static constexpr u64 kMaxLowRam = u64{3} << 30;
   static constexpr u64 kHighRamBase = u64{4} << 30;
 
   static Result<std::unique_ptr<PcMachine>> Create(const PcMachineConfig& config);

@@ -24,7 +24,7 @@ namespace {
 // The end of the countdown is noticed, and the TSC read for the last time.
 constexpr u64 kGraceNs = 1'000'000;
 // From one reset to the next: the guest's clocks stay behind the host's by this.
-constexpr u64 kMostHiddenNs = 1'000'000'000;
+constexpr u64 kMaxHiddenNs = 1'000'000'000;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ u64 PcMachine::ThreadWorkNs() {
 }
 
 void PcMachine::WatchTsc(u64 end_ns) {
-  if (hidden_ticks_ >= tsc_->TicksOf(kMostHiddenNs)) return;
+  if (hidden_ticks_ >= tsc_->TicksOf(kMaxHiddenNs)) return;
   pc_->timers().Arm(watch_timer_, end_ns + kGraceNs);
   if (machine_->state().tsc_watched) return;
   machine_->state().tsc_watched = 1;
@@ -62,7 +62,7 @@ u64 PcMachine::WatchedNs(u64 host_tsc) const {
 }
 
 void PcMachine::HideStolenTime(u64 host_tsc) {
-  const u64 ticks = std::min(stolen_->Note(host_tsc), tsc_->TicksOf(kMostHiddenNs) - hidden_ticks_);
+  const u64 ticks = std::min(stolen_->Note(host_tsc), tsc_->TicksOf(kMaxHiddenNs) - hidden_ticks_);
   hidden_ticks_ += ticks;
   watch_hidden_ticks_ += ticks;
   clock_.Hold(WatchedNs(host_tsc));

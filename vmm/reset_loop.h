@@ -7,12 +7,12 @@
 
 namespace alibi::vmm {
 
-// A loop is kMost resets one after the other, before each of which the VCPU's thread worked for
+// A loop is kMax resets one after the other, before each of which the VCPU's thread worked for
 // less than kShortRunNs. Sleep does not count as work: it is a guest that cannot even get started
 // that is looked for, and it needs the same work each time however busy the host is.
 class ResetLoop {
  public:
-  static constexpr unsigned kMost = 10;
+  static constexpr unsigned kMax = 10;
   static constexpr u64 kShortRunNs = 250'000'000;
 
   // The guest resets the machine; `worked_ns` is the thread's CPU time (any origin) by now.
@@ -21,7 +21,7 @@ class ResetLoop {
     const bool short_run = worked_ns - last_ns_ < kShortRunNs;
     last_ns_ = worked_ns;
     count_ = short_run ? count_ + 1 : 1;
-    return count_ >= kMost;
+    return count_ >= kMax;
   }
   void Begin(u64 worked_ns) { last_ns_ = worked_ns; }
   unsigned count() const { return count_; }

@@ -9,7 +9,7 @@ namespace {
 constexpr u16 kCom2 = 0x2f8;
 constexpr u32 kComPorts = 8;
 constexpr unsigned kCom2Irq = 3;
-constexpr std::size_t kMostTyped = 1 << 16;
+constexpr std::size_t kMaxTyped = 1 << 16;
 constexpr u64 kPatienceNs = 2'000'000;  // how long output waits for more
 
 }  // namespace
@@ -57,7 +57,7 @@ void SerialLink::TakeInput() {
   if (uart_.backlog() != 0 && !filter_) return;
   std::string input = events_->TakeInput();
   if (filter_ && !input.empty()) input = filter_(std::move(input));
-  if (!input.empty() && uart_.backlog() < kMostTyped) uart_.Receive(input);
+  if (!input.empty() && uart_.backlog() < kMaxTyped) uart_.Receive(input);
 }
 
 }  // namespace alibi::vmm

@@ -21,10 +21,10 @@ namespace alibi::vmm {
 class SerialLink {
  public:
   struct Files {
-    int input = -1;                   // -1: nothing ever comes
-    int output = -1;                  // -1: dropped
-    bool raw = false;                 // a terminal gets every byte
-    u64 most_bytes = kMostFileBytes;  // of output, if that is a file
+    int input = -1;                  // -1: nothing ever comes
+    int output = -1;                 // -1: dropped
+    bool raw = false;                // a terminal gets every byte
+    u64 most_bytes = kMaxFileBytes;  // of output, if that is a file
     // A terminal's: filters input before the guest sees it, on the VCPU's thread (escape keys).
     std::function<std::string(std::string)> filter;
   };

@@ -11,7 +11,7 @@ constexpr u8 kBel = 0x07, kLineFeed = 0x0a, kCancel = 0x18, kSubstitute = 0x1a, 
              kDelete = 0x7f;
 // BEL, BS, HT, LF, VT, FF, CR, and the shifts to and from line drawing.
 constexpr u8 kFirstControl = 0x07, kLastControl = 0x0f;
-constexpr std::size_t kMostSequence = 64, kMostDigits = 5;
+constexpr std::size_t kMaxSequence = 64, kMaxDigits = 5;
 
 bool IsIn(char byte, std::string_view set) { return set.find(byte) != std::string_view::npos; }
 
@@ -43,7 +43,7 @@ bool AreNumbers(std::string_view text) {
   for (const char c : text) {
     if (c == ';' || c == ':') {
       digits = 0;
-    } else if (c < '0' || c > '9' || ++digits > kMostDigits) {
+    } else if (c < '0' || c > '9' || ++digits > kMaxDigits) {
       return false;
     }
   }
@@ -146,7 +146,7 @@ void TerminalFilter::Escape(u8 byte, std::string* out) {
       return;
     }
   }
-  if (sequence_.size() < kMostSequence) sequence_ += c;
+  if (sequence_.size() < kMaxSequence) sequence_ += c;
   if (byte < 0x30) return;  // intermediate
   // A character set for G0 or G1: UK, US, line drawing.
   const bool set = sequence_.size() == 2 && IsIn(sequence_[0], "()") && IsIn(c, "AB0");
@@ -161,12 +161,12 @@ void TerminalFilter::Control(u8 byte, std::string* out) {
   }
   sequence_ += static_cast<char>(byte);
   if (byte >= 0x40) {
-    if (sequence_.size() <= kMostSequence && IsControlAllowed(sequence_)) {
+    if (sequence_.size() <= kMaxSequence && IsControlAllowed(sequence_)) {
       *out += "\x1b[" + sequence_;
     }
     Begin(State::kText);
-  } else if (sequence_.size() > kMostSequence) {
-    sequence_.resize(kMostSequence + 1, '!');  // too long, however it goes on
+  } else if (sequence_.size() > kMaxSequence) {
+    sequence_.resize(kMaxSequence + 1, '!');  // too long, however it goes on
   }
 }
 

@@ -8,8 +8,8 @@
 namespace alibi::adapt::log {
 namespace {
 
-constexpr unsigned kMostVarintBytes = 10;
-constexpr std::size_t kMostCounters = 4096, kMostNameBytes = 255;
+constexpr unsigned kMaxVarintBytes = 10;
+constexpr std::size_t kMaxCounters = 4096, kMaxNameBytes = 255;
 
 // Small differences in either direction become small numbers.
 constexpr u64 ZigZag(u64 value) { return value << 1 ^ (0 - (value >> 63)); }
@@ -69,7 +69,7 @@ class Input {
   std::span<const u8> rest() const { return rest_; }
   u64 Number() {
     u64 value = 0;
-    for (unsigned i = 0; i < kMostVarintBytes; ++i) {
+    for (unsigned i = 0; i < kMaxVarintBytes; ++i) {
       const u8 byte = Byte();
       const unsigned shift = 7 * i;
       Require(shift < 63 || byte <= 1);  // 64 bits are full
@@ -278,15 +278,15 @@ u8* Encoder::Put(const Record& record, u8* at) {
 }
 
 std::vector<u8> Encoder::End(const Record& record, const FinalCounters& counters) {
-  ALIBI_CHECK(counters.size() <= kMostCounters, "a log's end has room for all counters");
-  std::vector<u8> bytes(kMostRecordBytes + counters.size() * (kMostNameBytes + kMostVarintBytes));
+  ALIBI_CHECK(counters.size() <= kMaxCounters, "a log's end has room for all counters");
+  std::vector<u8> bytes(kMaxRecordBytes + counters.size() * (kMaxNameBytes + kMaxVarintBytes));
   Record copy = record;
   Output stream(bytes.data(), &base_);
   stream.Tag(static_cast<unsigned>(RecordKind::kEnd), 0);
   Body(stream, copy);
   stream.Number(counters.size());
   for (const auto& [name, value] : counters) {
-    ALIBI_CHECK(name.size() <= kMostNameBytes, "counters have short names");
+    ALIBI_CHECK(name.size() <= kMaxNameBytes, "counters have short names");
     stream.Number(name.size());
     for (const char c : name) {
       u8 byte = static_cast<u8>(c);
@@ -320,7 +320,7 @@ bool Decoder::Next(std::span<const u8>* bytes, u64 sites, Record* record, FinalC
       Body(stream, *record);
       if (record->kind == RecordKind::kEnd) {
         const u64 count = stream.Number();
-        stream.Require(count <= kMostCounters);
+        stream.Require(count <= kMaxCounters);
         for (u64 i = 0; i < count && stream.sound(); ++i) {
           std::string name = stream.Text(stream.Number());
           counters->emplace_back(std::move(name), stream.Number());

@@ -22,12 +22,12 @@ struct DeltaBase {
 };
 
 // No record but the end takes more, with what goes in front of it.
-inline constexpr std::size_t kMostRecordBytes = 128;
+inline constexpr std::size_t kMaxRecordBytes = 128;
 
 class Encoder {
  public:
   explicit Encoder(u64 start_tsc) { base_.tsc = start_tsc; }
-  // Writes it to `at` and returns what is behind it, at most kMostRecordBytes later. Times go
+  // Writes it to `at` and returns what is behind it, at most kMaxRecordBytes later. Times go
   // forwards: an earlier one becomes the last one's.
   u8* Put(const Record& record, u8* at);
   std::vector<u8> End(const Record& record, const FinalCounters& counters);

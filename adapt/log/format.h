@@ -25,14 +25,14 @@ struct Preamble {
   u32 reserved;  // 0
 };
 static_assert(sizeof(Preamble) == 24);
-inline constexpr u32 kMostHeaderBytes = 1 << 20;
+inline constexpr u32 kMaxHeaderBytes = 1 << 20;
 
 struct BlockFrame {
   u32 bytes;  // of the records that follow
   u32 checksum;
 };
 static_assert(sizeof(BlockFrame) == 8);
-inline constexpr u32 kMostBlockBytes = 1 << 20;
+inline constexpr u32 kMaxBlockBytes = 1 << 20;
 
 // The low half of XXH3_64bits.
 u32 Checksum(const void* data, std::size_t bytes);

@@ -96,7 +96,7 @@ class RecordMaker {
         site.kind = static_cast<Kind>(Pick(3));
         site.access = static_cast<Access>(Pick(kAccessCount));
         site.code_bits = static_cast<u8>(16 << Pick(3));
-        site.length = static_cast<u8>(Pick(kMostInstructionBytes + 1));
+        site.length = static_cast<u8>(Pick(kMaxInstructionBytes + 1));
         for (unsigned i = 0; i < site.length; ++i) site.bytes[i] = static_cast<u8>(Pick(256));
         const Record encoded = RecordOf(site);
         CHECK(SiteOf(encoded) == site);

@@ -51,7 +51,7 @@ Status Reader::ReadHeader() {
         fmt::format("{}: an event log of version {}; this Alibi reads version {} (byte {})", path_,
                     preamble.version, kVersion, offsetof(Preamble, version))};
   }
-  if (preamble.header_bytes > kMostHeaderBytes) return Damaged("its header cannot be so long");
+  if (preamble.header_bytes > kMaxHeaderBytes) return Damaged("its header cannot be so long");
   block_offset_ = offset_;
   std::string json(preamble.header_bytes, '\0');
   if (!ReadBytes(json.data(), json.size())) return Truncated("its header is not whole");
@@ -69,7 +69,7 @@ Result<bool> Reader::ReadBlock() {
   block_offset_ = offset_;
   BlockFrame frame;
   if (!ReadBytes(&frame, sizeof(frame))) return Truncated("its end record is missing");
-  if (frame.bytes == 0 || frame.bytes > kMostBlockBytes) {
+  if (frame.bytes == 0 || frame.bytes > kMaxBlockBytes) {
     return Damaged(fmt::format("no block has {} bytes", frame.bytes));
   }
   block_.resize(frame.bytes);

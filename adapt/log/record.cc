@@ -11,7 +11,7 @@ Record RecordOf(const Site& site) {
   record.before = site.kind;
   record.extra = static_cast<u8>(site.access);
   record.number = static_cast<u8>(site.length | site.code_bits / 16 << 4);
-  for (unsigned i = 0; i < kMostInstructionBytes; ++i) {
+  for (unsigned i = 0; i < kMaxInstructionBytes; ++i) {
     (i < 8 ? record.value : record.more) |= u64{site.bytes[i]} << i % 8 * 8;
   }
   return record;
@@ -25,7 +25,7 @@ Site SiteOf(const Record& record) {
   site.access = static_cast<Access>(record.extra);
   site.length = record.number & 15;
   site.code_bits = static_cast<u8>((record.number >> 4) * 16);
-  for (unsigned i = 0; i < kMostInstructionBytes; ++i) {
+  for (unsigned i = 0; i < kMaxInstructionBytes; ++i) {
     site.bytes[i] = static_cast<u8>((i < 8 ? record.value : record.more) >> i % 8 * 8);
   }
   return site;

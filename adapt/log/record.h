@@ -34,7 +34,7 @@ enum class Why : u8 {
 inline constexpr unsigned kWhyCount = 6;
 
 inline constexpr u32 kNoSite = ~u32{0};
-inline constexpr unsigned kMostInstructionBytes = 15;
+inline constexpr unsigned kMaxInstructionBytes = 15;
 
 // 64 bytes: one cache line of the ring. What a kind does not mention below is 0 (kNoSite, kDirect).
 // All have a time and an address space (the end the last one's).
@@ -64,7 +64,7 @@ struct Record {
   // fault           pc  -         CR2           error code       has error code  vector
   // overwritten     pc  physical  where (phys.) bytes stored     -               -
   // forgotten-page  -   page      -             -                -               -
-  // flush           -   -         -             -                amnesty         -
+  // flush           -   -         -             -                site table too  -
   // relookup,       pc  physical  -             -                -               -
   // ungroup
   // control         pc  -         value         -                -               register
@@ -85,7 +85,7 @@ struct Site {
   u8 code_bits = 64;          // 16, 32, 64
   Access access = Access::kOther;
   u8 length = 0;  // of the instruction; 0: unknown
-  u8 bytes[kMostInstructionBytes] = {};
+  u8 bytes[kMaxInstructionBytes] = {};
   bool operator==(const Site&) const = default;
 };
 

@@ -47,7 +47,7 @@ void Summary::Add(const Record& record) {
       break;
     case RecordKind::kFlush:
       ++flushes;
-      amnesties += record.flag;
+      site_table_flushes += record.flag;
       break;
     case RecordKind::kRelookup:
       ++relookups;

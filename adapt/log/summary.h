@@ -45,7 +45,7 @@ class Summary {
   Tally translations[kWhyCount];
   u64 translated_instructions = 0, translated_guest_bytes = 0, emitted_bytes = 0;
   u64 faults[256] = {};  // by vector
-  u64 overwritten = 0, forgotten_pages = 0, flushes = 0, amnesties = 0;
+  u64 overwritten = 0, forgotten_pages = 0, flushes = 0, site_table_flushes = 0;
   u64 lost = 0;  // by the ring
   u64 left_out = 0;
   bool complete = false;

@@ -37,7 +37,7 @@ Result<std::unique_ptr<Writer>> Writer::Create(const std::string& path, const He
   preamble.version = kVersion;
   preamble.header_bytes = static_cast<u32>(json.size());
   preamble.header_checksum = Checksum(json.data(), json.size());
-  if (json.size() > kMostHeaderBytes || json.size() + kEndBytes > most_bytes) {
+  if (json.size() > kMaxHeaderBytes || json.size() + kEndBytes > most_bytes) {
     return Error{path + ": the command line alone is more than this log may hold"};
   }
   if (!writer->WriteAll(&preamble, sizeof(preamble)) ||
@@ -56,7 +56,7 @@ Writer::Writer(std::string path, int fd, u64 start_tsc, u64 most_bytes)
       most_bytes_(most_bytes),
       ring_(kRingLog2),
       encoder_(start_tsc),
-      block_(sizeof(BlockFrame) + kBlockBytes + kMostRecordBytes) {}
+      block_(sizeof(BlockFrame) + kBlockBytes + kMaxRecordBytes) {}
 
 Writer::~Writer() {
   Stop();

@@ -16,7 +16,7 @@ using log::RecordKind;
 
 // A site's unseen clean accesses between two of its events are told to the policy one by one; more
 // than so many in a row are only counted.
-constexpr u64 kMostToldInARow = 1 << 16;
+constexpr u64 kMaxToldInARow = 1 << 16;
 
 // One site under the other policy.
 struct SiteState {
@@ -120,7 +120,7 @@ class Rerun {
     site.unseen += costs_.UnseenIn(index, tsc - site.since);
     u64 count = static_cast<u64>(site.unseen);
     site.unseen -= static_cast<double>(count);
-    const u64 told = std::min(count, kMostToldInARow);
+    const u64 told = std::min(count, kMaxToldInARow);
     for (u64 i = 0; i < told && site.record.kind == Kind::kSimulate; ++i, --count) {
       ++totals_.estimated_callouts;
       Tell(site, {.event = Event::kCleanCallout, .trapped = false, .cycles = 0, .now = tsc});

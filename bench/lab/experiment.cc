@@ -24,7 +24,7 @@ using Names = std::vector<std::string>;
 constexpr const char* kProgramNames[kProgramCount] = {"nanobench", "compute", "compute32", "linux",
                                                       "boot"};
 constexpr const char* kOrders[] = {"interleaved", "shuffled"};
-constexpr i64 kMostRepeats = 1000, kMostSeconds = 24 * 3600;
+constexpr i64 kMaxRepeats = 1000, kMaxSeconds = 24 * 3600;
 
 Names NanobenchNames() {
   Names names;
@@ -118,7 +118,7 @@ class Parser {
         {"parameters", [this](const toml::node& node) { Parameters(node); }},
         {"repeats",
          [this](const toml::node& node) {
-           out_.repeats = static_cast<unsigned>(Number(node, "repeats", 1, kMostRepeats));
+           out_.repeats = static_cast<unsigned>(Number(node, "repeats", 1, kMaxRepeats));
          }},
         {"order", [this](const toml::node& node) { SetOrder(node); }},
         {"seed",
@@ -127,7 +127,7 @@ class Parser {
          }},
         {"time-limit",
          [this](const toml::node& node) {
-           out_.time_limit = std::chrono::seconds(Number(node, "time-limit", 1, kMostSeconds));
+           out_.time_limit = std::chrono::seconds(Number(node, "time-limit", 1, kMaxSeconds));
          }},
         {"quick", [this](const toml::node& node) { Flag(node, "quick", &out_.quick); }},
         {"observe", [this](const toml::node& node) { Flag(node, "observe", &out_.observe); }},

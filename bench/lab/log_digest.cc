@@ -22,7 +22,7 @@ class Timeline {
  public:
   explicit Timeline(u64 first_width) : width_(first_width) {}
   Interval& At(u64 ticks) {
-    while (ticks / width_ >= kMostIntervals) Halve();
+    while (ticks / width_ >= kMaxIntervals) Halve();
     if (ticks / width_ >= intervals_.size()) intervals_.resize(ticks / width_ + 1);
     return intervals_[ticks / width_];
   }

@@ -60,7 +60,7 @@ struct LogDigest {
   bool operator==(const LogDigest&) const = default;
 };
 
-inline constexpr std::size_t kGuiltiest = 10, kMostIntervals = 240;
+inline constexpr std::size_t kGuiltiest = 10, kMaxIntervals = 240;
 
 using Disassembler = std::function<std::string(const adapt::log::Site& site)>;
 

@@ -220,7 +220,7 @@ class Runner {
 }  // namespace
 
 bool ClockIsRight(const LinuxClock& clock) {
-  return std::abs(clock.guest - clock.host) <= kMostClockError * clock.host + kConsoleDelay;
+  return std::abs(clock.guest - clock.host) <= kMaxClockError * clock.host + kConsoleDelay;
 }
 
 LinuxMeasurements RunLinux(const std::vector<LinuxMachine>& machines,

@@ -44,7 +44,7 @@ struct LinuxClock {
 };
 
 // The two may differ by this part; figures taken with a worse clock are refused.
-inline constexpr double kMostClockError = 0.05;
+inline constexpr double kMaxClockError = 0.05;
 bool ClockIsRight(const LinuxClock& clock);
 
 struct LinuxMeasurements {

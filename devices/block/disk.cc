@@ -76,7 +76,7 @@ Disk::~Disk() {
 void Disk::Submit(std::shared_ptr<Request> request) {
   {
     const std::lock_guard lock(mutex_);
-    ALIBI_CHECK(queue_.size() < kMostRequests, "devices bound what they submit");
+    ALIBI_CHECK(queue_.size() < kMaxRequests, "devices bound what they submit");
     queue_.push_back(std::move(request));
   }
   submitted_.notify_one();

@@ -41,7 +41,7 @@ class Disk {
   using Report = std::function<void(const std::string&)>;
 
   // Most requests that may wait at once; devices bound theirs.
-  static constexpr std::size_t kMostRequests = 1024;
+  static constexpr std::size_t kMaxRequests = 1024;
 
   // `name` is for messages.
   static Result<std::unique_ptr<Disk>> Create(std::shared_ptr<BlockImage> image, std::string name,

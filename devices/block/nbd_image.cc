@@ -21,9 +21,9 @@ namespace alibi::block {
 namespace {
 
 // The protocol's lengths have 32 bits, and the server takes 32 MB of data at once.
-constexpr u64 kMostData = u64{16} << 20;
-constexpr u64 kMostRange = u64{1} << 30;
-constexpr u64 kMostWords = 4096;  // of the server's messages; it can write no more
+constexpr u64 kMaxData = u64{16} << 20;
+constexpr u64 kMaxRange = u64{1} << 30;
+constexpr u64 kMaxWords = 4096;  // of the server's messages; it can write no more
 
 int LastError() {
   const int error = nbd_get_errno();
@@ -66,9 +66,9 @@ std::string Description(const NbdOptions& options) {
 
 // What the child said on stderr: its last line, without the program's name. Behind it are zeroes.
 std::string LastWords(int fd) {
-  char text[kMostWords];
+  char text[kMaxWords];
   const ssize_t size = pread(fd, text, sizeof text, 0);
-  std::istringstream lines(std::string(text, size > 0 ? strnlen(text, kMostWords) : 0));
+  std::istringstream lines(std::string(text, size > 0 ? strnlen(text, kMaxWords) : 0));
   std::string last;
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) last = line;
@@ -104,7 +104,7 @@ std::string NbdImage::FindProgram() {
 
 Result<std::unique_ptr<BlockImage>> NbdImage::Open(const std::string& program,
                                                    const NbdOptions& options) {
-  const FileDescriptor words(CreateMemoryFile("qemu-nbd", kMostWords));
+  const FileDescriptor words(CreateMemoryFile("qemu-nbd", kMaxWords));
   ServerOptions server;
   server.command = {program, "--cache=writeback", "--discard=unmap"};
   if (options.read_only) server.command.push_back("--read-only");
@@ -150,7 +150,7 @@ NbdImage::~NbdImage() {
 
 IoResult NbdImage::Read(u64 offset, std::span<u8> data) {
   u8* const to = data.data();
-  return InPieces(offset, data.size(), kMostData, [&](u64 at, u64 bytes) {
+  return InPieces(offset, data.size(), kMaxData, [&](u64 at, u64 bytes) {
     return nbd_pread(handle_, to + (at - offset), bytes, at, 0);
   });
 }
@@ -158,7 +158,7 @@ IoResult NbdImage::Read(u64 offset, std::span<u8> data) {
 IoResult NbdImage::Write(u64 offset, std::span<const u8> data) {
   if (read_only_) return {EROFS};
   const u8* const from = data.data();
-  return InPieces(offset, data.size(), kMostData, [&](u64 at, u64 bytes) {
+  return InPieces(offset, data.size(), kMaxData, [&](u64 at, u64 bytes) {
     return nbd_pwrite(handle_, from + (at - offset), bytes, at, 0);
   });
 }
@@ -171,13 +171,13 @@ IoResult NbdImage::Flush() {
 IoResult NbdImage::Discard(u64 offset, u64 bytes) {
   if (read_only_) return {EROFS};
   if (nbd_can_trim(handle_) != 1) return {};
-  return InPieces(offset, bytes, kMostRange,
+  return InPieces(offset, bytes, kMaxRange,
                   [&](u64 at, u64 piece) { return nbd_trim(handle_, piece, at, 0); });
 }
 
 IoResult NbdImage::WriteZeroes(u64 offset, u64 bytes, bool may_unmap) {
   if (read_only_) return {EROFS};
-  return InPieces(offset, bytes, kMostRange, [&](u64 at, u64 piece) {
+  return InPieces(offset, bytes, kMaxRange, [&](u64 at, u64 piece) {
     return nbd_zero(handle_, piece, at, may_unmap ? 0 : LIBNBD_CMD_FLAG_NO_HOLE);
   });
 }

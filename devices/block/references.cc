@@ -52,28 +52,28 @@ class Bytes {
 using References = std::vector<Reference>;
 constexpr auto kBacking = Reference::Kind::kBacking;
 constexpr auto kData = Reference::Kind::kData;
-constexpr std::size_t kMostName = 4096;
+constexpr std::size_t kMaxName = 4096;
 
 // QEMU's docs/interop/qcow2.txt.
 References OfQcow2(int fd) {
   constexpr std::size_t kHeaderBytes = 104;
-  constexpr u64 kMostHeader = 2 << 20;  // it fits into a cluster
-  constexpr u64 kExternalData = 4;      // of the incompatible features
+  constexpr u64 kMaxHeader = 2 << 20;  // it fits into a cluster
+  constexpr u64 kExternalData = 4;     // of the incompatible features
   constexpr u64 kDataFileName = 0x44415441, kBackingFormat = 0xe2792aca;
   References found;
   const Bytes header(fd, 0, kHeaderBytes);
   const u64 version = header.Big(4, 4);
   if (version != 2 && version != 3) return found;
   if (const u64 at = header.Big(8, 8); at != 0) {
-    const std::size_t size = std::min<u64>(header.Big(16, 4), kMostName);
+    const std::size_t size = std::min<u64>(header.Big(16, 4), kMaxName);
     found.push_back({kBacking, std::string(Bytes(fd, at, size).Text(0, size))});
   }
   bool named = false;
-  for (u64 at = version < 3 ? 72 : header.Big(100, 4); at < kMostHeader;) {
+  for (u64 at = version < 3 ? 72 : header.Big(100, 4); at < kMaxHeader;) {
     const Bytes extension(fd, at, 8);
     const u64 type = extension.Big(0, 4), size = extension.Big(4, 4);
     if (type == 0) break;
-    const Bytes value(fd, at + 8, std::min<u64>(size, kMostName));
+    const Bytes value(fd, at + 8, std::min<u64>(size, kMaxName));
     if (type == kDataFileName) {
       found.push_back({kData, std::string(value.Text(0, value.size()))});
       named = true;
@@ -114,21 +114,21 @@ void OfDescriptor(std::string_view text, bool extents_too, References* found) {
 // VMware's Virtual Disk Format 5.0. A sparse file's descriptor names the file itself as its extent,
 // which QEMU takes for granted unless the header claims no capacity: then the descriptor rules.
 References OfVmdk(int fd) {
-  constexpr std::size_t kMostDescriptor = 1 << 20, kSector = 512;
+  constexpr std::size_t kMaxDescriptor = 1 << 20, kSector = 512;
   References found;
   const Bytes header(fd, 0, kSector);
   if (header.Text(0, 4) != "KDMV") {
     if (header.Text(0, 4) == "COWD") return found;  // an ESX sparse extent has no descriptor
-    const Bytes descriptor(fd, 0, kMostDescriptor);
-    OfDescriptor(descriptor.Text(0, kMostDescriptor), true, &found);
+    const Bytes descriptor(fd, 0, kMaxDescriptor);
+    OfDescriptor(descriptor.Text(0, kMaxDescriptor), true, &found);
     return found;
   }
   const bool extents_too = header.Little(12, 8) == 0;
   // Where the header says, and where QEMU looks for a parent whatever the header says.
   const u64 sector = header.Little(28, 8);
-  OfDescriptor(Bytes(fd, kSector, kMostDescriptor).Text(0, kMostDescriptor), extents_too, &found);
+  OfDescriptor(Bytes(fd, kSector, kMaxDescriptor).Text(0, kMaxDescriptor), extents_too, &found);
   if (sector > 1 && sector < u64{1} << 50) {
-    OfDescriptor(Bytes(fd, sector * kSector, kMostDescriptor).Text(0, kMostDescriptor), extents_too,
+    OfDescriptor(Bytes(fd, sector * kSector, kMaxDescriptor).Text(0, kMaxDescriptor), extents_too,
                  &found);
   }
   return found;
@@ -165,7 +165,7 @@ References OfVpc(int fd) {
 // parameters tell that there is a parent, and whose parent locator names it.
 References OfVhdx(int fd) {
   constexpr u64 kRegionTables[] = {192 << 10, 256 << 10};
-  constexpr std::size_t kTable = 64 << 10, kMostEntries = 2047;
+  constexpr std::size_t kTable = 64 << 10, kMaxEntries = 2047;
   const auto guid = [](const Bytes& bytes, std::size_t at, u32 first, u64 last) {
     return bytes.Little(at, 4) == first && bytes.Big(at + 8, 8) == last;
   };
@@ -173,7 +173,7 @@ References OfVhdx(int fd) {
   for (const u64 table_at : kRegionTables) {
     const Bytes regions(fd, table_at, kTable);
     if (regions.Text(0, 4) != "regi") continue;
-    for (std::size_t i = 0; i < std::min<u64>(regions.Little(8, 4), kMostEntries); ++i) {
+    for (std::size_t i = 0; i < std::min<u64>(regions.Little(8, 4), kMaxEntries); ++i) {
       const std::size_t region = 16 + 32 * i;
       if (!guid(regions, region, 0x8b7ca206, 0xb8fe575f050f886e)) continue;
       const u64 metadata_at = regions.Little(region + 16, 8);
@@ -181,7 +181,7 @@ References OfVhdx(int fd) {
       if (metadata.Text(0, 8) != "metadata") continue;
       bool has_parent = false;
       std::string name;
-      for (std::size_t j = 0; j < std::min<u64>(metadata.Little(10, 2), kMostEntries); ++j) {
+      for (std::size_t j = 0; j < std::min<u64>(metadata.Little(10, 2), kMaxEntries); ++j) {
         const std::size_t entry = 32 + 32 * j;
         const Bytes item(fd, metadata_at + metadata.Little(entry + 16, 4), kTable);
         if (guid(metadata, entry, 0xcaa16737, 0xb3b633f0aa44e76b)) {
@@ -271,7 +271,7 @@ Result<std::vector<NamedFile>> FollowReferences(const std::string& path,
         return Error{"it names '" + Printable(reference.name) +
                      "', which is no file of this host; backing=allow is for files"};
       }
-      if (files.size() >= kMostReferences) {
+      if (files.size() >= kMaxReferences) {
         return Error{"it and what it names name too many files, or themselves"};
       }
       const bool data = reference.kind == kData;

@@ -38,8 +38,8 @@ struct NamedFile {
   bool holds_data = false;  // of the qcow2 image: QEMU would look for it in its working folder
 };
 // All files that `path` and what it names name; none of `path` itself. An error for what is not to
-// be followed: a name that is no file's, more than kMostReferences.
-inline constexpr unsigned kMostReferences = 256;
+// be followed: a name that is no file's, more than kMaxReferences.
+inline constexpr unsigned kMaxReferences = 256;
 Result<std::vector<NamedFile>> FollowReferences(const std::string& path, const std::string& format);
 
 // For messages: at most 100 characters, those of control replaced.

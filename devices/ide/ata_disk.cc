@@ -9,9 +9,9 @@ namespace {
 
 using block::kSectorBytes;
 
-constexpr u8 kLbaMode = 0x40;        // of the device register
-constexpr u64 kMost28 = 0x0fffffff;  // sectors that 28-bit commands reach
-constexpr u64 kMostChs = 16383ull * 16 * 63;
+constexpr u8 kLbaMode = 0x40;       // of the device register
+constexpr u64 kMax28 = 0x0fffffff;  // sectors that 28-bit commands reach
+constexpr u64 kMaxChs = 16383ull * 16 * 63;
 constexpr u8 kSmartMid = 0x4f, kSmartHigh = 0xc2;
 
 }  // namespace
@@ -141,7 +141,7 @@ void AtaDisk::Transfer(const Row& row) {
   }
 }
 
-u64 AtaDisk::StepBytes() const { return std::min(left_ * kSectorBytes, kMostStep); }
+u64 AtaDisk::StepBytes() const { return std::min(left_ * kSectorBytes, kMaxStep); }
 
 // The image's part of the next step: its bytes are wanted, or are in the buffer.
 void AtaDisk::NextStep() {
@@ -227,7 +227,7 @@ void AtaDisk::InitializeDeviceParameters(const Row&) {
 
 void AtaDisk::SetMultipleMode(const Row&) {
   const unsigned count = reg(kIdeCount);
-  if (count > kMostMultiple || (count & (count - 1)) != 0) {
+  if (count > kMaxMultiple || (count & (count - 1)) != 0) {
     AbortCommand();
     return;
   }
@@ -244,7 +244,7 @@ void AtaDisk::FlushCache(const Row&) { AskImage(block::Operation::kFlush, 0, 0);
 
 void AtaDisk::ReadNativeMaxAddress(const Row& row) {
   const bool extended = row.flags & kExtended;
-  const u64 last = (extended ? disk().sectors() : std::min(disk().sectors(), kMost28)) - 1;
+  const u64 last = (extended ? disk().sectors() : std::min(disk().sectors(), kMax28)) - 1;
   reg(kIdeLbaLow) = static_cast<u8>(last);
   reg(kIdeLbaMid) = static_cast<u8>(last >> 8);
   reg(kIdeLbaHigh) = static_cast<u8>(last >> 16);
@@ -331,7 +331,7 @@ void AtaDisk::OfferPage() {
 
 void AtaDisk::IdentifyDevice(const Row&) {
   const u64 sectors = disk().sectors();
-  const u64 chs = std::min(sectors, kMostChs);
+  const u64 chs = std::min(sectors, kMaxChs);
   const u16 cylinders = static_cast<u16>(std::max<u64>(chs / (16 * 63), 1));
   std::vector<u8>& data = buffer();
   data.assign(kSectorBytes, 0);
@@ -345,7 +345,7 @@ void AtaDisk::IdentifyDevice(const Row&) {
   PutIdeText(data, 10, 20, serial_);
   PutIdeText(data, 23, 8, "1.0");
   PutIdeText(data, 27, 40, "ALIBI HARDDISK");
-  put(47, 0x8000 | kMostMultiple);
+  put(47, 0x8000 | kMaxMultiple);
   put(48, 1);       // 32-bit accesses to the data port
   put(49, 0x0f00);  // IORDY, LBA, DMA
   put(51, 0x0200);
@@ -357,7 +357,7 @@ void AtaDisk::IdentifyDevice(const Row&) {
   put(57, current);
   put(58, current >> 16);
   if (multiple_ != 0) put(59, 0x0100 | multiple_);
-  const u64 sectors28 = std::min(sectors, kMost28);
+  const u64 sectors28 = std::min(sectors, kMax28);
   put(60, sectors28);
   put(61, sectors28 >> 16);
   const u8 kind = transfer_mode_ >> 3, number = transfer_mode_ & 7;

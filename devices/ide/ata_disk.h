@@ -20,7 +20,7 @@ class AtaDisk final : public IdeDrive {
   // How a command's data moves.
   enum Mode : u8 { kSectors, kMultiple, kDma, kVerify };
   enum : u8 { kWrite = 1, kExtended = 2, kForceUnit = 4 };  // flags of transfers
-  static constexpr unsigned kMostMultiple = 16;
+  static constexpr unsigned kMaxMultiple = 16;
 
   void Execute(u8 command) override;
   void PutSignature() override;

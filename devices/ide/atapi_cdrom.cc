@@ -215,7 +215,7 @@ void AtapiCdrom::ReadBlocks(u64 lba, u64 count) {
 }
 
 void AtapiCdrom::NextStep() {
-  const u64 count = std::min(left_, kMostStep / kBlockBytes);
+  const u64 count = std::min(left_, kMaxStep / kBlockBytes);
   AskImage(block::Operation::kRead, lba_ * kBlockBytes, count * kBlockBytes);
 }
 
@@ -408,8 +408,8 @@ void AtapiCdrom::ReadToc() {
 
 void AtapiCdrom::GetConfiguration() {
   constexpr u16 kCdRom = 0x0008, kDvdRom = 0x0010;
-  constexpr u64 kMostCdBlocks = 405'000;  // 90 minutes
-  const u16 profile = blocks() > kMostCdBlocks ? kDvdRom : kCdRom;
+  constexpr u64 kMaxCdBlocks = 405'000;  // 90 minutes
+  const u16 profile = blocks() > kMaxCdBlocks ? kDvdRom : kCdRom;
   std::vector<u8>& bytes = buffer();
   bytes.assign(8, 0);
   if (loaded_) PutBig(bytes, 6, profile, 2);

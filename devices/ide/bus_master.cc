@@ -57,7 +57,7 @@ void BusMasterChannel::Reset() {
 
 bool BusMasterChannel::NextRegion() {
   u8 entry[8];
-  if (last_region_ || regions_ == kMostRegions) return false;
+  if (last_region_ || regions_ == kMaxRegions) return false;
   // The table's low address bits wrap in its 64 KB.
   const u32 at = (table_ & 0xffff0000) | ((table_ + regions_ * 8) & 0xffff);
   if (!dma_.Read(PhysAddr(at), entry, sizeof entry)) return false;

@@ -42,7 +42,7 @@ class BusMasterChannel {
   enum : u8 { kActive = 1, kError = 2, kInterrupt = 4 };  // status
   static constexpr u8 kDriveBits = 0x60;
   // A table does not cross 64 KB: more regions than that would be no table.
-  static constexpr unsigned kMostRegions = 65536 / 8;
+  static constexpr unsigned kMaxRegions = 65536 / 8;
 
   template <class Step>
   u64 Move(u64 size, bool to_memory, Step step);

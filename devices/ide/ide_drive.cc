@@ -9,7 +9,7 @@ namespace alibi::devices {
 namespace {
 
 constexpr u8 kDiagnosticPassed = 0x01;
-constexpr unsigned kMostInFlight = 4;
+constexpr unsigned kMaxInFlight = 4;
 
 }  // namespace
 
@@ -106,7 +106,7 @@ void IdeDrive::AskImage(block::Operation operation, u64 offset, u64 bytes, bool 
   request->durable = durable;
   if (operation == block::Operation::kRead) buffer_.resize(bytes);
   if (operation == block::Operation::kRead || operation == block::Operation::kWrite) {
-    ALIBI_CHECK(buffer_.size() == bytes && bytes <= kMostStep, "steps are bounded");
+    ALIBI_CHECK(buffer_.size() == bytes && bytes <= kMaxStep, "steps are bounded");
     request->data = std::move(buffer_);
   }
   request->done = [this, generation = generation_](block::Request& done) {
@@ -117,7 +117,7 @@ void IdeDrive::AskImage(block::Operation operation, u64 offset, u64 bytes, bool 
     ImageDone(done);
   };
   // A guest that resets the drive over and over leaves requests behind faster than they are served.
-  if (in_flight_ >= kMostInFlight) {
+  if (in_flight_ >= kMaxInFlight) {
     deferred_ = std::move(request);
   } else {
     Submit(std::move(request));

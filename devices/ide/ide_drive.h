@@ -70,7 +70,7 @@ class IdeDrive {
  protected:
   enum class Direction : u8 { kNone, kIn, kOut };
   // Most bytes that a step moves between the image and the drive.
-  static constexpr u64 kMostStep = 128 * 1024;
+  static constexpr u64 kMaxStep = 128 * 1024;
 
   // --- What the kinds of drives do ---
   virtual void Execute(u8 command) = 0;

@@ -64,7 +64,7 @@ bool Backend::Send(Frame& frame) {
   bool first;
   {
     std::lock_guard lock(mutex_);
-    if (to_host_bytes_ >= kMostWaiting) {
+    if (to_host_bytes_ >= kMaxWaiting) {
       refused_ = true;
       return false;
     }
@@ -96,7 +96,7 @@ bool Backend::Receive(Frame* frame) {
 void Backend::ToGuest(Frame frame) {
   {
     std::lock_guard lock(mutex_);
-    if (to_guest_bytes_ >= kMostWaiting) return;
+    if (to_guest_bytes_ >= kMaxWaiting) return;
     to_guest_bytes_ += frame.size();
     to_guest_.push_back(std::move(frame));
   }

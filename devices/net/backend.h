@@ -26,7 +26,7 @@ using Frame = std::vector<u8>;
 class Backend {
  public:
   // Bytes of frames that wait, each way.
-  static constexpr std::size_t kMostWaiting = std::size_t{4} << 20;
+  static constexpr std::size_t kMaxWaiting = std::size_t{4} << 20;
 
   virtual ~Backend();
   Backend(const Backend&) = delete;

@@ -13,7 +13,7 @@
 namespace alibi::net {
 namespace {
 
-constexpr u16 kLeastMtu = 576, kMostMtu = 65500;
+constexpr u16 kLeastMtu = 576, kMaxMtu = 65500;
 
 std::vector<std::string> Split(const std::string& text, char separator) {
   std::vector<std::string> parts(1);
@@ -109,8 +109,8 @@ Result<Options> ParseOptions(const std::string& text) {
       }
       (key == "restrict" ? options.user.restricted : options.user.loopback) = value == "on";
     } else if (key == "mtu" && user) {
-      if (!ParseNumber(value, kMostMtu, 10, &number) || number < kLeastMtu) {
-        return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, kMostMtu)};
+      if (!ParseNumber(value, kMaxMtu, 10, &number) || number < kLeastMtu) {
+        return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, kMaxMtu)};
       }
       options.user.mtu = static_cast<u16>(number);
     } else if (key == "ifname" && tap) {

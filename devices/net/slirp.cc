@@ -75,7 +75,7 @@ class SlirpBackend final : public Backend {
   const u16 mtu_;
   const SlirpProcess process_;
   bool ended_ = false;
-  std::array<u8, kMostMessage> buffer_;
+  std::array<u8, kMaxMessage> buffer_;
 };
 
 }  // namespace

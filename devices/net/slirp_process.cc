@@ -121,7 +121,7 @@ void Route(int channel, const SlirpConfig& config) {
                "--net user: the kernel refuses its sandbox; --sandbox off does without");
   }
   Say(channel, kReady, "");
-  std::vector<u8> buffer(kMostMessage);
+  std::vector<u8> buffer(kMaxMessage);
   std::vector<pollfd> fds;
   for (;;) {
     const bool full = outbox.waits();

@@ -15,7 +15,7 @@ inline constexpr u8 kFrame = 'f';         // both ways
 inline constexpr u8 kLargeReceive = 'l';  // to it, with a flag: see Backend::SetLargeReceive
 inline constexpr u8 kReady = 'r';         // from it, first
 inline constexpr u8 kFailed = 'e';        // from it, first: and why
-inline constexpr std::size_t kMostMessage = 1 << 17;
+inline constexpr std::size_t kMaxMessage = 1 << 17;
 
 struct SlirpProcess {
   pid_t id;

@@ -17,33 +17,33 @@ enum Field : unsigned {
   kBlockSizeField = 20,
   kWriteback = 32,
   kQueues = 34,
-  kMostDiscardSectors = 36,
-  kMostDiscardRanges = 40,
+  kMaxDiscardSectors = 36,
+  kMaxDiscardRanges = 40,
   kDiscardAlignment = 44,
-  kMostZeroSectors = 48,
-  kMostZeroRanges = 52,
+  kMaxZeroSectors = 48,
+  kMaxZeroRanges = 52,
   kZeroMayUnmap = 56,
 };
-constexpr u32 kMostRangeSectors = u32{1} << 21;
+constexpr u32 kMaxRangeSectors = u32{1} << 21;
 constexpr u32 kUnmap = 1;
-constexpr std::size_t kMostFree = 8;
-constexpr u64 kMostKept = u64{2} << 20;
+constexpr std::size_t kMaxFree = 8;
+constexpr u64 kMaxKept = u64{2} << 20;
 
 }  // namespace
 
 Blk::Blk(std::unique_ptr<block::Disk> disk, std::string id)
     : disk_(std::move(disk)), id_(std::move(id)) {
   PutConfig(kCapacity, disk_->sectors(), 8);
-  PutConfig(kSizeMaxField, kMostSegmentBytes, 4);
-  PutConfig(kSegMaxField, kMostSegments, 4);
+  PutConfig(kSizeMaxField, kMaxSegmentBytes, 4);
+  PutConfig(kSegMaxField, kMaxSegments, 4);
   PutConfig(kBlockSizeField, kSectorBytes, 4);
   PutConfig(kWriteback, 1, 1);
   PutConfig(kQueues, 1, 2);
-  PutConfig(kMostDiscardSectors, kMostRangeSectors, 4);
-  PutConfig(kMostDiscardRanges, 1, 4);
+  PutConfig(kMaxDiscardSectors, kMaxRangeSectors, 4);
+  PutConfig(kMaxDiscardRanges, 1, 4);
   PutConfig(kDiscardAlignment, 4096 / kSectorBytes, 4);
-  PutConfig(kMostZeroSectors, kMostRangeSectors, 4);
-  PutConfig(kMostZeroRanges, 1, 4);
+  PutConfig(kMaxZeroSectors, kMaxRangeSectors, 4);
+  PutConfig(kMaxZeroRanges, 1, 4);
   PutConfig(kZeroMayUnmap, 1, 1);
 }
 
@@ -71,7 +71,7 @@ void Blk::Process(unsigned number) {
   Virtqueue& queue = transport().queue(number);
   Chain chain;
   bool finished = false;
-  while (in_flight_ < kMostInFlight && held_ < kMostHeld && queue.Pop(&chain)) {
+  while (in_flight_ < kMaxInFlight && held_ < kMaxHeld && queue.Pop(&chain)) {
     Header header;
     if (chain.readable_bytes < sizeof header || chain.writable_bytes == 0) {
       queue.Break("a request has room for its header and its status");
@@ -112,7 +112,7 @@ std::shared_ptr<block::Request> Blk::MakeRequest(const Chain& chain, const Heade
     case kIn:
     case kOut:
       bytes = header.type == kIn ? chain.writable_bytes - 1 : chain.readable_bytes - sizeof header;
-      if (bytes == 0 || bytes % kSectorBytes != 0 || bytes > kMostRequest ||
+      if (bytes == 0 || bytes % kSectorBytes != 0 || bytes > kMaxRequest ||
           header.sector > sectors || bytes / kSectorBytes > sectors - header.sector) {
         return nullptr;
       }
@@ -155,7 +155,7 @@ bool Blk::MakeRange(const Chain& chain, const Header& header, block::Request* re
     *outcome = kUnsupported;
     return false;
   }
-  if (range.sectors > kMostRangeSectors || range.sector > sectors ||
+  if (range.sectors > kMaxRangeSectors || range.sector > sectors ||
       range.sectors > sectors - range.sector) {
     return false;
   }
@@ -176,7 +176,7 @@ std::vector<u8> Blk::TakeBuffer(u64 bytes) {
   }
   // None is large enough: the smallest makes room.
   if (best == free_.end()) {
-    if (free_.size() == kMostFree) {
+    if (free_.size() == kMaxFree) {
       free_.erase(std::min_element(free_.begin(), free_.end(), [](const auto& a, const auto& b) {
         return a.size() < b.size();
       }));
@@ -204,7 +204,7 @@ void Blk::Done(const Chain& chain, block::Request& request) {
     transport().Interrupt(0);
   }
   // Larger ones are rare, and memory is bounded.
-  if (free_.size() < kMostFree && request.data.size() <= kMostKept) {
+  if (free_.size() < kMaxFree && request.data.size() <= kMaxKept) {
     free_.push_back(std::move(request.data));
   }
   if (transport().running()) Process(0);

@@ -33,10 +33,10 @@ class Blk final : public VirtioDevice {
   enum Outcome : u8 { kOk = 0, kIoError = 1, kUnsupported = 2 };
   static constexpr u64 kIdBytes = 20;
   // A request's data; and what all requests at the image may hold before more are taken.
-  static constexpr u32 kMostSegments = 254, kMostSegmentBytes = 65536;
-  static constexpr u64 kMostRequest = u64{kMostSegments} * kMostSegmentBytes;
-  static constexpr u64 kMostHeld = u64{16} << 20;
-  static constexpr unsigned kMostInFlight = 256;
+  static constexpr u32 kMaxSegments = 254, kMaxSegmentBytes = 65536;
+  static constexpr u64 kMaxRequest = u64{kMaxSegments} * kMaxSegmentBytes;
+  static constexpr u64 kMaxHeld = u64{16} << 20;
+  static constexpr unsigned kMaxInFlight = 256;
 
   // `id` has at most 20 characters.
   Blk(std::unique_ptr<block::Disk> disk, std::string id);

@@ -226,7 +226,7 @@ TEST_CASE("a queue that is reset over and over while the image is slow") {
   TestQueue queue = all.Begin();
   CHECK(all.Request(queue, Blk::kIn, 3, 512, false) == 0);
   CHECK(all.rig.memory.Get<u8>(kData) == 3);
-  CHECK(all.image->TakeLog().size() <= Blk::kMostInFlight + 1);
+  CHECK(all.image->TakeLog().size() <= Blk::kMaxInFlight + 1);
 }
 
 TEST_CASE("random chains") {

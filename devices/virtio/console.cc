@@ -32,7 +32,7 @@ void Console::WriteConfig(u64 offset, unsigned, u64 value) {
 }
 
 void Console::Receive(std::string_view bytes) {
-  input_.append(bytes.substr(0, kMostInput - std::min(kMostInput, input_.size())));
+  input_.append(bytes.substr(0, kMaxInput - std::min(kMaxInput, input_.size())));
   if (transport().running()) Fill();
 }
 
@@ -60,7 +60,7 @@ void Console::Process(unsigned number) {
   // once is bounded, so that the machine's other business goes on.
   while (queue.Pop(&chain)) {
     printed_ = true;
-    const u64 size = std::min<u64>(chain.readable_bytes, kMostInput);
+    const u64 size = std::min<u64>(chain.readable_bytes, kMaxInput);
     for (u64 at = 0; at < size; at += kPiece) {
       const u64 bytes = std::min<u64>(kPiece, size - at);
       if (!queue.CopyFrom(chain, at, piece.data(), bytes)) break;

@@ -18,7 +18,7 @@ class Console final : public VirtioDevice {
  public:
   static constexpr unsigned kReceive = 0, kTransmit = 1;
   // Input that the guest does not take: more than this is dropped.
-  static constexpr std::size_t kMostInput = 65536;
+  static constexpr std::size_t kMaxInput = 65536;
 
   // `output` gets what the guest prints, and should only take note. `columns` and `rows` are the
   // terminal's size; 0: unknown.

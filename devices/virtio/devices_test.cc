@@ -52,7 +52,7 @@ TEST_CASE("Entropy: a buffer of gigabytes gets 64 KB, one that is not RAM breaks
   second.Go();
   again.Add(0x40000, 0x80000, true);
   second.Kick(0);
-  CHECK(again.UsedLength(0) == Rng::kMostBytes);
+  CHECK(again.UsedLength(0) == Rng::kMaxBytes);
 }
 
 struct ConsoleRig {
@@ -122,7 +122,7 @@ TEST_CASE("Console: input waits for the driver and its buffers") {
   c.console.Receive(std::string(100'000, 'x'));  // more than it keeps
   c.receive->Add(0x10000 * 8, 0x40000, true);
   c.rig.Kick(Console::kReceive);
-  CHECK(c.receive->UsedLength(3) == Console::kMostInput);
+  CHECK(c.receive->UsedLength(3) == Console::kMaxInput);
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ void Net::Transmit() {
   while (queue.Pop(&chain)) {
     std::array<u8, kHeaderBytes> header;
     const u64 bytes = chain.readable_bytes;
-    if (bytes > kHeaderBytes && bytes <= kHeaderBytes + kMostFrame) {
+    if (bytes > kHeaderBytes && bytes <= kHeaderBytes + kMaxFrame) {
       net::Frame frame(bytes - kHeaderBytes);
       if (!queue.CopyFrom(chain, 0, header.data(), kHeaderBytes) ||
           !queue.CopyFrom(chain, kHeaderBytes, frame.data(), frame.size())) {

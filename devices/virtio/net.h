@@ -23,7 +23,7 @@ class Net final : public VirtioDevice {
   // In front of each frame, both ways (5.1.6); the same with and without mergeable buffers.
   static constexpr u64 kHeaderBytes = 12;
   // The largest frame: 64 KB of IP behind Ethernet and VLAN headers.
-  static constexpr u64 kMostFrame = 65535 + 18;
+  static constexpr u64 kMaxFrame = 65535 + 18;
 
   Net(const net::MacAddress& mac, std::shared_ptr<net::Backend> backend);
   // Frames may come from here on; `mailbox` outlives the device.

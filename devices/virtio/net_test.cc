@@ -190,8 +190,8 @@ TEST_CASE("Net: a host that takes nothing stops the ring, and starts it again") 
   }
   const u16 used = r.transmit->UsedIndex();
   CHECK(used == sent - 1);
-  CHECK(used * kFrame >= net::Backend::kMostWaiting);
-  CHECK((used - 1) * kFrame < net::Backend::kMostWaiting);
+  CHECK(used * kFrame >= net::Backend::kMaxWaiting);
+  CHECK((used - 1) * kFrame < net::Backend::kMaxWaiting);
   REQUIRE(r.net.Connect(r.mailbox).ok());
   r.wire->Taken(used);
   for (int i = 0; i < 2000 && r.transmit->UsedIndex() != sent; ++i) {

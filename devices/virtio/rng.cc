@@ -11,7 +11,7 @@ void Rng::Process(unsigned number) {
   Virtqueue& queue = transport().queue(number);
   Chain chain;
   while (queue.Pop(&chain)) {
-    const u64 wanted = std::min(chain.writable_bytes, kMostBytes);
+    const u64 wanted = std::min(chain.writable_bytes, kMaxBytes);
     u64 written = 0;
     while (written < wanted) {
       // Up to 256 bytes come whole and without waiting, once the host has booted (getrandom(2)).

@@ -12,7 +12,7 @@ namespace alibi::devices::virtio {
 class Rng final : public VirtioDevice {
  public:
   // What one buffer gets at most; drivers cope with less than they asked for.
-  static constexpr u64 kMostBytes = 65536;
+  static constexpr u64 kMaxBytes = 65536;
 
   const char* name() const override { return "virtio-rng"; }
   u16 id() const override { return 4; }

@@ -15,7 +15,7 @@ constexpr u16 kNext = 1, kWrite = 2, kIndirect = 4;
 constexpr u16 kNoInterrupt = 1, kNoNotify = 1;
 constexpr u64 kFlags = 0, kIndex = 2, kRing = 4;
 constexpr u64 kAvailableEntry = 2, kUsedEntry = 8, kDescriptorBytes = 16;
-constexpr u64 kMostBytes = 0xffffffff;
+constexpr u64 kMaxBytes = 0xffffffff;
 
 // Copies `size` bytes at `offset` of the segments' concatenation by `copy`, piece by piece.
 template <class Copy>
@@ -101,7 +101,7 @@ bool Virtqueue::Pop(Chain* chain) {
   chain->readable_bytes = chain->writable_bytes = 0;
   chain->head = head;
   chain->generation = generation_;
-  unsigned left = kMostSegments;
+  unsigned left = kMaxSegments;
   if (!Walk(rings_.descriptors, size_, head, /*indirect=*/false, &left, chain)) return false;
   ++next_available_;
   ++in_use_;
@@ -158,7 +158,7 @@ bool Virtqueue::AddSegment(const Descriptor& descriptor, Chain* chain) {
   }
   u64& bytes = write ? chain->writable_bytes : chain->readable_bytes;
   bytes += descriptor.length;
-  if (bytes > kMostBytes || descriptor.address + descriptor.length < descriptor.address) {
+  if (bytes > kMaxBytes || descriptor.address + descriptor.length < descriptor.address) {
     Break("a chain of more than 4 GB, or beyond the end of memory");
     return false;
   }

@@ -30,9 +30,9 @@ struct Chain {
 
 class Virtqueue {
  public:
-  static constexpr u16 kMostSize = 1024;
+  static constexpr u16 kMaxSize = 1024;
   // Descriptors in a chain, with those of its indirect table.
-  static constexpr unsigned kMostSegments = 1024;
+  static constexpr unsigned kMaxSegments = 1024;
 
   // `max_size` is a power of two.
   Virtqueue(Dma& dma, u16 max_size) : dma_(&dma), max_size_(max_size), size_(max_size) {}

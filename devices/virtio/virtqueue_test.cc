@@ -319,7 +319,7 @@ TEST_CASE("Virtqueue: random rings") {
     u8 bytes[64];
     while (rig.queue.Pop(&chain)) {
       ++popped;
-      REQUIRE(chain.readable.size() + chain.writable.size() <= Virtqueue::kMostSegments);
+      REQUIRE(chain.readable.size() + chain.writable.size() <= Virtqueue::kMaxSegments);
       if (chain.readable_bytes >= 64) static_cast<void>(rig.queue.CopyFrom(chain, 3, bytes, 60));
       if (chain.writable_bytes >= 64) static_cast<void>(rig.queue.CopyTo(chain, 1, bytes, 60));
       rig.queue.Push(chain, static_cast<u32>(random()));

@@ -16,11 +16,11 @@ namespace {
 
 constexpr u8 kVector = 0x60;
 constexpr u32 kMsrDeadline = 0x6e0, kDeadlineMode = 2u << 17;
-constexpr u64 kMostSamples = 4096;
+constexpr u64 kMaxSamples = 4096;
 // An interval is drawn between these, so that nothing can be in step with it.
 constexpr u64 kShortestNs = 30'000, kSpreadNs = 200'000;
 
-u64 samples[kMostSamples];
+u64 samples[kMaxSamples];
 u64 cycles_per_us;
 u64 lapic_ticks_per_us;
 volatile u64 entered_at;
@@ -148,7 +148,7 @@ void Measure(const char* timer, u64 (*start)(u64), const Loop& loop, u64 count) 
 
 int Main() {
   u64 count = NumberOption("samples", 1000);
-  if (count < 2 || count > kMostSamples) count = 1000;
+  if (count < 2 || count > kMaxSamples) count = 1000;
   InitPic();
   InitLapic();
   SetHandler(kVector, OnTimer);

@@ -80,7 +80,7 @@ void TestUpdate() {
     }
     return false;
   };
-  constexpr u64 kLeast = 244 * kPmHz / 1'000'000 / 2, kMost = 2228 * kPmHz / 1'000'000 * 3 / 2;
+  constexpr u64 kMin = 244 * kPmHz / 1'000'000 / 2, kMax = 2228 * kPmHz / 1'000'000 * 3 / 2;
   bool edges = true, good = false;
   u64 passed = 0;
   for (int attempt = 0; attempt < 8 && edges && !good; ++attempt) {
@@ -89,7 +89,7 @@ void TestUpdate() {
     const u8 before = ReadCmos(kSeconds);
     edges = edges && WaitFor([&] { return !updating(); });
     passed = (Inl(kPmTimer) - start) & 0xffffff;
-    good = passed > kLeast && passed < kMost && ReadCmos(kSeconds) != before;
+    good = passed > kMin && passed < kMax && ReadCmos(kSeconds) != before;
   }
   Check(edges, "update in progress rises and falls");
   if (!good) Print("  an update took %lu ticks of the PM timer\n", passed);

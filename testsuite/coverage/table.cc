@@ -115,7 +115,7 @@ std::vector<std::string> NamesOf(const InventoryRow& row) {
 }
 
 std::string Elsewhere(const InventoryRow& row, const std::vector<Source>& sources) {
-  constexpr unsigned kMost = 4;
+  constexpr unsigned kMax = 4;
   std::string text;
   unsigned found = 0;
   const std::vector<std::string> names = NamesOf(row);
@@ -124,7 +124,7 @@ std::string Elsewhere(const InventoryRow& row, const std::vector<Source>& source
       return source.words.count(name) != 0;
     });
     if (!named) continue;
-    if (++found > kMost) return text + ", ...";
+    if (++found > kMax) return text + ", ...";
     if (!text.empty()) text += ", ";
     text += source.name;
   }

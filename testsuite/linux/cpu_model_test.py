@@ -27,7 +27,7 @@ import packages  # noqa: E402
 from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 180  # seconds a boot, on a machine that is far busier than ours
-MOST_CACHE_KB = 16384  # kMostCacheBytes, vcpu/cpuid.h
+MOST_CACHE_KB = 16384  # kMaxCacheBytes, vcpu/cpuid.h
 
 COMMAND = """cd /sys/devices/system/cpu
 for file in vulnerabilities/*; do echo "$file $(cat $file)"; done

@@ -78,8 +78,8 @@ GuestMachine& Harness::Machine(Kind kind) {
   u64& uses = uses_[static_cast<unsigned>(kind)];
   // Wild addresses leave untouched parts of shadow tables in use, and emptying these takes longer
   // and longer.
-  constexpr u64 kMostUses = 20'000;
-  if (uses++ % kMostUses == 0) {
+  constexpr u64 kMaxUses = 20'000;
+  if (uses++ % kMaxUses == 0) {
     machine.reset();
     machine = std::make_unique<GuestMachine>(kind);
   }
@@ -91,8 +91,8 @@ std::optional<Find> Harness::CheckOn(GuestMachine& machine, const GeneratedCase&
   if (native.end != End::kException) return std::nullopt;
   machine.set_observer(nullptr);
   if (verify_) observer_->Watch(machine.engine());
-  const u64& amnesties = machine.engine().counters().site_amnesties;
-  const u64 amnesties_before = amnesties;
+  const u64& flushes = machine.engine().counters().site_table_flushes;
+  const u64 flushes_before = flushes;
   for (unsigned run = 0; run < runs; ++run) {
     // Some hosts delay locked accesses to two cache lines, now and then for two seconds: an endless
     // sequence is one that does not end again and again.
@@ -102,7 +102,7 @@ std::optional<Find> Harness::CheckOn(GuestMachine& machine, const GeneratedCase&
     }
     ++runs_;
     auto differences = Differences(made.test, machine.kind(), native, *guest_,
-                                   amnesties == amnesties_before ? run : 0);
+                                   flushes == flushes_before ? run : 0);
     for (auto& complaint : observer_->Take()) differences.push_back(std::move(complaint));
     if (!differences.empty()) {
       return Find{made, machine.kind(), run, false, std::move(differences)};

@@ -43,7 +43,7 @@ constexpr Field kFields[] = {
     ALIBI_FIELD(cr8_reserved_mask, false),
     ALIBI_FIELD(irq_pending, false),
     ALIBI_FIELD(slow_rdtsc, false),
-    ALIBI_FIELD(segment_room, false),
+    ALIBI_FIELD(segment_fast_limit, false),
     ALIBI_FIELD(fast_syscall, false),
     ALIBI_FIELD(lstar, false),
     ALIBI_FIELD(tsc_offset, false),
@@ -52,16 +52,16 @@ constexpr Field kFields[] = {
 #undef ALIBI_FIELD
 
 CellInfo InSlots(u64 at, unsigned size) {
-  const u64 number = at / sizeof(LookupSlot), inside = at % sizeof(LookupSlot);
-  const i32 slot = kSlotsOffset + static_cast<i32>(number * sizeof(LookupSlot));
+  const u64 number = at / sizeof(InlineTlbEntry), inside = at % sizeof(InlineTlbEntry);
+  const i32 slot = kSlotsOffset + static_cast<i32>(number * sizeof(InlineTlbEntry));
   const bool stores = number >= u64{kSlotCount};
   if (size != 8) return {};
   switch (inside) {
-    case offsetof(LookupSlot, neg_page):
+    case offsetof(InlineTlbEntry, neg_page):
       return {Cell::kNegPage, false, stores, slot, 0};
-    case offsetof(LookupSlot, displacement):
+    case offsetof(InlineTlbEntry, displacement):
       return {Cell::kDisplacement, false, stores, slot, 0};
-    case offsetof(LookupSlot, host_page):
+    case offsetof(InlineTlbEntry, host_page):
       return {Cell::kHostPage, false, stores, slot, 0};
     default:
       return {};

@@ -14,7 +14,7 @@ enum class Cell : u8 {
   kScratch,   // of VcpuState::scratch, the word `index`
   kPageMask,  // masks of PEXT
   kJumpMask,
-  kNegPage,  // a field of look-up slot `slot`
+  kNegPage,  // a field of inline TLB entry `slot`
   kDisplacement,
   kHostPage,
   kPeerView,  // %gs of another view

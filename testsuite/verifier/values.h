@@ -15,7 +15,7 @@ enum class Is : u8 {
   kGuest,    // root + offset, which the guest may have chosen
   kFlags,    // arithmetic flags in ah and al: LAHF, SETO
   kNumber,   // `number`
-  kNegPage,  // what these fields of look-up slot `slot` hold now
+  kNegPage,  // what these fields of inline TLB entry `slot` hold now
   kSlotDisplacement,
   kHostPage,
   kInPage,       // root + offset, less the page of `slot`

@@ -32,8 +32,8 @@ i32 State(std::size_t offset) { return kVcpuOffset + static_cast<i32>(offset); }
 // miss.
 class Fragment {
  public:
-  static constexpr i32 kLoadSlot = kSlotsOffset + 3 * i32{sizeof(LookupSlot)};
-  static constexpr i32 kStoreSlot = kSlotsOffset + (kSlotCount + 5) * i32{sizeof(LookupSlot)};
+  static constexpr i32 kLoadSlot = kSlotsOffset + 3 * i32{sizeof(InlineTlbEntry)};
+  static constexpr i32 kStoreSlot = kSlotsOffset + (kSlotCount + 5) * i32{sizeof(InlineTlbEntry)};
   // Where the fields of a slot are.
   static constexpr i32 kDisplacement = 8, kHostPage = 16;
 
@@ -242,7 +242,7 @@ TEST_CASE("A segment check between two accesses of a group", "[verifier]") {
   f.Next();
   f.a.mov(x86::r11d, asmjit::imm(0x102000));
   SiteDesc* recheck = f.Site();
-  f.a.mov(x86::r10, Gs(State(offsetof(vcpu::VcpuState, segment_room) + 8 * 7)));
+  f.a.mov(x86::r10, Gs(State(offsetof(vcpu::VcpuState, segment_fast_limit) + 8 * 7)));
   f.a.sub(x86::r10, x86::r11);
   f.a.cmp(x86::r10, 4);
   f.Raw({0x7d, 15});  // jge over the callout

@@ -35,8 +35,9 @@ TEST_CASE("%gs operands are named after the contract") {
   CHECK(NameGsOperand("", kJumpTableOffset + 0x12 * 8) == "jump_table[0x12]");
   CHECK(NameGsOperand("r10*8", kJumpTableOffset) == "jump_table[r10*8]");
   CHECK(NameGsOperand("", kSlotsOffset) == "load_slot[0].neg_page");
-  CHECK(NameGsOperand("", kSlotsOffset + (kSlotCount + 3) * static_cast<i64>(sizeof(LookupSlot)) +
-                              8) == "store_slot[3].displacement");
+  CHECK(NameGsOperand(
+            "", kSlotsOffset + (kSlotCount + 3) * static_cast<i64>(sizeof(InlineTlbEntry)) + 8) ==
+        "store_slot[3].displacement");
 }
 
 TEST_CASE("Host code: jumps have targets, garbage is one byte at a time") {

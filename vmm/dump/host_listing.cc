@@ -141,9 +141,9 @@ std::string NameGsOperand(const std::string& index, i64 displacement) {
   }
   if (displacement >= kSlotsOffset) {
     const i64 offset = displacement - kSlotsOffset;
-    const i64 slot = offset / static_cast<i64>(sizeof(LookupSlot));
+    const i64 slot = offset / static_cast<i64>(sizeof(InlineTlbEntry));
     static constexpr const char* kParts[] = {"neg_page", "displacement", "host_page", "unused"};
-    static_assert(sizeof(LookupSlot) == 8 * std::size(kParts));
+    static_assert(sizeof(InlineTlbEntry) == 8 * std::size(kParts));
     return fmt::format("{}_slot[{}].{}", slot < kSlotCount ? "load" : "store", slot % kSlotCount,
                        kParts[offset / 8 % static_cast<i64>(std::size(kParts))]);
   }

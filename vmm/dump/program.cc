@@ -27,7 +27,7 @@ constexpr u64 kStackTop = 0x10000;
 constexpr u64 kHaltAddress = 0x11000;
 constexpr u64 kLowestCode = 0x20000;
 constexpr u64 kIdentityBytes = u64{2} << 20;
-constexpr u64 kMostCode = 0x10000;
+constexpr u64 kMaxCode = 0x10000;
 constexpr u64 kPresentWritable = 3;
 // An exact identity map, 4 KB pages: PML4, PDPT, PD, PT are the first four tables.
 constexpr u64 kIdentityPt = kFirstTable + 3 * kPageSize;
@@ -91,8 +91,8 @@ u64 ProgramPteAddress(u64 at) {
 Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& code, u64 at,
                                                       unsigned code_bits, const std::string& policy,
                                                       runtime::ExecutionSink* executions) {
-  if (code.empty() || code.size() > kMostCode) {
-    return Error{fmt::format("{} bytes of code; give 1 to {}", code.size(), kMostCode)};
+  if (code.empty() || code.size() > kMaxCode) {
+    return Error{fmt::format("{} bytes of code; give 1 to {}", code.size(), kMaxCode)};
   }
   const u64 end = at + code.size();
   const bool identity = at < kIdentityBytes;

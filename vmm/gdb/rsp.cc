@@ -106,7 +106,7 @@ std::vector<Deframer::Item> Deframer::Feed(std::string_view bytes) {
           oversized_ = false;
         } else {
           sum_ = static_cast<u8>(sum_ + static_cast<u8>(c));
-          oversized_ = oversized_ || payload_.size() == kMostPacketBytes;
+          oversized_ = oversized_ || payload_.size() == kMaxPacketBytes;
           if (!oversized_) payload_ += c;
         }
         break;

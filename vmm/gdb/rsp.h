@@ -14,7 +14,7 @@
 namespace alibi::vmm::gdb {
 
 // Longest packet taken and sent, between $ and #.
-inline constexpr std::size_t kMostPacketBytes = 16384;
+inline constexpr std::size_t kMaxPacketBytes = 16384;
 
 // "$payload#cs". `payload` is escaped already where it is binary.
 std::string Frame(std::string_view payload);
@@ -35,7 +35,7 @@ class Deframer {
   enum class Kind : u8 {
     kPacket,     // `payload`, as it was sent
     kInterrupt,  // 0x03 outside a packet
-    kDamaged,    // a wrong checksum, or longer than kMostPacketBytes: ask for it again
+    kDamaged,    // a wrong checksum, or longer than kMaxPacketBytes: ask for it again
     kAck,        // +
     kNak,        // -
   };

@@ -61,10 +61,10 @@ TEST_CASE("damaged packets are asked for again") {
 
 TEST_CASE("a packet may have the longest size, and none takes more memory than that") {
   Deframer deframer;
-  auto items = deframer.Feed(Frame(std::string(kMostPacketBytes, 'a')));
+  auto items = deframer.Feed(Frame(std::string(kMaxPacketBytes, 'a')));
   REQUIRE(items.size() == 1);
   CHECK(items[0].kind == Kind::kPacket);
-  items = deframer.Feed(Frame(std::string(kMostPacketBytes + 1, 'a')));
+  items = deframer.Feed(Frame(std::string(kMaxPacketBytes + 1, 'a')));
   REQUIRE(items.size() == 1);
   CHECK(items[0].kind == Kind::kDamaged);
   for (int i = 0; i < 100; ++i) CHECK(deframer.Feed("$" + std::string(1 << 16, 'b')).empty());
@@ -113,7 +113,7 @@ TEST_CASE("random bytes never confuse it for good") {
                                  : static_cast<char>(random());
     }
     for (const auto& item : deframer.Feed(bytes)) {
-      REQUIRE(item.payload.size() <= kMostPacketBytes);
+      REQUIRE(item.payload.size() <= kMaxPacketBytes);
     }
   }
   deframer.Feed("#00");

@@ -137,7 +137,7 @@ std::vector<Server::Event> Server::TakeEvents() {
   if (!HasEvents()) return {};
   std::lock_guard lock(mutex_);
   has_events_.store(false, std::memory_order_relaxed);
-  if (events_.size() >= kMostEvents) eventfd_write(wake_fd_, 1);  // it may go on reading
+  if (events_.size() >= kMaxEvents) eventfd_write(wake_fd_, 1);  // it may go on reading
   return std::exchange(events_, {});
 }
 
@@ -169,7 +169,7 @@ void Server::Serve() {
       std::lock_guard lock(mutex_);
       unsent = !out_.empty();
       closing = closing_;
-      full = events_.size() >= kMostEvents;
+      full = events_.size() >= kMaxEvents;
     }
     const bool quit = quit_.load();
     if (client_fd_ < 0 || !unsent) {
@@ -268,7 +268,7 @@ bool Server::Receive() {
     }
   }
   std::lock_guard lock(mutex_);
-  return out_.size() <= kMostUnsent;
+  return out_.size() <= kMaxUnsent;
 }
 
 bool Server::SendSome() {

@@ -54,8 +54,8 @@ class Server {
  private:
   // A client that asks faster than it is answered waits; one that does not take its answers is
   // gone.
-  static constexpr std::size_t kMostEvents = 64;
-  static constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxEvents = 64;
+  static constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
 
   Server() = default;
   void Queue(u32 client, std::string frame, bool last);

@@ -14,7 +14,7 @@ const char kBadAddress[] = "E0e";  // EFAULT
 const char kNoRoom[] = "E1c";      // ENOSPC
 const char kReadOnly[] = "E01";    // EPERM
 
-constexpr std::size_t kMostMemoryBytes = (kMostPacketBytes - 64) / 2;
+constexpr std::size_t kMaxMemoryBytes = (kMaxPacketBytes - 64) / 2;
 
 Reply Say(std::string text) { return {std::move(text), {}}; }
 
@@ -99,7 +99,7 @@ Reply Session::Query(std::string_view payload) {
     return Say(
         fmt::format("PacketSize={:x};QStartNoAckMode+;qXfer:features:read+;swbreak+;"
                     "hwbreak+;vContSupported+",
-                    kMostPacketBytes));
+                    kMaxPacketBytes));
   }
   if (cursor.Skip("qXfer:features:read:target.xml:")) return Say(Features(cursor));
   if (cursor.Skip("qRcmd,")) {
@@ -107,7 +107,7 @@ Reply Session::Query(std::string_view payload) {
     if (!command) return Say(kBadPacket);
     std::string text = target_.Monitor(*command);
     if (text.empty()) return Say(kOk);
-    if (text.size() > kMostMemoryBytes) text.resize(kMostMemoryBytes);
+    if (text.size() > kMaxMemoryBytes) text.resize(kMaxMemoryBytes);
     return Say(ToHex(text));
   }
   if (cursor.Skip("qThreadExtraInfo,")) return Say(ToHex("the VCPU"));
@@ -166,7 +166,7 @@ std::string Session::Features(Cursor cursor) const {
   const std::string& xml = registers_.xml();
   if (offset > xml.size()) return kBadPacket;
   // Room for every byte to be escaped.
-  const std::size_t most = std::min<u64>(length, kMostMemoryBytes);
+  const std::size_t most = std::min<u64>(length, kMaxMemoryBytes);
   const bool last = xml.size() - offset <= most;
   return (last ? "l" : "m") + Escape(std::string_view(xml).substr(offset, most));
 }
@@ -212,7 +212,7 @@ std::string Session::WriteOne(Cursor cursor) {
 std::string Session::ReadMemory(Cursor cursor) const {
   u64 address, size;
   if (!cursor.Hex(&address) || !cursor.Skip(",") || !cursor.Hex(&size)) return kBadPacket;
-  std::string bytes(std::min<u64>(size, kMostMemoryBytes), '\0');
+  std::string bytes(std::min<u64>(size, kMaxMemoryBytes), '\0');
   const unsigned got = target_.ReadMemory(address, reinterpret_cast<u8*>(bytes.data()),
                                           static_cast<unsigned>(bytes.size()));
   if (got == 0 && !bytes.empty()) return kBadAddress;
@@ -240,7 +240,7 @@ std::string Session::ChangePoint(Cursor cursor, bool set) {
     return kBadPacket;
   }
   if (type > 4) return "";
-  if (type >= 2 && (kind == 0 || kind > kMostPacketBytes)) return kBadPacket;
+  if (type >= 2 && (kind == 0 || kind > kMaxPacketBytes)) return kBadPacket;
   const Point point{static_cast<unsigned>(type), address, kind};
   const auto known = std::find(points_.begin(), points_.end(), point);
   // Both may be said twice: gdb does so when an answer was lost.

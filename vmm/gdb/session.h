@@ -55,7 +55,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // `payload`: any bytes at all, at most kMostPacketBytes.
+  // `payload`: any bytes at all, at most kMaxPacketBytes.
   Reply Handle(std::string_view payload);
 
   // The packet for a stop; remembered as the answer to `?`. `signal` as on Linux.

@@ -207,7 +207,7 @@ TEST_CASE("breakpoints and watchpoints") {
 TEST_CASE("more breakpoints than there is room for are refused") {
   FakeTarget target;
   Session session(target, Architecture::kAmd64, false);
-  for (unsigned i = 0; i < runtime::DebugPoints::kMostBreakpoints; ++i) {
+  for (unsigned i = 0; i < runtime::DebugPoints::kMaxBreakpoints; ++i) {
     REQUIRE(Answer(session, fmt::format("Z0,{:x},1", i)) == "OK");
   }
   CHECK(Answer(session, "Z0,ffff,1") == "E1c");
@@ -259,7 +259,7 @@ TEST_CASE("any packet at all has an answer") {
       }
     }
     const Reply reply = session.Handle(packet);
-    if (reply.text) REQUIRE(reply.text->size() <= kMostPacketBytes);
+    if (reply.text) REQUIRE(reply.text->size() <= kMaxPacketBytes);
   }
 }
 

@@ -24,7 +24,7 @@ Error Bad(const std::string& name, const std::string& why) {
 }
 
 // Far beyond any kernel's; keeps the work per image small.
-constexpr std::size_t kMostSegments = 256;
+constexpr std::size_t kMaxSegments = 256;
 
 // The value of the Xen note that says where a PVH kernel is entered, if it is among these notes.
 std::optional<u64> FindPvhEntry(std::span<const u8> notes) {
@@ -101,7 +101,7 @@ Result<LoadableImage> ParseClass(std::span<const u8> image, const std::string& n
     std::memcpy(&raw, image.data() + table + u64{i} * header.e_phentsize, sizeof raw);
     if (raw.p_type == PT_NOTE && raw.p_offset <= image.size() &&
         raw.p_filesz <= image.size() - raw.p_offset) {
-      if (own.size() < kMostSegments) own.push_back({raw.p_offset, raw.p_offset + raw.p_filesz});
+      if (own.size() < kMaxSegments) own.push_back({raw.p_offset, raw.p_offset + raw.p_filesz});
       if (!loadable.pvh_entry) {
         loadable.pvh_entry = FindPvhEntry(image.subspan(raw.p_offset, raw.p_filesz));
       }
@@ -110,8 +110,8 @@ Result<LoadableImage> ParseClass(std::span<const u8> image, const std::string& n
     const ProgramHeader segment{raw.p_offset, raw.p_vaddr, raw.p_paddr, raw.p_filesz, raw.p_memsz};
     const std::string which = "segment " + std::to_string(i);
     if (segment.memory_size == 0 && segment.file_size == 0) continue;
-    if (loadable.segments.size() == kMostSegments) {
-      return Bad(name, "it has more than " + std::to_string(kMostSegments) + " segments");
+    if (loadable.segments.size() == kMaxSegments) {
+      return Bad(name, "it has more than " + std::to_string(kMaxSegments) + " segments");
     }
     if (segment.file_size > segment.memory_size) {
       return Bad(name, which + " is larger in the file than in memory");

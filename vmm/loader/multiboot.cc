@@ -34,7 +34,7 @@ constexpr u32 kInfoLoaderName = 1u << 9;
 constexpr u64 kKiB = 1024, kMiB = 1024 * kKiB;
 // Page 0 holds the real-mode vectors and the BIOS data area.
 constexpr u64 kLowestInfo = 0x1000;
-constexpr u64 kMostModules = 1024;
+constexpr u64 kMaxModules = 1024;
 constexpr char kLoaderName[] = "alibi";
 
 Error Bad(const std::string& name, const std::string& why) {
@@ -206,8 +206,8 @@ std::optional<Error> CheckOptions(const std::string& name, const MultibootOption
     return Bad(name, "RAM below 4 GB may not reach beyond " + Hex(kLargestLowRam));
   }
   if (options.high_ram_bytes > u64{1} << 46) return Bad(name, "RAM above 4 GB is over 64 TB");
-  if (options.modules.size() > kMostModules) {
-    return Bad(name, "there are more than " + std::to_string(kMostModules) + " modules");
+  if (options.modules.size() > kMaxModules) {
+    return Bad(name, "there are more than " + std::to_string(kMaxModules) + " modules");
   }
   return std::nullopt;
 }

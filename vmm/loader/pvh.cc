@@ -14,7 +14,7 @@ namespace {
 constexpr u32 kStartMagic = 0x336ec578;
 constexpr u64 kStartInfoBytes = 56, kModuleBytes = 32, kMapBytes = 24;
 constexpr u64 kLowestInfo = 0x1000;  // page 0 is the BIOS's
-constexpr u64 kMostCommandLine = 64 << 10, kMostModules = 1024;
+constexpr u64 kMaxCommandLine = 64 << 10, kMaxModules = 1024;
 
 Error Bad(const std::string& name, const std::string& why) {
   return Error{"cannot load '" + name + "': " + why};
@@ -95,12 +95,12 @@ Result<PvhEntry> LoadPvh(std::span<const u8> image, const std::string& name,
   auto parsed = ParseElf(image, name);
   if (!parsed.ok()) return parsed.error();
   if (!parsed->pvh_entry) return Bad(name, "it has no PVH entry (a note of Xen's)");
-  if (options.command_line.size() >= kMostCommandLine) {
-    return Bad(name, "its command line may have " + std::to_string(kMostCommandLine - 1) +
+  if (options.command_line.size() >= kMaxCommandLine) {
+    return Bad(name, "its command line may have " + std::to_string(kMaxCommandLine - 1) +
                          " characters, not " + std::to_string(options.command_line.size()));
   }
-  if (options.modules.size() > kMostModules) {
-    return Bad(name, "there are more than " + std::to_string(kMostModules) + " modules");
+  if (options.modules.size() > kMaxModules) {
+    return Bad(name, "there are more than " + std::to_string(kMaxModules) + " modules");
   }
   DropPreambleIn(kVgaHole, kHoleEnd, &*parsed);
   Layout layout(options.low_ram_bytes);

@@ -62,8 +62,8 @@ TEST_CASE("What runs in the TC without the VMM is counted, and what calls out") 
 }
 
 TEST_CASE("Of too many blocks the hottest are kept, and the others' instructions are told of") {
-  constexpr unsigned kMost = 8, kOnce = 40;
-  ExecutionProfile profile(kMost);
+  constexpr unsigned kMax = 8, kOnce = 40;
+  ExecutionProfile profile(kMax);
   std::vector<u8> code;
   const auto jump = [&] { code.insert(code.end(), {0xeb, 0x00}); };  // to the next instruction
   for (unsigned i = 0; i < kOnce / 2; ++i) jump();
@@ -80,8 +80,8 @@ TEST_CASE("Of too many blocks the hottest are kept, and the others' instructions
 
   const auto json = profile.Json(1000);
   CHECK(profile.instructions() == kOnce + 1 + 2 * 1000 + 2);
-  REQUIRE(json["blocks"].size() <= kMost);
-  REQUIRE(json["blocks"].size() >= kMost / 4);
+  REQUIRE(json["blocks"].size() <= kMax);
+  REQUIRE(json["blocks"].size() >= kMax / 4);
   CHECK(json["blocks"][0]["pc"] == fmt::format("{:#x}", loop));
   CHECK(profile.ExecutionsAt(loop) >= 999);
   CHECK(json["blocks_forgotten"].get<u64>() > kOnce / 2);

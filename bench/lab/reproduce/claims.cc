@@ -14,7 +14,7 @@ namespace {
 
 // What words of the paper are taken to mean.
 constexpr double kRarely = 0.1;        // of all
-constexpr double kMost = 0.5;          // of all
+constexpr double kMostOfAll = 0.5;     // of all
 constexpr double kVastMajority = 0.9;  // of all
 constexpr double kNoVisibleShare = 0.02;
 constexpr double kSmallFraction = 0.05;
@@ -110,7 +110,7 @@ Judgement JudgeUnitCap(const Evidence& f) {
 
 Judgement JudgeMostlyIdent(const Evidence& f) {
   const double ident = f("boot.profile.executions.ident"), all = f("boot.profile.instructions");
-  return When(ident / all > kMost, Percent(ident / all) + " of a boot's executed instructions",
+  return When(ident / all > kMostOfAll, Percent(ident / all) + " of a boot's executed instructions",
               "memory operands are not: there is no segment to keep the guest out, so each gets a "
               "look-up");
 }
@@ -321,7 +321,7 @@ Judgement JudgeNanoDivzero(const Evidence& f) {
 
 Judgement JudgeFaultDelivery(const Evidence& f) {
   const double fault = Nano(f, "pgfault"), divide = Nano(f, "divzero");
-  return When(divide / fault > kMost && divide < fault,
+  return When(divide / fault > kMostOfAll && divide < fault,
               fmt::format("{} of {}: {}", FormatCycles(divide), FormatCycles(fault),
                           Percent(divide / fault)));
 }
