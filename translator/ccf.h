@@ -47,7 +47,7 @@ struct CodeMode {
 
   constexpr u32 Bits() const {
     return (code_bits | (u32{user} << 8) | (u32{flat} << 9) | (u32{single} << 10) |
-            (u32{simulate} << 11) | (u32{careful} << 12) | (u32{middle} << 13) |
+            (u32{simulate} << 11) | (u32{careful} << 12) | (u32{cpl_1_or_2} << 13) |
             (u32{wide_stack} << 14) | (u32{unit_rules} << 16)) ^
            code_base * 0x9e3779b1u;
   }
