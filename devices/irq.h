@@ -21,6 +21,31 @@ class UnconnectedLine : public IrqLine {
   void Set(bool) override {}
 };
 
+// A wire that two drive: high while either does.
+class SharedLine {
+ public:
+  explicit SharedLine(IrqLine& line) : line_(line) {}
+  IrqLine& first() { return inputs_[0]; }
+  IrqLine& second() { return inputs_[1]; }
+
+ private:
+  class Input : public IrqLine {
+   public:
+    explicit Input(SharedLine& owner) : owner_(owner) {}
+    void Set(bool level) override {
+      level_ = level;
+      owner_.line_.Set(owner_.inputs_[0].level_ || owner_.inputs_[1].level_);
+    }
+
+   private:
+    SharedLine& owner_;
+    bool level_ = false;
+  };
+
+  IrqLine& line_;
+  Input inputs_[2] = {Input(*this), Input(*this)};
+};
+
 // A wire that ends in a function.
 class CallbackLine : public IrqLine {
  public:

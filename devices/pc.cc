@@ -46,6 +46,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
       }),
       timer_line_(lines_[kTimerIrq]),
       rtc_line_(lines_[kRtcIrq]),
+      sci_line_(lines_[AcpiPm::kSciIrq]),
       pit_(clock, timers_, timer_line_.first()),
       port61_(clock, pit_),
       serial_(clock, timers_, lines_[kSerialIrq], hooks_.serial_output),
@@ -65,10 +66,18 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
             .pm_base =
                 [this](u16 base) {
                   if (base != acpi_base_ && ports_.Move(acpi_base_, base)) acpi_base_ = base;
+                },
+            .smbus =
+                [this](const PciPowerManagement::SmBusSettings& to) {
+                  if (to.base != 0 && to.base != smbus_base_ && ports_.Move(smbus_base_, to.base)) {
+                    smbus_base_ = to.base;
+                  }
+                  smbus_.Configure(to.enabled && to.base == smbus_base_, to.interrupts);
                 }}),
       vga_(clock, hooks_.screen_changed),
       vga_function_(vga_, config.vga_rom),
-      acpi_(clock, timers_, lines_[AcpiPm::kSciIrq], hooks_.power_off),
+      acpi_(clock, timers_, sci_line_.first(), hooks_.power_off),
+      smbus_(sci_line_.second()),
       test_lines_([this](unsigned line, bool level) {
         if (line >= lines_.size()) {
           ioapic_.Line(line).Set(level);
@@ -126,6 +135,7 @@ Status Pc::Wire(const PcConfig& config) {
       {0x92, 1, &port92_, "system control A"},
       {0xb2, 2, &acpi_.smi_command(), "SMI command"},
       {AcpiPm::kDefaultBase, AcpiPm::kPortCount, &acpi_, "ACPI"},
+      {SmBus::kDefaultBase, SmBus::kPortCount, &smbus_, "SMBus"},
       {0x510, 2, &fw_cfg_, "fw_cfg"},
       {0x514, 8, &fw_cfg_.dma_ports(), "fw_cfg DMA"},
       {0xcf8, 8, &pci_, "PCI"},

@@ -8,14 +8,15 @@
 //           0x60, 0x64            keyboard controller 0x92         A20, reset
 //           0x3b0-0x3df           VGA                 0x1ce-0x1d0  Bochs display interface
 //           0xb2-0xb3             SMI command         0x600-0x63f  ACPI power management
+//           0x700-0x70f           SMBus
 //           0x510-0x511           fw_cfg              0xcf8-0xcff  PCI, reset control at 0xcf9
 //           0xe9, 0x402, ...      debug consoles      0x190        POST latch
 //           0x378-0x37a           printer             0xf0         x87 error latch
 //           0xe0-0xe3, 0x2000-0x2017  test device
 //   memory  0xa0000-0xbffff VGA, 0xfec00000 I/O APIC, 0xfed00000 HPET, 0xfee00000 local APIC,
 //           0xff000000 test device
-//   lines   0 8254, 1 keyboard, 2 cascade, 4 COM1, 8 RTC, 9 ACPI, 12 mouse, 13 x87 errors; each
-//   goes to the
+//   lines   0 8254, 1 keyboard, 2 cascade, 4 COM1, 8 RTC, 9 ACPI and SMBus, 12 mouse, 13 x87
+//   errors; each goes to the
 //           8259s and to the I/O APIC's input of the same number, but the 8254 to input 2, as
 //           everywhere. The 8259s' output goes to LINT0.
 #ifndef ALIBI_DEVICES_PC_H_
@@ -48,6 +49,7 @@
 #include "devices/pic8259.h"
 #include "devices/pit8254.h"
 #include "devices/pvpanic.h"
+#include "devices/smbus.h"
 #include "devices/test_device.h"
 #include "devices/timer_queue.h"
 #include "devices/uart16550.h"
@@ -180,6 +182,7 @@ class Pc : private LapicHost {
   std::array<IsaLine, 16> lines_;
   // Of the 8254 and the RTC, or of the HPET.
   SwitchedLine timer_line_, rtc_line_;
+  SharedLine sci_line_;  // the ACPI registers' and the SMBus's
   Pit8254 pit_;
   SystemControlPort port61_;
   Uart16550 serial_;
@@ -195,6 +198,8 @@ class Pc : private LapicHost {
   VgaFunction vga_function_;
   AcpiPm acpi_;
   u16 acpi_base_ = AcpiPm::kDefaultBase;
+  SmBus smbus_;
+  u16 smbus_base_ = SmBus::kDefaultBase;
   FwCfg fw_cfg_;
   TestIrqLines test_lines_;
   TestMemory<4> test_ports_;

@@ -24,7 +24,7 @@ PciHost::PciHost(Wiring wiring)
     : wiring_(std::move(wiring)),
       host_bridge_(wiring_.pam),
       isa_bridge_([this] { UpdateRoutes(); }),
-      power_(wiring_.pm_base) {
+      power_(wiring_.pm_base, wiring_.smbus) {
   Add(0, 0, host_bridge_);
   Add(1, 0, isa_bridge_);
   Add(1, 3, power_);

@@ -39,9 +39,11 @@ class PciHost : public Device {
     // The PCI side of an ISA interrupt line.
     std::function<void(unsigned irq, bool level)> isa_line;
     std::function<void(const ApicMessage&)> message;
-    // Told of each change, and of each new place of the power management's ports.
+    // Told of each change, of each new place of the power management's ports, and of what the
+    // SMBus is set to.
     std::function<void(const Pam&)> pam;
     std::function<void(u16)> pm_base;
+    std::function<void(const PciPowerManagement::SmBusSettings&)> smbus;
   };
   explicit PciHost(Wiring wiring);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "devices/acpi_pm.h"
+#include "devices/smbus.h"
 
 namespace alibi::devices {
 namespace {
@@ -16,6 +17,10 @@ constexpr unsigned kPmBase = 0x40, kPmEnable = 0x80;
 // mode, which does not exist here, alone.
 constexpr unsigned kDeviceActivityB = 0x58;
 constexpr u32 kSmiCommandEnabled = 1u << 25;
+
+// SMBus: I/O base; host configuration, with the controller's enable and how it interrupts.
+constexpr unsigned kSmBusBase = 0x90, kSmBusHost = 0xd2;
+constexpr u8 kSmBusEnable = 0x01, kSmBusInterrupts = 0x0e, kSmBusIrq9 = 0x08;
 
 // PIRQx route control: bit 7 off, bits 0 to 3 the line (82371SB data sheet, 290550).
 constexpr u8 kRouteOff = 0x80, kRouteWritable = 0x8f;
@@ -67,22 +72,35 @@ unsigned PciIsaBridge::Route(unsigned pirq) const {
 
 void PciIsaBridge::ConfigWritten(unsigned, unsigned) { on_routes_(); }
 
-PciPowerManagement::PciPowerManagement(std::function<void(u16)> on_base)
+PciPowerManagement::PciPowerManagement(std::function<void(u16)> on_pm_base,
+                                       std::function<void(const SmBusSettings&)> on_smbus)
     : PciFunction("power management",
                   {.vendor = kIntel, .device = 0x7113, .class_code = 0x068000, .revision = 3}),
-      on_base_(std::move(on_base)) {
+      on_pm_base_(std::move(on_pm_base)),
+      on_smbus_(std::move(on_smbus)) {
+  Set(kCommand, kIoEnable, 2);
   Set(kPmBase, AcpiPm::kDefaultBase | 1, 4);
   Set(kPmEnable, 1, 1);
   Set(kDeviceActivityB, kSmiCommandEnabled, 4);
   SetWritable(kPmBase, 0xffc0, 2);
   SetWritable(kPmEnable, 0x01, 1);
+  Set(kSmBusBase, SmBus::kDefaultBase | 1, 4);
+  SetWritable(kSmBusBase, 0xfff0, 2);
+  Set(kSmBusHost, kSmBusEnable | kSmBusIrq9, 1);
+  SetWritable(kSmBusHost, 0xffffff0f, 4);  // and what slaves would use, without an effect
   Set(kInterruptLine, AcpiPm::kSciIrq, 1);
   SetInterruptPin(1);
 }
 
 void PciPowerManagement::ConfigWritten(unsigned, unsigned) {
   const u16 base = static_cast<u16>(Get(kPmBase, 2) & 0xffc0);
-  if (on_base_ && (Get(kPmEnable, 1) & 1) && base != 0) on_base_(base);
+  if (on_pm_base_ && (Get(kPmEnable, 1) & 1) && base != 0) on_pm_base_(base);
+  const u32 host = Get(kSmBusHost, 1);
+  if (on_smbus_) {
+    on_smbus_({.base = static_cast<u16>(Get(kSmBusBase, 2) & 0xfff0),
+               .enabled = (host & kSmBusEnable) && (Get(kCommand, 2) & kIoEnable),
+               .interrupts = (host & kSmBusInterrupts) == kSmBusIrq9});
+  }
 }
 
 }  // namespace alibi::devices

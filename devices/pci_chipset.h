@@ -44,16 +44,24 @@ class PciIsaBridge : public PciFunction {
   std::function<void()> on_routes_;
 };
 
-// The PIIX4's power management: its I/O range moves to where its base register says, while that is
-// enabled.
+// The PIIX4's power management and its SMBus: their I/O ranges move to where their base registers
+// say, while they are enabled.
 class PciPowerManagement : public PciFunction {
  public:
-  explicit PciPowerManagement(std::function<void(u16)> on_base);
+  struct SmBusSettings {
+    u16 base = 0;  // 0: nowhere
+    bool enabled = false;
+    bool interrupts = false;  // by IRQ 9
+  };
+
+  PciPowerManagement(std::function<void(u16)> on_pm_base,
+                     std::function<void(const SmBusSettings&)> on_smbus);
 
  private:
   void ConfigWritten(unsigned offset, unsigned size) override;
 
-  std::function<void(u16)> on_base_;
+  std::function<void(u16)> on_pm_base_;
+  std::function<void(const SmBusSettings&)> on_smbus_;
 };
 
 }  // namespace alibi::devices

@@ -186,6 +186,33 @@ TEST_CASE("PCI: PAM registers tell of changes, the power management moves") {
   CHECK(m.In(0xb008, 4) == 3'579'545);
 }
 
+TEST_CASE("PCI: the SMBus moves, is switched off, and comes back by reset") {
+  Machine m;
+  constexpr u32 kCommand = 3, kMark = 0x5a;  // a register that keeps what it is given
+  const auto mark = [&](u16 base) { m.Out(static_cast<u16>(base + kCommand), kMark); };
+  const auto found = [&](u16 base) { return m.In(static_cast<u16>(base + kCommand)); };
+  CHECK(m.Config(0xb90) == 0x701);  // what Linux reads: a base, not 0
+  CHECK((m.Config(0xbd0) >> 16 & 0x0f) == 0x09);
+  mark(0x700);
+  CHECK(found(0x700) == kMark);
+  m.SetConfig(0xb90, 0xb101);
+  CHECK(found(0xb100) == kMark);
+  CHECK(found(0x700) == 0xff);
+  m.SetConfig(0xb90, 0x2001);  // the test device is there
+  CHECK(found(0xb100) == 0xff);
+  m.SetConfig(0xb90, 0xb101);
+  m.SetConfig(0xbd2, 0x08, 1);
+  CHECK(found(0xb100) == 0xff);
+  m.SetConfig(0xbd2, 0x09, 1);
+  m.SetConfig(0xb04, 0, 2);  // no I/O at all
+  CHECK(found(0xb100) == 0xff);
+  m.SetConfig(0xb04, 1, 2);
+  CHECK(found(0xb100) == kMark);
+  m.pc->Reset();
+  CHECK(m.Config(0xb90) == 0x701);
+  CHECK(found(0x700) == 0);
+}
+
 TEST_CASE("fw_cfg: items byte by byte, files by name") {
   Machine m;
   m.pc->fw_cfg().AddFile("etc/two", {0xaa, 0xbb});

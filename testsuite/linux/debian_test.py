@@ -30,13 +30,14 @@ QUESTIONS = """
 cat /etc/resolv.conf
 systemd-detect-virt
 dmesg | grep -c 'page tables isolation: enabled'
+dmesg | grep -c 'SMBus base address uninitialized'
 systemctl --failed --plain --no-legend
 poweroff
 """
 
 
 def answers(isolated):
-    return ["bookworm", "nameserver 10.0.2.3", "vm-other", str(int(isolated))]
+    return ["bookworm", "nameserver 10.0.2.3", "vm-other", str(int(isolated)), "0"]
 
 
 def page_commands():

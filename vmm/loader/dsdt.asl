@@ -136,6 +136,7 @@ DefinitionBlock ("dsdt.aml", "DSDT", 2, "ALIBI", "ALIBIPC", 1)
                         IO (Decode16, 0x92, 0x92, 1, 1)
                         IO (Decode16, 0xb2, 0xb2, 1, 2)
                         IO (Decode16, 0x600, 0x600, 1, 0x40)
+                        IO (Decode16, 0x700, 0x700, 1, 0x10)
                     })
                 }
             }
