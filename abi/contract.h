@@ -23,7 +23,8 @@
 //   DF         always clear (the guest's DF is VcpuState::df_flag)
 //
 // What a sequence keeps for itself lies in VcpuState::scratch, a field for each use
-// (vcpu/scratch.inc). What it calls is listed in callouts.inc.
+// (vcpu/scratch.inc); what else of the VCPU block it reaches is listed in fields.inc, and what it
+// calls in callouts.inc.
 //
 // Memory access (every kind): the op itself is the last instruction that can fault, and only
 // scratch registers are written before it, so a site can be restarted from its first instruction.

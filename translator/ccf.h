@@ -31,16 +31,15 @@ inline constexpr unsigned kEntryBytes = 5;
 
 // The small set of mode bits that a translation depends on, besides PC and physical page.
 struct CodeMode {
-  u8 code_bits = 64;  // 16, 32, 64
-  bool user = false;  // CPL 3
-  bool cpl_1_or_2 =
-      false;         // CPL 1 or 2: pages take it for the kernel, privileged instructions do not
-  bool flat = true;  // not 16-bit code, and CS DS ES SS have base 0 and no effective limit
-  bool wide_stack = true;  // SS.B, of code that is not flat: ESP, not SP, is the stack pointer
-  bool single = false;     // one instruction per TU, exits not chained (single-step, shadows)
-  bool simulate = false;   // the TU's first memory site is translated SIMULATE (page crossings)
-  bool careful = false;    // no access without a callout: alignment checks, data breakpoints
-  u8 unit_rules = 0;       // UnitRule bits
+  u8 code_bits = 64;        // 16, 32, 64
+  bool user = false;        // CPL 3
+  bool cpl_1_or_2 = false;  // pages take it for the kernel, privileged instructions do not
+  bool flat = true;         // not 16-bit code; CS DS ES SS have base 0 and no effective limit
+  bool wide_stack = true;   // SS.B, of code that is not flat: ESP, not SP, is the stack pointer
+  bool single = false;      // one instruction per TU, exits not chained (single-step, shadows)
+  bool simulate = false;    // the TU's first memory site is translated SIMULATE (page crossings)
+  bool careful = false;     // no access without a callout: alignment checks, data breakpoints
+  u8 unit_rules = 0;        // UnitRule bits
   // Of CS; code is translated for one base and limit, because its branches depend on both.
   u32 code_base = 0;
   u64 code_limit = ~u64{0};

@@ -23,7 +23,7 @@ class Recorder final : public runtime::TranslationObserver {
  public:
   void OnTranslation(const translator::Ccf& ccf) override {
     if (ccf.pc - kCodeBase >= kCodeBytes) return;
-    text_ += ListIr(ccf) + ListHost(ccf, true);
+    text_ += ListIr(ccf) + ListHost(ccf);
   }
   void OnAdaptation(const translator::Ccf&, const translator::Ccf& to) override {
     text_ += fmt::format("  (replaces an earlier translation of {:x})\n", to.pc);

@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 
-#include "base/check.h"
+#include "testsuite/emitted_code/stable_listing.h"
 #include "testsuite/host_disassembler.h"
 #include "translator/decoder.h"
 
 namespace alibi::oracle {
 
-using testsuite::Capstone, testsuite::HostDecoder;
+using testsuite::Capstone;
 using translator::Ccf;
 using translator::Instr;
 
@@ -55,54 +55,6 @@ std::string ListRange(u64 start, u64 end, const Ccf* map) {
     if (length == 0) length = 1;
     text += fmt::format("      {:x}  {:<33} {}\n", at, HexBytes(bytes, length), what);
     at += length;
-  }
-  return text;
-}
-
-// Golden listings: what differs between runs is replaced by what it is.
-std::string StableOperand(const Ccf& ccf, const ZydisDecodedInstruction& z,
-                          const ZydisDecodedOperand* operands, u64 at) {
-  u64 target = 0;
-  if (operands[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE && operands[0].imm.is_relative) {
-    ZydisCalcAbsoluteAddress(&z, &operands[0], at, &target);
-    if (target >= ccf.hot_start && target <= ccf.hot_end) {
-      return fmt::format("hot+{:#x}", target - ccf.hot_start);
-    }
-    if (target >= ccf.cold_start && target < ccf.cold_end) {
-      return fmt::format("cold+{:#x}", target - ccf.cold_start);
-    }
-    return "stub";
-  }
-  return "";
-}
-
-std::string ListStable(const Ccf& ccf, u64 start, u64 end, const char* region, bool marks) {
-  static Capstone capstone;
-  std::string text;
-  for (u64 at = start; at < end;) {
-    const auto* bytes = reinterpret_cast<const u8*>(at);
-    if (marks) {
-      if (const auto* entry = MapEntryAt(ccf, static_cast<u32>(at - start))) {
-        text += fmt::format("{}{}\n", entry->ident ? "IDENT " : "      ",
-                            translator::Disassemble(ccf.instrs()[entry->instr_index]));
-      }
-    }
-    ZydisDecodedInstruction z;
-    ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-    ALIBI_CHECK(ZYAN_SUCCESS(ZydisDecoderDecodeFull(&HostDecoder(), bytes, end - at, &z, operands)),
-                "emitted code decodes");
-    capstone.Decode(bytes, end - at, at);
-    std::string what = capstone.Text();
-    const std::string stable = StableOperand(ccf, z, operands, at);
-    if (!stable.empty()) what = fmt::format("{} {}", ZydisMnemonicGetString(z.mnemonic), stable);
-    // mov r10, imm64 of a descriptor.
-    if (z.mnemonic == ZYDIS_MNEMONIC_MOV && z.length == 10 &&
-        operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
-        operands[0].reg.value == ZYDIS_REGISTER_R10) {
-      what = "mov r10, descriptor";
-    }
-    text += fmt::format("          {}+{:<4x} {}\n", region, at - start, what);
-    at += z.length;
   }
   return text;
 }
@@ -165,13 +117,22 @@ std::string ListIr(const Ccf& ccf) {
   return text;
 }
 
-std::string ListHost(const Ccf& ccf, bool absolute) {
-  if (!absolute) {
-    return ListStable(ccf, ccf.hot_start, ccf.hot_end, "hot", true) +
-           ListStable(ccf, ccf.cold_start, ccf.cold_end, "cold", false);
-  }
+std::string ListHost(const Ccf& ccf) {
   return "  hot:\n" + ListRange(ccf.hot_start, ccf.hot_end, &ccf) + "  cold:\n" +
          ListRange(ccf.cold_start, ccf.cold_end, nullptr);
+}
+
+std::string ListStable(const Ccf& ccf, const StubTable& stubs) {
+  std::string text;
+  for (const testsuite::StableLine& line : testsuite::StableListing(ccf, stubs)) {
+    if (const auto* entry = line.cold ? nullptr : MapEntryAt(ccf, line.offset)) {
+      text += fmt::format("{}{}\n", entry->ident ? "IDENT " : "      ",
+                          translator::Disassemble(ccf.instrs()[entry->instr_index]));
+    }
+    text +=
+        fmt::format("          {}+{:<4x} {}\n", line.cold ? "cold" : "hot", line.offset, line.text);
+  }
+  return text;
 }
 
 }  // namespace alibi::oracle

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "abi/callouts.h"
 #include "testsuite/oracle/test_case.h"
 #include "translator/ccf.h"
 
@@ -17,9 +18,10 @@ std::string ListGuest(std::span<const u8> bytes, u64 pc, unsigned code_bits = 64
 std::string ListGuest(const TestCase& test);
 // The IR of a translation: treatment, plan, operands, flags.
 std::string ListIr(const translator::Ccf& ccf);
-// Emitted bytes through Capstone. `absolute` false: addresses that change from run to run (exits,
-// descriptors, stubs) are shown by their kind, for golden files.
-std::string ListHost(const translator::Ccf& ccf, bool absolute);
+// Emitted bytes through Capstone, with their addresses.
+std::string ListHost(const translator::Ccf& ccf);
+// The same for golden files: see testsuite/emitted_code/stable_listing.h.
+std::string ListStable(const translator::Ccf& ccf, const StubTable& stubs);
 
 }  // namespace alibi::oracle
 

@@ -11,45 +11,27 @@ namespace {
 
 using vcpu::VcpuState;
 
+enum class Who : u8 { kCodeReads, kCodeWrites, kStubs };
+
 struct Field {
   std::size_t offset, size;
-  bool writable;
+  Who who;
   Cell cell = Cell::kState;
 };
 
-#define ALIBI_FIELD(name, ...) \
-  { offsetof(VcpuState, name), sizeof(VcpuState::name), __VA_ARGS__ }
-// Everything else of the VCPU block is the runtime's: among it the VMM's stack pointer, where to go
-// on after a callout, and where guest RAM lies.
+#define ALIBI_CELL(name, who, cell) \
+  { offsetof(VcpuState, name), sizeof(VcpuState::name), Who::who, Cell::cell }
+// The first that fits wins.
 constexpr Field kFields[] = {
-    {offsetof(VcpuState, gpr) + 8 * vcpu::kR10, 8, true, Cell::kGuestGpr},
-    {offsetof(VcpuState, gpr) + 8 * vcpu::kR11, 8, true, Cell::kGuestGpr},
-    ALIBI_FIELD(scratch, true, Cell::kScratch),
-    ALIBI_FIELD(page_index_mask, false, Cell::kPageMask),
-    ALIBI_FIELD(jump_index_mask, false, Cell::kJumpMask),
-    ALIBI_FIELD(if_flag, true),
-    ALIBI_FIELD(df_flag, true),
-    ALIBI_FIELD(cpl, true),
-    ALIBI_FIELD(system_flags, true),
-    ALIBI_FIELD(last_branch, true),
-    ALIBI_FIELD(cr8, true),
-    ALIBI_FIELD(segment, true),
-    ALIBI_FIELD(kernel_gs_base, true),
-    ALIBI_FIELD(cr0, false),
-    ALIBI_FIELD(cr2, false),
-    ALIBI_FIELD(cr3, true),
-    ALIBI_FIELD(cr4, false),
-    ALIBI_FIELD(cr8_bias, false),
-    ALIBI_FIELD(cr8_reserved_mask, false),
-    ALIBI_FIELD(irq_pending, false),
-    ALIBI_FIELD(slow_rdtsc, false),
-    ALIBI_FIELD(segment_fast_limit, false),
-    ALIBI_FIELD(fast_syscall, false),
-    ALIBI_FIELD(lstar, false),
-    ALIBI_FIELD(tsc_offset, false),
-    ALIBI_FIELD(tsc_aux, false),
+    ALIBI_CELL(gpr[vcpu::kR10], kCodeWrites, kGuestGpr),
+    ALIBI_CELL(gpr[vcpu::kR11], kCodeWrites, kGuestGpr),
+    ALIBI_CELL(scratch, kCodeWrites, kScratch),
+    ALIBI_CELL(page_index_mask, kCodeReads, kPageMask),
+    ALIBI_CELL(jump_index_mask, kCodeReads, kJumpMask),
+#define ALIBI_ABI_FIELD(name, who) ALIBI_CELL(name, who, kState),
+#include "abi/fields.inc"
 };
-#undef ALIBI_FIELD
+#undef ALIBI_CELL
 
 CellInfo InSlots(u64 at, unsigned size) {
   const u64 number = at / sizeof(InlineTlbEntry), inside = at % sizeof(InlineTlbEntry);
@@ -102,7 +84,8 @@ CellInfo CellAt(i64 displacement, unsigned size) {
   const u64 at = static_cast<u64>(displacement - kVcpuOffset);
   for (const Field& field : kFields) {
     if (at < field.offset || at + size > field.offset + field.size) continue;
-    CellInfo info{.cell = field.cell, .writable = field.writable};
+    if (field.who == Who::kStubs) return {};
+    CellInfo info{.cell = field.cell, .writable = field.who == Who::kCodeWrites};
     if (field.cell == Cell::kScratch) info.index = static_cast<unsigned>(at - field.offset) / 8;
     return info;
   }

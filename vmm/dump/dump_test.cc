@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "abi/contract.h"
+#include "abi/gs_names.h"
 #include "testsuite/golden.h"
 #include "vmm/dump/dump_text.h"
 #include "vmm/dump/example.h"
@@ -41,14 +42,20 @@ TEST_CASE("%gs operands are named after the contract") {
 }
 
 TEST_CASE("Host code: jumps have targets, garbage is one byte at a time") {
-  const auto listing = DisassembleHost(
-      {0xeb, 0x02, 0x06, 0x90, 0x65, 0x48, 0x8b, 0x04, 0xd5, 0x00, 0x00, 0x00, 0x00}, 0x1000);
-  REQUIRE(listing.size() == 4);
+  const auto listing =
+      DisassembleHost({0xeb, 0x02, 0x06, 0x90, 0x65, 0x48, 0x8b, 0x04, 0xd5, 0x00, 0x00,
+                       0x00, 0x00, 0xe2, 0x10, 0x62, 0xf2, 0x7d, 0x48, 0x8a, 0x0f},
+                      0x1000);
+  REQUIRE(listing.size() == 6);
   CHECK(listing[0].jump);
   CHECK(listing[0].target == 0x1004);
   CHECK(listing[1].mnemonic == "(bad)");
   CHECK(listing[2].mnemonic == "nop");
   CHECK(listing[3].operands == "rax, gs:shadow[rdx*8]");
+  CHECK(listing[4].mnemonic == "loop");
+  CHECK(listing[4].jump);
+  CHECK(listing[4].target == 0x101f);
+  CHECK(listing[5].bytes.size() == 6);  // EVEX
 }
 
 struct Run {

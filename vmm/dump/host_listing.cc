@@ -1,81 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/dump/host_listing.h"
 
+#include <Zydis/Zydis.h>
 #include <capstone/capstone.h>
-#include <fmt/format.h>
 
 #include <cstdlib>
 #include <cstring>
 
-#include "abi/contract.h"
+#include "abi/gs_names.h"
 #include "base/check.h"
 
 namespace alibi::vmm {
 namespace {
-
-using vcpu::VcpuState;
-
-struct Field {
-  const char* name;
-  std::size_t offset;
-  std::size_t element;  // bytes
-  std::size_t count;
-};
-
-// What emitted code reaches in the VCPU block.
-constexpr Field kFields[] = {
-#define ALIBI_FIELD(name) \
-  { #name, offsetof(VcpuState, name), sizeof(VcpuState::name), 1 }
-#define ALIBI_ARRAY(name)                                         \
-  {                                                               \
-#name, offsetof(VcpuState, name), sizeof(VcpuState::name[0]), \
-        sizeof(VcpuState::name) / sizeof(VcpuState::name[0])      \
-  }
-    ALIBI_ARRAY(gpr),
-    ALIBI_FIELD(rip),
-    ALIBI_FIELD(arithmetic_flags),
-    ALIBI_FIELD(if_flag),
-    ALIBI_FIELD(df_flag),
-    ALIBI_FIELD(cpl),
-    ALIBI_FIELD(interrupt_shadow),
-    ALIBI_FIELD(system_flags),
-    ALIBI_FIELD(stop_requested),
-    ALIBI_FIELD(cr8_bias),
-    ALIBI_FIELD(cr8),
-#define ALIBI_SCRATCH(name, what) {"scratch." #name, offsetof(VcpuState, scratch.name), 8, 1},
-#include "vcpu/scratch.inc"
-    ALIBI_FIELD(host_rsp),
-    ALIBI_FIELD(callout_argument),
-    ALIBI_FIELD(irq_pending),
-    ALIBI_FIELD(last_branch),
-    ALIBI_FIELD(resume_host_pc),
-    ALIBI_FIELD(page_index_mask),
-    ALIBI_FIELD(jump_index_mask),
-    ALIBI_ARRAY(ram_window),
-    ALIBI_ARRAY(ram_window_size),
-    ALIBI_ARRAY(segment),
-#undef ALIBI_ARRAY
-#undef ALIBI_FIELD
-};
-
-std::string NameVcpuField(u64 offset) {
-  for (const Field& field : kFields) {
-    if (offset < field.offset || offset >= field.offset + field.element * field.count) continue;
-    const u64 at = (offset - field.offset) / field.element;
-    const u64 rest = (offset - field.offset) % field.element;
-    std::string name = field.name;
-    if (std::strcmp(field.name, "gpr") == 0) {
-      static constexpr const char* kNames[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp",
-                                               "rsi", "rdi", "r8",  "r9",  "r10", "r11",
-                                               "r12", "r13", "r14", "r15"};
-      name = kNames[at];
-    } else if (field.count > 1) {
-      name += fmt::format("[{}]", at);
-    }
-    return "vcpu." + name + (rest != 0 ? fmt::format("+{}", rest) : "");
-  }
-  return fmt::format("vcpu+{:#x}", offset);
-}
 
 // "r10*8 - 0x42000", "0xffffffffffffe050", "-0x1fb0" -> index and displacement.
 void SplitAddress(const std::string& text, std::string* index, i64* displacement) {
@@ -122,35 +58,24 @@ std::string NameGsOperands(std::string operands) {
   return named;
 }
 
-}  // namespace
-
-std::string NameGsOperand(const std::string& index, i64 displacement) {
-  const auto element = [&index](const char* name, i64 at) {
-    return index.empty() ? fmt::format("{}[{:#x}]", name, at) : fmt::format("{}[{}]", name, index);
-  };
-  if (displacement >= 0) {
-    return displacement == 0 ? fmt::format("shadow[{}]", index)
-                             : fmt::format("shadow[{} + {:#x}]", index, displacement);
+// What the library does not know (some of EVEX) is read by the one that decodes guest code. Returns
+// the length.
+unsigned Reread(const u8* bytes, std::size_t size, u64 pc, HostInstr* line) {
+  ZydisDisassembledInstruction read;
+  if (!ZYAN_SUCCESS(ZydisDisassembleIntel(ZYDIS_MACHINE_MODE_LONG_64, pc, bytes, size, &read))) {
+    line->bytes = {*bytes};
+    line->mnemonic = "(bad)";
+    return 1;
   }
-  if (displacement >= kVcpuOffset) {
-    const std::string name = NameVcpuField(static_cast<u64>(displacement - kVcpuOffset));
-    return index.empty() ? name : fmt::format("{}[{}]", name, index);
-  }
-  if (displacement >= kJumpTableOffset) {
-    return element("jump_table", (displacement - kJumpTableOffset) / 8);
-  }
-  if (displacement >= kSlotsOffset) {
-    const i64 offset = displacement - kSlotsOffset;
-    const i64 slot = offset / static_cast<i64>(sizeof(InlineTlbEntry));
-    static constexpr const char* kParts[] = {"neg_page", "displacement", "host_page", "unused"};
-    static_assert(sizeof(InlineTlbEntry) == 8 * std::size(kParts));
-    return fmt::format("{}_slot[{}].{}", slot < kSlotCount ? "load" : "store", slot % kSlotCount,
-                       kParts[offset / 8 % static_cast<i64>(std::size(kParts))]);
-  }
-  if (displacement == kPeerOffset) return "peer.gs_base";
-  if (displacement == kPeerOffset + 8) return "peer.missing";
-  return fmt::format("{:#x}", displacement);
+  line->bytes.assign(bytes, bytes + read.info.length);
+  const std::string text = read.text;
+  const std::size_t space = text.find(' ');
+  line->mnemonic = text.substr(0, space);
+  if (space != std::string::npos) line->operands = NameGsOperands(text.substr(space + 1));
+  return read.info.length;
 }
+
+}  // namespace
 
 std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address) {
   csh handle;
@@ -165,11 +90,10 @@ std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address
     HostInstr line;
     line.address = pc;
     if (!cs_disasm_iter(handle, &at, &left, &pc, instr)) {
-      line.bytes = {*at};
-      line.mnemonic = "(bad)";
-      ++at;
-      --left;
-      ++pc;
+      const unsigned length = Reread(at, left, pc, &line);
+      at += length;
+      left -= length;
+      pc += length;
       listing.push_back(std::move(line));
       continue;
     }
@@ -181,7 +105,8 @@ std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address
       if (x86.operands[i].type != X86_OP_IMM) continue;
       const u64 value = static_cast<u64>(x86.operands[i].imm);
       if (cs_insn_group(handle, instr, X86_GRP_JUMP) ||
-          cs_insn_group(handle, instr, X86_GRP_CALL)) {
+          cs_insn_group(handle, instr, X86_GRP_CALL) ||
+          cs_insn_group(handle, instr, X86_GRP_BRANCH_RELATIVE)) {  // LOOP
         line.jump = true;
         line.target = value;
       } else if (x86.encoding.imm_size == 8 || line.mnemonic == "movabs") {

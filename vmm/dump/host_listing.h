@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Disassembly of host code, for dumps. The only user of the disassembling library here: a foreign
-// one, so that a dump also checks what the emitter's library wrote.
+// Disassembly of host code, for dumps: by a library that neither decoder nor emitter use, so that a
+// dump also checks what they made.
 #ifndef ALIBI_VMM_DUMP_HOST_LISTING_H_
 #define ALIBI_VMM_DUMP_HOST_LISTING_H_
 
@@ -15,7 +15,7 @@ struct HostInstr {
   u64 address = 0;
   std::vector<u8> bytes;
   std::string mnemonic;
-  std::string operands;  // with %gs operands named, see NameGsOperand
+  std::string operands;  // with %gs operands named, see abi/gs_names.h
   bool jump = false;     // direct: `target` is where it leads
   u64 target = 0;
   bool has_immediate = false;  // a 64-bit immediate: an address or a guest PC
@@ -24,10 +24,6 @@ struct HostInstr {
 
 // Bytes that are no instruction become one-byte "(bad)" lines.
 std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address);
-
-// What lies at a %gs displacement, after abi/contract.h: "vcpu.r10", "load_slot[3].neg_page",
-// "jump_table[0x12]". `index` is the operand's index part, such as "r10*8", or "".
-std::string NameGsOperand(const std::string& index, i64 displacement);
 
 }  // namespace alibi::vmm
 
