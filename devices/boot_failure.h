@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where firmware tells that it found nothing to boot from: the option ROM that it comes to in the
-// end (vmm/loader/no_boot_rom.S) writes here.
+// end (pc/boot/no_boot_rom.S) writes here.
 #ifndef ALIBI_DEVICES_BOOT_FAILURE_H_
 #define ALIBI_DEVICES_BOOT_FAILURE_H_
 

@@ -125,6 +125,19 @@ const u8* PortBus::Latch(u16 port) const {
                           : range->device->Latch(range->first_offset + (port - range->first));
 }
 
+std::vector<u16> PortBus::LatchedPorts() const {
+  std::vector<u16> ports;
+  for (const Range& range : ranges_) {
+    if (range.device == nullptr) continue;
+    for (u32 i = 0; i < range.count; ++i) {
+      if (range.device->Latch(range.first_offset + i) != nullptr) {
+        ports.push_back(static_cast<u16>(range.first + i));
+      }
+    }
+  }
+  return ports;
+}
+
 const char* PortBus::NameOf(u16 port) const {
   const Range* range = Find(port);
   return range == nullptr ? nullptr : range->name.c_str();

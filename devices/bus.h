@@ -34,6 +34,8 @@ class PortBus {
 
   // See Device::Latch. The answer for a port changes only by Add() and Remove().
   const u8* Latch(u16 port) const;
+  // All ports for which Latch() has an answer, in no order.
+  std::vector<u16> LatchedPorts() const;
 
   // The name given to Add(), or nullptr: for traces and messages.
   const char* NameOf(u16 port) const;

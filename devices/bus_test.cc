@@ -118,6 +118,7 @@ TEST_CASE("port bus: a latch is found by port, and a range may start inside a de
   Probe probe;
   REQUIRE(bus.Add(0x80, 1, probe, "post", 1).ok());
   CHECK(bus.Latch(0x80) == &probe.latch);
+  CHECK(bus.LatchedPorts() == std::vector<u16>{0x80});
   bus.Write(0x80, 1, 3);
   CHECK(probe.log == Log{"w1@1=3"});
 }

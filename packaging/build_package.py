@@ -27,7 +27,7 @@ import completion
 import man_pages
 
 LIBRARIES = 'usr/lib/x86_64-linux-gnu'
-DATA = 'usr/lib/alibi'  # where the program looks for guests, see vmm/bench_files.cc
+DATA = 'usr/lib/alibi'  # where the program looks for guests, see cli/bench_files.cc
 DOCUMENTS = 'usr/share/doc/alibi'
 
 CONTROL = '''\
@@ -115,7 +115,7 @@ def place(tree, path, version):
     """Copies one file to where its path says that it belongs."""
     parts = re.sub(r'^bazel-out/[^/]+/bin/', '', path)
     name = os.path.basename(parts)
-    if parts == 'vmm/alibi':
+    if parts == 'cli/alibi':
         tree.strip(tree.copy(path, 'usr/bin/alibi'))
     elif parts == 'packaging/libalibi.so':
         add_library(tree, path, '.'.join(version), version[0])
@@ -173,7 +173,7 @@ def main():
     parser.add_argument('files', nargs='+')
     arguments = parser.parse_args()
 
-    program = next(path for path in arguments.files if path.endswith('vmm/alibi'))
+    program = next(path for path in arguments.files if path.endswith('cli/alibi'))
     header = next(path for path in arguments.files if path.endswith('alibi/version.h'))
     version = header_version(header)
     releases = changelog.read(arguments.changelog)

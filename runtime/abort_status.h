@@ -7,7 +7,7 @@
 
 namespace alibi {
 
-inline constexpr int kAbortOfBug = 70, kAbortOfHostMemory = 71;  // see vmm/exit_codes.inc
+inline constexpr int kAbortOfBug = 70, kAbortOfHostMemory = 71;  // see cli/exit_codes.inc
 
 // Also from signal handlers.
 inline std::atomic<int>& AbortStatus() {

@@ -12,15 +12,15 @@
 #include "alibi/machine.h"
 #include "alibi/vcpu.h"
 #include "base/check.h"
+#include "machine/board.h"
+#include "machine/cpu_model.h"
+#include "machine/fiber.h"
+#include "machine/host_check.h"
+#include "machine/machine.h"
 #include "mmu/counters.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/msr.h"
-#include "vmm/board.h"
-#include "vmm/cpu_model.h"
-#include "vmm/fiber.h"
-#include "vmm/host_check.h"
-#include "vmm/machine.h"
 #include "vmm/register_checks.h"
 
 namespace alibi {
@@ -478,7 +478,7 @@ class MachineImpl final : public Machine {
 #undef ALIBI_COUNTER
     mmu::ForEachCounter(machine_->mmu().counters(), add);
 #define ALIBI_VMM_COUNTER(name, what) add(#name, what, machine_->counters().name);
-#include "vmm/counters.inc"
+#include "machine/counters.inc"
 #undef ALIBI_VMM_COUNTER
     return all;
   }

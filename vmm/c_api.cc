@@ -12,7 +12,7 @@
 
 #include "alibi/alibi.h"
 #include "alibi/machine.h"
-#include "vmm/host_check.h"
+#include "machine/host_check.h"
 
 namespace {
 

@@ -8,7 +8,7 @@ set -euo pipefail
 here=$(readlink -f "$(dirname "$0")")
 alibi=$(readlink -f "$1")
 experiment=$(readlink -f "$2")
-export ALIBI_DATA=${alibi%/vmm/alibi}
+export ALIBI_DATA=${alibi%/cli/alibi}
 export PYTHONDONTWRITEBYTECODE=1
 work=${TEST_TMPDIR:-$(mktemp -d)}
 cd "$work"

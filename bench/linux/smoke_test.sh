@@ -6,7 +6,7 @@
 set -euo pipefail
 
 alibi=$(readlink -f "$1")
-export ALIBI_DATA=${alibi%/vmm/alibi}
+export ALIBI_DATA=${alibi%/cli/alibi}
 export ALIBI_OFFLINE=1
 work=${TEST_TMPDIR:-$(mktemp -d)}
 cd "$work"

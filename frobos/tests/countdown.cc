@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a system sees that measures the TSC by a countdown of the 8254, as Linux does: no two
 // readings of the TSC are far apart, even if the host's CPU is often somebody else's. Not run on
-// QEMU, which hides nothing; //vmm:busy_host_test takes the CPU away.
+// QEMU, which hides nothing; //testsuite/program:busy_host_test takes the CPU away.
 #include "frobos/lib/check.h"
 #include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes generation after generation to the first IDE disk until the machine goes away: data, a
-// flush, a commit record, a flush, and a line on the console. vmm/disk_test.cc kills the VMM in the
-// middle and looks at the image.
+// flush, a commit record, a flush, and a line on the console. testsuite/program/disk_test.cc kills
+// the VMM in the middle and looks at the image.
 //
 // From sector base=N on:
 //   sector g mod 4                  commit record of generation g

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels in long mode whose only source is NAME.cc; //vmm runs the same ones."""
+"""The kernels in long mode whose only source is NAME.cc; //testsuite/program runs the same ones."""
 
 KERNELS = [
     "access",

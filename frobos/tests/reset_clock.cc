@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says what second it is, resets the machine, and so on, sixty times. //vmm:reset_clock_long_test
-// compares that with the host's clock. Each start measures the TSC by a countdown of the 8254, as
-// systems do that boot: what is hidden from the clocks for that must be made up for.
+// Says what second it is, resets the machine, and so on, sixty times.
+// //testsuite/program:reset_clock_long_test compares that with the host's clock. Each start
+// measures the TSC by a countdown of the 8254, as systems do that boot: what is hidden from the
+// clocks for that must be made up for.
 #include "frobos/lib/cmos.h"
 #include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"

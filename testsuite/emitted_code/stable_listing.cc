@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "vmm/dump/host_listing.h"
+#include "inspect/dump/host_listing.h"
 
 namespace alibi::testsuite {
 namespace {

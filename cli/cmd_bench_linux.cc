@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// alibi bench linux: a Linux guest's speed, against native and QEMU TCG.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "adapt/policy.h"
+#include "bench/child_process.h"
+#include "bench/host_info.h"
+#include "bench/linux/guest_files.h"
+#include "bench/linux/linux_report.h"
+#include "bench/linux/linux_runner.h"
+#include "bench/linux/reference.h"
+#include "bench/linux/workloads.h"
+#include "cli/bench_files.h"
+#include "cli/cli.h"
+#include "machine/cpu_model.h"
+#include "machine/machine.h"
+
+namespace alibi::vmm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr unsigned kRuns = 5, kQuickRuns = 1;
+
+struct LinuxBenchOptions {
+  std::string kernel = "cloud-amd64";
+  bench::LinuxGuestOptions guest;
+  std::string json = "alibi-bench-linux.json";
+  std::string svg;
+  std::string prepare;
+  std::vector<std::string> only;
+  std::string coherence = mmu::NameOf(MachineConfig().coherence);
+  std::string policy = MachineConfig().policy;
+  unsigned runs = 0;
+  bench::LogFolder logs;
+  bool quick = false;
+  bool no_qemu = false;
+  bool cpu_time = false;
+};
+
+std::string WorkloadNames() {
+  std::string text;
+  for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", workload.name);
+  }
+  return text;
+}
+
+std::vector<bench::LinuxMachine> Machines(const LinuxBenchOptions& options,
+                                          const bench::LinuxFiles& files,
+                                          const std::string& own_path, const std::string& qemu,
+                                          bool native) {
+  std::vector<bench::LinuxMachine> machines;
+  if (native) {
+    machines.push_back(
+        {{bench::kNative, ""},
+         [files](const std::string& words) { return bench::NativeLinuxCommand(files, words); },
+         false});
+  }
+  machines.push_back(
+      {{bench::kAlibi, options.policy},
+       [files, own_path, guest = options.guest, policy = options.policy,
+        coherence = options.coherence, logs = options.logs,
+        boots = 0u](const std::string& words) mutable {
+         std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words, guest);
+         command.insert(command.end(), {"--policy", policy, "--coherence", coherence});
+         const std::vector<std::string> log = logs.Options(fmt::format("linux-{}", ++boots));
+         command.insert(command.end(), log.begin(), log.end());
+         return command;
+       }});
+  if (!qemu.empty()) {
+    machines.push_back(
+        {{bench::kQemuTcg, ""}, [files, qemu, guest = options.guest](const std::string& words) {
+           return bench::QemuLinuxCommand(files, qemu, words, guest);
+         }});
+  }
+  return machines;
+}
+
+std::string Quoted(const std::string& word) {
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// --prepare: a script for each machine, to run it by hand.
+int Prepare(const LinuxBenchOptions& options, const std::vector<bench::LinuxMachine>& machines) {
+  std::string words = options.quick ? "quick" : "full";
+  words += ":only=";
+  for (const std::string& name : options.only) words += (name == options.only[0] ? "" : ",") + name;
+  if (options.only.empty()) words = options.quick ? "quick" : "full";
+  for (const bench::LinuxMachine& machine : machines) {
+    std::string script = "#!/bin/sh\nexec";
+    for (const std::string& word : machine.command(words)) script += " " + Quoted(word);
+    script += " \"$@\"\n";
+    const std::string path = options.prepare + "/" + machine.system.system + ".sh";
+    if (!WriteFile(path, script) || chmod(path.c_str(), 0755) != 0) {
+      return Fail(kCannotCreate, path + ": cannot be written");
+    }
+    fmt::print("{}\n", path);
+  }
+  return kSuccess;
+}
+
+// Results of other hosts.
+Result<std::vector<bench::ReferenceHost>> ReadReference(const std::string& data_folder) {
+  const std::string path = data_folder + "/bench/linux/hosts.json";
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file.good() && !file.eof()) return Error{path + ": cannot be read"};
+  auto hosts = bench::ParseReference(text);
+  if (!hosts.ok()) return Error{path + ": " + hosts.error().message};
+  return hosts;
+}
+
+std::function<void(const std::string&)> Progress() {
+  if (isatty(STDERR_FILENO)) {
+    return [](const std::string& what) {
+      fmt::print(stderr, "\r\x1b[K{}", what);
+      std::fflush(stderr);
+    };
+  }
+  return [](const std::string& what) { fmt::print(stderr, "alibi: {}\n", what); };
+}
+
+}  // namespace
+
+int CmdBenchLinux(int argc, char** argv) {
+  LinuxBenchOptions options;
+  CLI::App app(
+      "Boots one of Debian's kernels on Alibi and on QEMU TCG, in turn, and measures the boot and\n"
+      "programs in the guest; the same programs run natively. Prints a table, writes JSON and an\n"
+      "SVG.");
+  app.add_flag("--quick", options.quick, "one short run of each");
+  app.add_option("--only", options.only, "only these workloads: " + WorkloadNames())
+      ->type_name("NAMES")
+      ->delimiter(',');
+  app.add_option("--kernel", options.kernel, "which of Debian's kernels, as for ./alibi linux")
+      ->type_name("KERNEL")
+      ->capture_default_str();
+  app.add_option("--cpu", options.guest.cpu,
+                 "Alibi's CPU model, as for alibi run: " + CpuModelList())
+      ->type_name("MODEL")
+      ->capture_default_str();
+  app.add_option("--append", options.guest.append, "more for both guests' kernel command line")
+      ->type_name("ARGUMENTS");
+  app.add_option("--runs", options.runs,
+                 fmt::format("runs of each machine ({}; with --quick {})", kRuns, kQuickRuns))
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--json", options.json, "where the JSON goes")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--svg", options.svg, "where the SVG goes (beside the JSON)")->type_name("FILE");
+  app.add_option("--coherence", options.coherence, "as for alibi run")->capture_default_str();
+  app.add_flag("--cpu-time", options.cpu_time,
+               "count the time that a machine had a core, instead of all that passed: for a busy "
+               "host");
+  app.add_flag("--no-qemu", options.no_qemu, "leave QEMU out");
+  app.add_option("--prepare", options.prepare,
+                 "measure nothing, but write the initial RAM disk and a script for each machine to "
+                 "this folder: for profiling one workload by hand")
+      ->type_name("FOLDER")
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--policy", options.policy,
+                 "Alibi's adaptation policy, as for alibi run (" + options.policy + ")");
+  AddLogFolderOptions(app, &options.logs, "linux-BOOT.log");
+  app.footer(ExitCodeHelp());
+  if (const auto status = ParseArguments(app, "bench linux", argc, argv)) return *status;
+  if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
+    return Fail(kUsage, "--policy: " + policy.error().message);
+  }
+  for (const std::string& name : options.only) {
+    if (bench::FindLinuxWorkload(name) == nullptr) {
+      return Fail(kUsage,
+                  fmt::format("--only: no workload '{}'; there are {}", name, WorkloadNames()));
+    }
+  }
+  if (const auto coherence = mmu::ParseCoherence(options.coherence); !coherence.ok()) {
+    return Fail(kUsage, "--coherence: " + coherence.error().message);
+  }
+  if (auto cpu = ChooseCpu(options.guest.cpu); !cpu.ok()) {
+    return Fail(kUsage, "--cpu: " + cpu.error().message);
+  } else if (cpu->enforce && !cpu->lacking.empty()) {
+    return Fail(kUnsupportedHost, "--cpu: " + cpu->lacking);
+  }
+  if (!options.prepare.empty() && !options.logs.path.empty()) {
+    return Fail(kUsage, "--prepare runs nothing: give --log to its alibi.sh instead");
+  }
+  if (options.svg.empty()) options.svg = SvgPath(options.json);
+
+  const std::string own_path = OwnPath(), data_folder = DataFolder(own_path);
+  const std::string qemu = options.no_qemu ? "" : bench::FindProgram("qemu-system-x86_64");
+  if (qemu.empty() && !options.no_qemu) {
+    fmt::print(stderr,
+               "alibi: no qemu-system-x86_64 here, so no qemu-tcg column; run: "
+               "sudo apt-get install qemu-system-x86\n");
+  }
+  auto fetched = bench::FetchLinux(options.kernel, own_path, data_folder);
+  if (!fetched.ok()) return Fail(kNoInput, fetched.error().message);
+  bench::LinuxFiles files = *fetched;
+  const bool bits64 = bench::RunsLinuxbench(options.kernel);
+  if (!bits64) {
+    fmt::print(stderr, "alibi: {} is a 32-bit kernel: only boot and init are measured\n",
+               options.kernel);
+  }
+  // Natively the programs' files are on tmpfs as well.
+  const bench::ScratchFolder scratch;
+  if (scratch.path().empty()) return Fail(kCannotCreate, "/tmp: no folder can be made there");
+  files.folder = options.prepare.empty() ? scratch.path() : options.prepare;
+  if (const Status written = bench::WriteInitramfs(files.folder, bits64, &files); !written.ok()) {
+    return Fail(kNoInput, written.error().message);
+  }
+  auto reference = ReadReference(data_folder);
+  if (!reference.ok()) return Fail(kNoInput, reference.error().message);
+  const std::vector<bench::LinuxMachine> machines =
+      Machines(options, files, own_path, qemu, bits64);
+  if (!options.prepare.empty()) return Prepare(options, machines);
+  for (const std::string& path : {options.json, options.svg}) {
+    // Found out now rather than after minutes of measuring; nothing is overwritten yet.
+    if (!std::ofstream(path, std::ios::app).good()) {
+      return Fail(kCannotCreate, path + ": cannot be written");
+    }
+  }
+
+  bench::LinuxRunOptions run;
+  run.quick = options.quick;
+  run.cpu_time = options.cpu_time;
+  run.runs = options.runs != 0 ? options.runs : options.quick ? kQuickRuns : kRuns;
+  if (options.quick) run.run_limit = 2min;
+  for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
+    const std::string name = workload.name;
+    const bool wanted = options.only.empty() || std::find(options.only.begin(), options.only.end(),
+                                                          name) != options.only.end();
+    if (wanted && (workload.is_boot || bits64)) run.names.push_back(name);
+  }
+  run.progress = Progress();
+  const bench::LinuxMeasurements measurements = bench::RunLinux(machines, run);
+  if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\x1b[K");
+
+  const auto host = bench::DescribeHost(qemu);
+  const std::string kernel_file = files.kernel.substr(files.kernel.rfind('/') + 1);
+  const std::string line = fmt::format(
+      "{}, {}; guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
+      host["kernel"].get<std::string>(), kernel_file, bench::kLinuxRamMegabytes, run.runs,
+      run.runs == 1 ? "" : "s",
+      fmt::format("{}{}{}{}", options.quick ? ", quick" : "", options.cpu_time ? ", CPU time" : "",
+                  options.guest.cpu == "host" ? "" : ", CPU " + options.guest.cpu,
+                  options.guest.append.empty() ? "" : ", " + options.guest.append));
+  fmt::print(
+      "{}\n\n{}", line,
+      bench::LinuxTable(measurements, isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr));
+  // Short runs are mostly translation, which the stored ones are not.
+  if (!options.quick) {
+    fmt::print("{}", bench::MuchWorseThanElsewhere(measurements, *reference, options.kernel));
+  }
+  const nlohmann::ordered_json settings = {
+      {"kernel", kernel_file},
+      {"cpu", options.guest.cpu},
+      {"command_line", bench::LinuxCommandLine("", options.guest.append)},
+      {"ram_megabytes", std::atoi(bench::kLinuxRamMegabytes)},
+      {"runs", run.runs},
+      {"quick", options.quick},
+      {"coherence", options.coherence},
+      {"cpu_time", options.cpu_time}};
+  if (!WriteFile(options.json, bench::LinuxJson(measurements, host, settings).dump(1) + "\n")) {
+    return Fail(kCannotCreate, options.json + ": not written; is the disk full?");
+  }
+  if (!WriteFile(options.svg, bench::LinuxSvg(measurements, line))) {
+    return Fail(kCannotCreate, options.svg + ": not written; is the disk full?");
+  }
+  fmt::print("wrote {} and {}\n", options.json, options.svg);
+  return measurements.results.AlibiFailed() ? kBenchFailed : kSuccess;
+}
+
+}  // namespace alibi::vmm

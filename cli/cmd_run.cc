@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: Apache-2.0
+// alibi run: a kernel or a BIOS ROM on a PC, with its serial port on our terminal.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/drive_options.h"
+#include "cli/observe.h"
+#include "cli/qemu_options.h"
+#include "cli/sandbox.h"
+#include "cli/terminal.h"
+#include "devices/clock.h"
+#include "inspect/memory_use.h"
+#include "machine/cpu_model.h"
+#include "machine/host_check.h"
+#include "pc/boot/file.h"
+#include "pc/boot/gzip.h"
+#include "pc/boot/linux.h"
+#include "pc/boot/linux_rom.h"
+#include "pc/pc_machine.h"
+
+namespace alibi::vmm {
+namespace {
+
+constexpr u64 kLeastRam = u64{1} << 20;
+constexpr u64 kLeastShadow = u64{1} << 20;
+constexpr u64 kLeastTc = u64{1} << 20;
+constexpr u64 kMaxTc = u64{1} << 30;  // exits are 32-bit displacements
+
+struct RunOptions {
+  std::string image;
+  std::string bios;
+  std::vector<std::string> debug_ports;
+  std::string cpu = "host";
+  std::string ram = "128M";
+  std::string tc_size = "64M";
+  std::string shadow_size = "512M";
+  std::string coherence = mmu::NameOf(MachineConfig().coherence);
+  std::string policy = MachineConfig().policy;
+  std::string append;
+  std::string console = "serial";
+  std::string net = "none";
+  std::string initrd;
+  std::string entry;
+  std::string com1;
+  std::string sandbox = kSandboxByDefault ? "on" : "off";
+  bool no_reboot = false;
+  DriveOptions drives;
+};
+
+// For the signal handler.
+std::atomic<PcMachine*>& RunningMachine() {
+  static std::atomic<PcMachine*> machine = nullptr;
+  return machine;
+}
+
+std::string PolicyList() {
+  std::string text;
+  for (const std::string& name : adapt::PolicyNames()) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+struct ModuleFile {
+  std::vector<u8> bytes;
+  std::string command_line;
+};
+
+// "file arguments,file": as QEMU takes multiboot modules.
+Result<std::vector<ModuleFile>> ReadModules(const std::string& list) {
+  std::vector<ModuleFile> files;
+  std::string item;
+  for (std::size_t at = 0; at < list.size() || !item.empty(); ++at) {
+    const bool end = at >= list.size() || (list[at] == ',' && list.substr(at, 2) != ",,");
+    if (!end) {
+      item += list[at];
+      if (list[at] == ',') ++at;
+      continue;
+    }
+    auto bytes = loader::ReadWholeFile(item.substr(0, item.find(' ')));
+    if (!bytes.ok()) return bytes.error();
+    files.push_back({std::move(*bytes), item});
+    item.clear();
+  }
+  return files;
+}
+
+// QEMU's spelling of options that exist here as well.
+std::vector<char*> WithOwnSpelling(int argc, char** argv) {
+  struct Spelling {
+    const char* theirs;
+    const char* ours;  // empty: left out, what follows is the image
+  };
+  static constexpr Spelling kSpellings[] = {
+      {"-kernel", ""},           {"-append", "--append"},     {"-initrd", "--initrd"},
+      {"-bios", "--bios"},       {"-hda", "--hda"},           {"-hdb", "--hdb"},
+      {"-hdc", "--hdc"},         {"-hdd", "--hdd"},           {"-drive", "--drive"},
+      {"-cdrom", "--cdrom"},     {"-snapshot", "--snapshot"}, {"-net", "--net"},
+      {"-serial", "--serial"},   {"-display", "--display"},   {"-no-reboot", "--no-reboot"},
+      {"-version", "--version"}, {"-help", "--help"}};
+  std::vector<char*> arguments;
+  for (int i = 0; i < argc; ++i) {
+    const char* argument = argv[i];
+    for (const Spelling& spelling : kSpellings) {
+      if (std::strcmp(argv[i], spelling.theirs) == 0) argument = spelling.ours;
+    }
+    if (*argument != '\0' || argument == argv[i]) arguments.push_back(const_cast<char*>(argument));
+  }
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
+Status ReadDeviceOptions(const RunOptions& options, PcDevicesConfig* config,
+                         net::Options* network) {
+  config->rng = true;
+  config->console = options.console == "virtio";
+  winsize size;
+  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+    config->columns = size.ws_col;
+    config->rows = size.ws_row;
+  }
+  auto net = net::ParseOptions(options.net);
+  if (!net.ok()) return Error{"--net: " + net.error().message};
+  net->user.confined = options.sandbox == "on";
+  *network = std::move(*net);
+  return Ok{};
+}
+
+int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
+  switch (end) {
+    case PcEnd::kDebugExit:
+      return static_cast<int>(machine.exit_status() & 0xff);
+    case PcEnd::kRequested:
+      return quit_by_key ? kSuccess : 128 + TerminalGuard::caught();
+    case PcEnd::kTripleFault:
+      return Fail(kTripleFault,
+                  fmt::format("the guest shut down (triple fault) near rip {:#x}; --trace=irq,io "
+                              "shows what it did before",
+                              machine.machine().state().rip));
+    case PcEnd::kReset:
+      return Fail(kTripleFault, fmt::format("the guest reset the machine at rip {:#x}",
+                                            machine.machine().state().rip));
+    case PcEnd::kResetLoop:
+      return Fail(kResetLoop,
+                  "the guest resets the machine again and again before it has got anywhere; "
+                  "--no-reboot shows the first time, --trace=irq,io what led to it");
+    case PcEnd::kNoBootDevice:
+      return Fail(kNoBootDevice,
+                  "no bootable device: the firmware found no system on any drive; give --disk or "
+                  "--cdrom with one, or a kernel's IMAGE");
+    case PcEnd::kPanicked:
+      return Fail(kGuestPanic, "the guest's kernel panicked; its last words are on its console");
+    case PcEnd::kPowerOff:
+      return kSuccess;
+    case PcEnd::kHaltedForever:
+      return Fail(kHaltedForever, fmt::format("the guest halted with interrupts off at rip {:#x}; "
+                                              "nothing can wake it",
+                                              machine.machine().state().rip));
+    case PcEnd::kOutputFailed:
+      return Fail(
+          kOutputFailed,
+          "the serial port's output cannot be written; is its reader gone, or the disk full?");
+    case PcEnd::kHostRefused:
+      return Fail(kHostResources, machine.host_error());
+  }
+  return kInternalError;
+}
+
+}  // namespace
+
+int CmdRun(int argc, char** argv) {
+  RunOptions options;
+  CLI::App app(
+      "Runs a Linux or multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port\n"
+      "COM1 is the terminal, and every key goes to the guest, Ctrl-C too; but Ctrl-A X quits,\n"
+      "Ctrl-A S shows the counters, Ctrl-A Ctrl-A sends a Ctrl-A, Ctrl-A H shows these keys.");
+  app.add_option("IMAGE,--kernel", options.image,
+                 "the kernel: a Linux bzImage, or ELF with a multiboot 1 header or a PVH note;\n"
+                 "compressed by gzip or not");
+  app.add_option("--bios", options.bios,
+                 "a ROM to start instead: a multiple of 4K, up to 16M; at the top of 4 GB and,\n"
+                 "its last 128K, below 1 MB")
+      ->type_name("ROM");
+  app.add_option("--debug-port", options.debug_ports,
+                 "one more port that takes text, beside 0xe9 and 0x402")
+      ->type_name("PORT")
+      ->allow_extra_args(false);
+  app.add_option("--cpu", options.cpu,
+                 "the CPU that the guest sees: " + CpuModelList() +
+                     " (host);\nMODEL,enforce: fail if the host lacks instructions of it")
+      ->type_name("MODEL");
+  app.add_option("--ram,--memory", options.ram,
+                 "guest memory: bytes, or with K, M, G behind (128M)");
+  app.add_option("--policy", options.policy,
+                 "adaptation policy: " + PolicyList() + ",\nor a plug-in's file: " +
+                     "./NAME.so or \"./NAME.so(PARAMETERS)\" (" + options.policy + ")");
+  app.add_option(
+      "--coherence", options.coherence,
+      "how the shadow follows the guest's page tables: " +
+          fmt::format("{} ({})", fmt::join(mmu::kCoherenceNames, ", "), options.coherence));
+  app.add_option("--append", options.append, "the kernel's command line, behind the image's name");
+  app.add_option("--initrd", options.initrd,
+                 "Linux's initial RAM disk; or modules for a multiboot kernel, separated by\n"
+                 "commas: FILE or \"FILE arguments\"; a comma in a name is doubled")
+      ->type_name("FILES");
+  app.add_option("--com1", options.com1,
+                 "append what COM1 says to FILE; the terminal then is COM2, in Linux ttyS1")
+      ->type_name("FILE");
+  app.add_option(
+         "--entry", options.entry,
+         "a Linux bzImage's entry: 16 (through a BIOS), 32, or 64 (64, if the kernel has it)")
+      ->type_name("BITS")
+      ->check(CLI::IsMember({"16", "32", "64"}));
+  AddDriveOptions(app, &options.drives);
+  Console console;
+  console.AddOptions(&app);
+  app.add_flag("--no-reboot", options.no_reboot,
+               "end when the guest resets the machine or shuts down, instead of starting again");
+  app.add_option("--console", options.console,
+                 "what the terminal's keys go to: serial (COM1, ttyS0), or virtio (hvc0) (serial)")
+      ->check(CLI::IsMember({"serial", "virtio"}));
+  app.add_option("--net", options.net,
+                 "a virtio network card (none):\n"
+                 "user[,hostfwd=tcp::PORT-:PORT][,restrict=on][,loopback=on][,mtu=N], behind a\n"
+                 "router, needs no rights; restrict: from the host it is reached, and no more;\n"
+                 "loopback: it reaches services at 127.0.0.1 of the host, as 10.0.2.2;\n"
+                 "tap,ifname=NAME, an interface of the host; both take mac=52:54:00:12:34:56")
+      ->type_name("none|user|tap");
+  Observation observation;
+  observation.AddOptions(app);
+  app.add_option("--tc-size", options.tc_size,
+                 "room for translations: bytes, or with K, M, G (64M)");
+  app.add_option("--shadow-size", options.shadow_size,
+                 "room for shadow page tables: bytes, or with K, M, G (512M)");
+  app.add_option("--sandbox", options.sandbox,
+                 "on: before the guest begins, the process gives up every system call and file\n"
+                 "that it does not need, and so do those beside it (network, disk images); or\n"
+                 "off, for tools that work inside the process (on)")
+      ->check(CLI::IsMember({"on", "off"}));
+  app.footer(ExitCodeHelp());
+  std::vector<char*> arguments = WithOwnSpelling(argc, argv);
+  if (const auto status = ParseArguments(app, "run", static_cast<int>(arguments.size()) - 1,
+                                         arguments.data(), InsteadOfQemuOption)) {
+    return *status;
+  }
+
+  bool firmware_text = true;
+  if (options.image.empty() && options.bios.empty() && !options.drives.empty()) {
+    auto found = FindBios();
+    if (!found.ok()) return Fail(kUnsupportedHost, found.error().message);
+    options.bios = *found;
+    firmware_text = false;  // nobody asked for that one's own story
+  }
+  // Setup code calls the BIOS.
+  bool real_mode = options.entry == "16";
+  const auto take_bios = [&](const std::string& why) {
+    auto found = FindBios();
+    if (!found.ok()) return Status(Error{why + ": " + found.error().message});
+    options.bios = *found;
+    firmware_text = false;
+    return Status(Ok{});
+  };
+  if (real_mode && options.bios.empty()) {
+    if (Status taken = take_bios("--entry 16"); !taken.ok()) {
+      return Fail(kNoInput, taken.error().message);
+    }
+  }
+  if (real_mode && options.image.empty()) {
+    return Fail(kUsage, "--entry 16 is for a Linux kernel's IMAGE");
+  }
+  if (!real_mode && options.image.empty() == options.bios.empty()) {
+    return Fail(kUsage,
+                options.image.empty()
+                    ? "give a kernel's IMAGE, --disk, --cdrom, or --bios ROM; --help shows more"
+                    : "give either a kernel's IMAGE or --bios ROM, not both");
+  }
+  if (!real_mode && !options.bios.empty() && !(options.append.empty() && options.initrd.empty())) {
+    return Fail(kUsage,
+                "--append and --initrd are for a kernel's IMAGE; leave them out with --bios");
+  }
+
+  // --- Everything that can be wrong before there is a machine ---
+  auto ram = ParseSize(options.ram);
+  if (!ram.ok()) return Fail(kUsage, "--ram: " + ram.error().message);
+  if (*ram < kLeastRam || (*ram & kPageMask) != 0) {
+    return Fail(kUsage, fmt::format("--ram: {} is not a size a PC can have; give at least 1M, in "
+                                    "whole pages of 4K",
+                                    FormatSize(*ram)));
+  }
+  const u64 host_ram =
+      static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
+  if (*ram > host_ram) {
+    return Fail(kHostResources, fmt::format("--ram: {} is more than this host's {} MB; give less",
+                                            FormatSize(*ram), host_ram >> 20));
+  }
+  auto tc = ParseSize(options.tc_size);
+  if (!tc.ok()) return Fail(kUsage, "--tc-size: " + tc.error().message);
+  if (*tc < kLeastTc || *tc > kMaxTc || (*tc & kPageMask) != 0) {
+    return Fail(kUsage,
+                fmt::format("--tc-size: {} is out of range; give 1M to 1G", FormatSize(*tc)));
+  }
+  auto shadow = ParseSize(options.shadow_size);
+  if (!shadow.ok()) return Fail(kUsage, "--shadow-size: " + shadow.error().message);
+  if (*shadow < kLeastShadow || *shadow > kMaxShadowBytes) {
+    return Fail(kUsage, fmt::format("--shadow-size: {} is out of range; give 1M to {}",
+                                    FormatSize(*shadow), FormatSize(kMaxShadowBytes)));
+  }
+  if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
+    return Fail(kUsage, "--policy: " + policy.error().message);
+  }
+  auto coherence = mmu::ParseCoherence(options.coherence);
+  if (!coherence.ok()) return Fail(kUsage, "--coherence: " + coherence.error().message);
+  if (const auto status = observation.Check()) return *status;
+  if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
+    return Fail(kUnsupportedHost, host.error().message);
+  }
+  auto cpu = ChooseCpu(options.cpu);
+  if (!cpu.ok()) return Fail(kUsage, "--cpu: " + cpu.error().message);
+  if (!cpu->lacking.empty()) {
+    if (cpu->enforce) {
+      return Fail(kUnsupportedHost,
+                  "--cpu: " + cpu->lacking + "; leave out ',enforce' to run without");
+    }
+    fmt::print(stderr, "alibi: --cpu: {}: the guest is not shown it\n", cpu->lacking);
+  }
+  PcMachineConfig config;
+  for (const std::string& text : options.debug_ports) {
+    char* end = nullptr;
+    const unsigned long port = std::strtoul(text.c_str(), &end, 0);
+    if (text.empty() || *end != '\0' || port > 0xffff) {
+      return Fail(kUsage,
+                  fmt::format("--debug-port: '{}' is not a port; write 0x190 or 400", text));
+    }
+    config.debug_ports.push_back(static_cast<u16>(port));
+  }
+  net::Options net_options;
+  if (Status devices = ReadDeviceOptions(options, &config.devices, &net_options); !devices.ok()) {
+    return Fail(kUsage, devices.error().message);
+  }
+  auto image = loader::ReadWholeFile(options.image.empty() ? options.bios : options.image);
+  if (!image.ok()) return Fail(kNoInput, image.error().message);
+  if (!options.image.empty() && loader::IsGzip(*image)) {
+    auto kernel = loader::Gunzip(*image, options.image);
+    if (!kernel.ok()) return Fail(kBadImage, kernel.error().message);
+    image = std::move(*kernel);
+  }
+  if (options.bios.empty() && options.entry.empty() && loader::StartsThroughBios(*image)) {
+    if (Status taken = take_bios("'" + options.image + "' starts through a BIOS"); !taken.ok()) {
+      return Fail(kUnsupportedHost, taken.error().message);
+    }
+    real_mode = true;
+  }
+  const bool bios = !options.bios.empty();
+  if (real_mode && !loader::IsLinux(*image)) {
+    return Fail(kBadImage, fmt::format("'{}' is no Linux bzImage: --entry 16 is for those alone",
+                                       options.image));
+  }
+  auto module_files = ReadModules(options.initrd);
+  if (!module_files.ok()) return Fail(kNoInput, "--initrd: " + module_files.error().message);
+  if (bios) {
+    auto rom = real_mode ? loader::ReadWholeFile(options.bios) : image;
+    if (!rom.ok()) return Fail(kNoInput, rom.error().message);
+    if (Status size = BiosRom::CheckSize(rom->size(), options.bios); !size.ok()) {
+      return Fail(kBadImage, size.error().message);
+    }
+    config.bios = std::move(*rom);
+    if (real_mode) config.devices.boot_first = loader::kLinuxRomBootPath;
+  }
+
+  options.drives.confined = options.sandbox == "on";
+  ExitCode drives_code = kUsage;
+  auto drives = OpenDrives(options.drives, &drives_code);
+  if (!drives.ok()) return Fail(drives_code, drives.error().message);
+  // Its process is made while there is nothing of the guest's to be seen.
+  auto network = net::CreateBackend(net_options);
+  if (!network.ok()) return Fail(kHostResources, network.error().message);
+  config.devices.mac = net_options.mac;
+  config.devices.network = std::move(*network);
+  config.firmware_text = firmware_text;
+  config.devices.drives = std::move(*drives);
+  config.devices.drive_report = [](const std::string& line) {
+    fmt::print(stderr, "alibi: {}\n", line);
+  };
+
+  // --- The machine ---
+  EscapeFilter escape;
+  config.machine.cpuid = &cpu->policy;
+  config.machine.policy = options.policy;
+  config.machine.coherence = *coherence;
+  config.machine.policy_report = [](const std::string& line) {
+    fmt::print(stderr, "alibi: {}\n", line);
+  };
+  config.machine.tc_bytes = *tc;
+  config.machine.shadow_bytes = *shadow;
+  observation.Configure(&config.machine);
+  config.ram_bytes = *ram;
+  config.restart_on_reset = !options.no_reboot;
+  if (const Console::Failure failure = console.Open(); failure.status != kSuccess) {
+    return Fail(failure.status, failure.message);
+  }
+  console.Configure(&config);
+  const bool terminal = isatty(STDIN_FILENO);
+  if (terminal) {
+    config.input_filter = [&escape, &observation](std::string input) {
+      std::string rest = escape.Filter(input);
+      if (escape.quit()) RunningMachine().load()->RequestStop();
+      if (escape.TakeStats()) observation.ShowStats();
+      if (escape.TakeHelp()) fmt::print(stderr, "{}", EscapeFilter::kHelp);
+      return rest;
+    };
+  }
+  if (!options.com1.empty()) {
+    // Not waiting: a FIFO without a reader is an error, not a hang.
+    const int com1 =
+        open(options.com1.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (com1 < 0) {
+      return Fail(kCannotCreate,
+                  fmt::format("--com1: cannot write '{}': {}", options.com1, std::strerror(errno)));
+    }
+    config.input_fd = -1;
+    config.output = console.Output(com1);
+    config.com2 = SerialLink::Files{STDIN_FILENO, console.Output(STDOUT_FILENO),
+                                    std::move(config.input_filter)};
+    config.input_filter = nullptr;
+  }
+  auto machine = PcMachine::Create(config);
+  if (!machine.ok()) return Fail(kHostResources, machine.error().message);
+  PcMachine& pc = **machine;
+  if (!options.image.empty()) {
+    Kernel kernel;
+    kernel.image = *image;
+    kernel.name = options.image;
+    kernel.command_line = options.append;
+    for (const ModuleFile& file : *module_files) {
+      kernel.modules.push_back({file.bytes, file.command_line});
+    }
+    if (loader::IsLinux(*image) && kernel.modules.size() > 1) {
+      return Fail(kUsage, "--initrd: a Linux kernel takes one file; join them with cat");
+    }
+    if (options.entry == "32") kernel.entry = loader::LinuxEntryPoint::k32;
+    if (options.entry == "64") kernel.entry = loader::LinuxEntryPoint::k64;
+    const Status loaded = real_mode ? pc.OfferLinux(kernel) : pc.Load(kernel);
+    if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
+  }
+  const Observation::Leaver leave(&observation);  // before the machine goes
+  const RunDescription description = {
+      options.policy, options.image.empty() ? options.bios : options.image, options.append};
+  if (const auto status = observation.Attach(pc, *image, description)) return *status;
+
+  // --- The run ---
+  const u64 begin = devices::MonotonicClock::HostNs();
+  PcEnd end;
+  {
+    RunningMachine() = &pc;
+    // With --com1 a program's input is there, not a console.
+    const auto ctrl_c =
+        options.com1.empty() ? TerminalGuard::CtrlC::kKey : TerminalGuard::CtrlC::kSignal;
+    TerminalGuard guard(
+        STDIN_FILENO, ctrl_c, [](int) { RunningMachine().load()->RequestStop(); },
+        console.farewell());
+    if (guard.raw() && ctrl_c == TerminalGuard::CtrlC::kKey) {
+      fmt::print(stderr, "alibi: {}\n", EscapeFilter::kGreeting);
+    }
+    if (const Status begun = console.Begin(); !begun.ok()) {
+      return Fail(kHostResources, begun.error().message);
+    }
+    if (options.sandbox == "on") {
+      OpenMemoryUse();
+      const Status confined = EnterSandbox(observation.socket_folder());
+      if (!confined.ok()) {
+        fmt::print(stderr, "alibi: running without a sandbox: {}\n", confined.error().message);
+      }
+    }
+    end = pc.Run();
+    console.End();
+  }
+  const u64 wall_ns = devices::MonotonicClock::HostNs() - begin;
+  const int status = ExitStatusOf(end, pc, escape.quit() || observation.killed());
+  if (const auto failure = console.Dump(pc.pc().vga().Capture()); failure.status != kSuccess) {
+    return Fail(failure.status, failure.message);
+  }
+  return observation.Finish(status, wall_ns).value_or(status);
+}
+
+}  // namespace alibi::vmm

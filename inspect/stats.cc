@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect/stats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "inspect/memory_use.h"
+#include "mmu/counters.h"
+
+namespace alibi::vmm {
+namespace {
+
+using adapt::SiteRecord;
+
+template <class Callback>
+void ForEachCounter(const runtime::Counters& counters, Callback&& callback) {
+#define ALIBI_COUNTER(name, what) callback(#name, what, counters.name);
+#include "runtime/counters.inc"
+#undef ALIBI_COUNTER
+}
+
+template <class Callback>
+void ForEachCounter(const Counters& counters, Callback&& callback) {
+#define ALIBI_VMM_COUNTER(name, what) callback(#name, what, counters.name);
+#include "machine/counters.inc"
+#undef ALIBI_VMM_COUNTER
+}
+
+// Measured on the first development machine, in cycles; only the order of sites depends on them.
+constexpr u64 kTrapCost = 3000, kCalloutCost = 150;
+
+u64 CostOf(const SiteRecord& site) { return site.traps * kTrapCost + site.callouts * kCalloutCost; }
+
+std::vector<const SiteRecord*> Guiltiest(const std::vector<const SiteRecord*>& all) {
+  std::vector<const SiteRecord*> sites = all;
+  std::stable_sort(sites.begin(), sites.end(), [](const SiteRecord* a, const SiteRecord* b) {
+    return CostOf(*a) > CostOf(*b);
+  });
+  if (sites.size() > kGuiltiestSites) sites.resize(kGuiltiestSites);
+  return sites;
+}
+
+}  // namespace
+
+std::string StatsText(Machine& machine, u64 wall_ns) {
+  std::string text =
+      fmt::format("policy {}, {:.3f} s, {} bytes of translations\n", machine.policy().name(),
+                  static_cast<double>(wall_ns) / 1e9, machine.engine().tc_bytes_used());
+  if (const char* fault = machine.policy().fault()) text += fmt::format("{}\n", fault);
+  // Zeros say nothing to a person; the JSON has them.
+  auto row = [&text](const char*, const char* what, u64 value) {
+    if (value != 0) text += fmt::format("{:>16}  {}\n", value, what);
+  };
+  ForEachCounter(machine.engine().counters(), row);
+  mmu::ForEachCounter(machine.mmu().counters(), row);
+  ForEachCounter(machine.counters(), row);
+  text += fmt::format("memory: {:>14} {:>16} {:>16}\n", "now", "peak", "bound");
+  for (const MemoryRow& row : MemoryUse(machine)) {
+    const auto or_dash = [](u64 n) { return n == 0 ? std::string("-") : fmt::format("{}", n); };
+    text += fmt::format("{:>22} {:>16} {:>16}  {}\n", row.now, or_dash(row.peak),
+                        or_dash(row.bound), row.what);
+  }
+  const std::vector<const SiteRecord*> all = machine.engine().sites().All();
+  if (all.empty()) return text;
+  text += fmt::format("{} sites misbehaved; the guiltiest:\n", all.size());
+  text += fmt::format("{:>18}  {:<8} {:>10} {:>10} {:>6} {:>6}  events\n", "pc", "kind", "traps",
+                      "callouts", "adapt", "revert");
+  for (const SiteRecord* site : Guiltiest(all)) {
+    text += fmt::format("{:>#18x}  {:<8} {:>10} {:>10} {:>6} {:>6} ", site->pc,
+                        adapt::KindName(site->kind), site->traps, site->callouts, site->adaptations,
+                        site->reversions);
+    for (unsigned i = 0; i < adapt::kEventCount; ++i) {
+      if (site->events[i] != 0) {
+        text +=
+            fmt::format(" {} {}", site->events[i], adapt::EventName(static_cast<adapt::Event>(i)));
+      }
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string StatsJson(Machine& machine, u64 wall_ns) {
+  using nlohmann::ordered_json;
+  ordered_json json;
+  json["policy"] = machine.policy().name();
+  json["coherence"] = mmu::NameOf(machine.mmu().coherence());
+  if (const char* fault = machine.policy().fault()) json["policy_fault"] = fault;
+  json["wall_ns"] = wall_ns;
+  json["tc_bytes_used"] = machine.engine().tc_bytes_used();
+  auto into = [&json](const char* group) {
+    ordered_json& object = json[group] = ordered_json::object();
+    return [&object](const char* name, const char*, u64 value) { object[name] = value; };
+  };
+  const std::vector<const SiteRecord*> all = machine.engine().sites().All();
+  json["sites_known"] = all.size();
+  ForEachCounter(machine.engine().counters(), into("runtime"));
+  mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
+  ForEachCounter(machine.counters(), into("vmm"));
+  ordered_json& memory = json["memory"] = ordered_json::object();
+  for (const MemoryRow& row : MemoryUse(machine)) {
+    memory[row.name] = {{"now", row.now}, {"peak", row.peak}, {"bound", row.bound}};
+  }
+  ordered_json& sites = json["sites"] = ordered_json::array();
+  for (const SiteRecord* site : Guiltiest(all)) {
+    ordered_json events = ordered_json::object();
+    for (unsigned i = 0; i < adapt::kEventCount; ++i) {
+      events[adapt::EventName(static_cast<adapt::Event>(i))] = site->events[i];
+    }
+    sites.push_back({{"pc", fmt::format("{:#x}", site->pc)},
+                     {"phys", fmt::format("{:#x}", site->phys)},
+                     {"kind", adapt::KindName(site->kind)},
+                     {"traps", site->traps},
+                     {"callouts", site->callouts},
+                     {"adaptations", site->adaptations},
+                     {"reversions", site->reversions},
+                     {"events", std::move(events)}});
+  }
+  return json.dump(1) + "\n";
+}
+
+adapt::log::FinalCounters AllCounters(Machine& machine) {
+  adapt::log::FinalCounters counters;
+  const auto into = [&counters](const std::string& group) {
+    return [&counters, group](const char* name, const char*, u64 value) {
+      counters.emplace_back(group + "." + name, value);
+    };
+  };
+  ForEachCounter(machine.engine().counters(), into("runtime"));
+  mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
+  ForEachCounter(machine.counters(), into("vmm"));
+  return counters;
+}
+
+}  // namespace alibi::vmm

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where guest instructions leave the CPU: ports, device memory, platform registers. Compiled for
+// general registers only, because the guest's vector state is live until the guard has saved it.
+#include "machine/machine.h"
+#include "machine/observer.h"
+
+namespace alibi::vmm {
+
+const u8* Machine::Latch(u16 port) {
+  // An observer is to see every access.
+  if (observer_ != nullptr) return nullptr;
+  for (unsigned i = 0; i < latch_count_; ++i) {
+    if (latches_[i].port == port) return latches_[i].byte;
+  }
+  return nullptr;
+}
+
+void Machine::Observe(AccessKind kind, u64 address, unsigned size, u64 value) {
+  if (observer_ == nullptr) return;
+  engine_->DrainEvents();  // they happened before
+  observer_->OnAccess(kind, address, size, value);
+}
+
+u32 Machine::In(u16 port, unsigned size) {
+  ++counters_.port_reads;
+  if (const u8* latch = size == 1 ? Latch(port) : nullptr) return *latch;
+  SimdGuard guard(simd_);
+  const u32 value = board_.PortRead(port, size);
+  Observe(AccessKind::kPortRead, port, size, value);
+  return value;
+}
+
+void Machine::Out(u16 port, unsigned size, u32 value) {
+  SimdGuard guard(simd_);
+  ++counters_.port_writes;
+  Observe(AccessKind::kPortWrite, port, size, value);
+  board_.PortWrite(port, size, value);
+  stop_timer_.Settle();
+}
+
+u64 Machine::MmioRead(PhysAddr address, unsigned size) {
+  SimdGuard guard(simd_);
+  const u64 value = board_.MmioRead(address, size);
+  Observe(AccessKind::kMmioRead, address.value, size, value);
+  return value;
+}
+
+void Machine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
+  SimdGuard guard(simd_);
+  Observe(AccessKind::kMmioWrite, address.value, size, value);
+  board_.MmioWrite(address, size, value);
+  stop_timer_.Settle();
+}
+
+void Machine::ApicBaseWritten() {
+  SimdGuard guard(simd_);
+  board_.ApicBaseWritten();
+  InterruptsChanged();
+}
+
+void Machine::TscWritten() {
+  SimdGuard guard(simd_);
+  board_.TscWritten();
+}
+
+void Machine::TscReading(u64 host_tsc) {
+  ++counters_.watched_tsc_reads;
+  SimdGuard guard(simd_);
+  board_.TscReading(host_tsc);
+}
+
+bool Machine::NumericError() {
+  SimdGuard guard(simd_);
+  return board_.NumericError();
+}
+
+bool Machine::ReadApicMsr(u32 index, u64* value) {
+  SimdGuard guard(simd_);
+  return board_.ReadApicMsr(index, value);
+}
+
+bool Machine::WriteApicMsr(u32 index, u64 value) {
+  SimdGuard guard(simd_);
+  const bool ok = board_.WriteApicMsr(index, value);
+  InterruptsChanged();
+  stop_timer_.Settle();
+  return ok;
+}
+
+void Machine::TaskPriorityWritten() {
+  // Without an interrupt that waits, the priority decides nothing.
+  if (!state_->irq_pending && state_->cr8_bias == 0) return;
+  SimdGuard guard(simd_);
+  InterruptsChanged();
+}
+
+}  // namespace alibi::vmm

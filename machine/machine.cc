@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine/machine.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "abi/contract.h"
+#include "base/check.h"
+#include "base/memory_file.h"
+#include "machine/debugger.h"
+#include "machine/observer.h"
+#include "vcpu/exceptions.h"
+#include "vcpu/interrupts.h"
+#include "vcpu/reset.h"
+
+namespace alibi::vmm {
+
+Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config, Board& board) {
+  std::unique_ptr<Machine> machine(new Machine(board));
+  Status status = machine->Init(config);
+  if (!status.ok()) return status.error();
+  return machine;
+}
+
+Status Machine::Init(const MachineConfig& config) {
+  cpuid_ = config.cpuid != nullptr ? config.cpuid : &vcpu::CpuidPolicy::ForHost();
+  auto policy = adapt::MakePolicy(config.policy);
+  if (!policy.ok()) return policy.error();
+  policy_ = std::move(*policy);
+  policy_report_ = config.policy_report;
+
+  auto memory = mmu::GuestMemory::Create(config.arena_bytes);
+  if (!memory.ok()) return memory.error();
+  memory_ = std::move(*memory);
+  memory_->set_mmio_handler(this);
+
+  // A file, because the block lies in front of every shadow view.
+  vcpu_fd_ = CreateMemoryFile("alibi-vcpu", kVcpuBlockBytes);
+  void* block = MAP_FAILED;
+  if (vcpu_fd_ >= 0) {
+    block = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu_fd_, 0);
+  }
+  if (block == MAP_FAILED) {
+    return Error{std::string("VCPU block: cannot be mapped: ") + std::strerror(errno) +
+                 "; free host memory, or raise the limit on open files (ulimit -n)"};
+  }
+  state_ = static_cast<vcpu::VcpuState*>(block);
+  vcpu::ResetToPowerUp(*state_, *cpuid_);
+  // The guest's time begins now.
+  state_->tsc_offset = -static_cast<i64>(__rdtsc());
+
+  mmu::MmuOptions mmu_options;
+  mmu_options.state = state_;
+  mmu_options.memory = memory_.get();
+  mmu_options.vcpu_fd = vcpu_fd_;
+  mmu_options.coherence = config.coherence;
+  mmu_options.max_chunks = static_cast<u32>(config.shadow_bytes / kShadowChunkBytes);
+  auto mmu = mmu::Mmu::Create(mmu_options);
+  if (!mmu.ok()) return mmu.error();
+  mmu_ = std::move(*mmu);
+
+  runtime::EngineOptions options;
+  options.mmu = mmu_.get();
+  options.memory = memory_.get();
+  options.state = state_;
+  options.ports = this;
+  options.platform = this;
+  options.cpuid = cpuid_;
+  options.policy = policy_.get();
+  options.tc_bytes = config.tc_bytes;
+  options.executions = config.executions;
+  auto engine = runtime::Engine::Create(options);
+  if (!engine.ok()) return engine.error();
+  engine_ = std::move(*engine);
+  return Ok{};
+}
+
+Machine::~Machine() {
+  engine_.reset();
+  mmu_.reset();
+  memory_.reset();
+  if (state_ != nullptr) munmap(state_, kVcpuBlockBytes);
+  if (vcpu_fd_ >= 0) close(vcpu_fd_);
+}
+
+Stop Machine::Run() {
+  stop_timer_.Enter(engine_.get());
+  const Stop stop = Loop();
+  engine_->DrainEvents();
+  ReportPolicy();
+  stop_timer_.Leave();
+  return stop;
+}
+
+Stop Machine::Loop() {
+  // The end, too, is for the debugger to see; once.
+  bool told = false;
+  const auto tell = [&](DebugEvent event) {
+    if (debugger_ == nullptr || told) return false;
+    told = debugger_->Met(event);
+    return told;
+  };
+  for (;;) {
+    ++counters_.loop_turns;
+    if (stop_.exchange(false, std::memory_order_acq_rel)) return Stop::kRequested;
+    board_.Turn();
+    if (debugger_ != nullptr) debugger_->Turn();
+    if (stop_.load(std::memory_order_acquire)) continue;
+    // Single steps are the interrupted program's, unless it waits for an interrupt.
+    if (!engine_->steps_next()) {
+      TakeInterrupts();
+    } else if (state_->halted) {
+      TakeInterrupts();
+      if (!state_->halted) {
+        engine_->StepNext(false);
+        debugger_->Met(DebugEvent::kPoint);
+        continue;
+      }
+    }
+    if (state_->shutdown) {
+      if (tell(DebugEvent::kShutdown)) continue;
+      return Stop::kShutdown;
+    }
+    if (state_->halted) {
+      ++counters_.idle_sleeps;
+      stop_timer_.Suspend();
+      if (!board_.Idle() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
+      continue;
+    }
+    stop_timer_.Resume();
+    in_engine_ = true;
+    const runtime::Exit exit = engine_->Run();
+    in_engine_ = false;
+    stop_timer_.Disarm();
+    ReportPolicy();
+    switch (exit) {
+      case runtime::Exit::kStopped:
+      case runtime::Exit::kHalted:
+      case runtime::Exit::kInterruptWindow:
+        break;
+      case runtime::Exit::kShutdown:
+        break;  // the state says so
+      case runtime::Exit::kDebug:
+        if (debugger_ != nullptr) debugger_->Met(DebugEvent::kPoint);
+        engine_->ForgetDebugStop();
+        break;
+    }
+  }
+}
+
+void Machine::ReportPolicy() {
+  const char* fault = policy_->fault();
+  if (__builtin_expect(fault == nullptr, 1) || policy_reported_) return;
+  policy_reported_ = true;
+  if (policy_report_) policy_report_(fault);
+}
+
+void Machine::TakeInterrupts() {
+  InterruptsChanged();
+  if (state_->nmi_pending && vcpu::CanTakeNmi(*state_)) {
+    state_->nmi_pending = 0;
+    ++counters_.nmis_taken;
+    if (observer_ != nullptr) {
+      observer_->OnInterrupt(InterruptKind::kNmi, vcpu::kNmi, state_->rip);
+    }
+    state_->nmi_blocked = 1;
+    vcpu::DeliverEvent(*state_, *mmu_, vcpu::Event::External(vcpu::kNmi), state_->rip);
+  }
+  if (state_->irq_pending && vcpu::CanTakeInterrupt(*state_)) {
+    const u8 vector = board_.Acknowledge();
+    ++counters_.interrupts_taken;
+    if (observer_ != nullptr) {
+      observer_->OnInterrupt(InterruptKind::kMaskable, vector, state_->rip);
+    }
+    engine_->InjectInterrupt(vector);
+    InterruptsChanged();
+  }
+}
+
+void Machine::StateChanged() {
+  engine_->StateChanged();
+  InterruptsChanged();
+}
+
+void Machine::InterruptsChanged() {
+  const u8 cr8 = static_cast<u8>(state_->cr8);
+  const bool pending = board_.InterruptPending(cr8);
+  state_->irq_pending = pending;
+  state_->cr8_bias = !pending && board_.HeldByPriority(cr8) ? 16 : 0;
+  if (pending && in_engine_ && vcpu::CanTakeInterrupt(*state_)) engine_->RequestAttention();
+}
+
+void Machine::LatchPort(u16 port, const u8* byte) {
+  ALIBI_CHECK(latch_count_ < kMaxLatchedPorts, "every latched port has a place");
+  latches_[latch_count_++] = {port, byte};
+}
+
+void Machine::RaiseNmi() {
+  state_->nmi_pending = 1;
+  RequestTurn();
+}
+
+void Machine::RequestTurn() {
+  if (in_engine_) engine_->RequestAttention();
+}
+
+void Machine::RequestStop() {
+  stop_.store(true, std::memory_order_release);
+  RequestTurnFromOutside();
+}
+
+void Machine::RequestTurnFromOutside() {
+  __atomic_fetch_add(&counters_.stop_requests, 1, __ATOMIC_RELAXED);
+  engine_->RequestStop();
+  stop_timer_.Arm();
+}
+
+}  // namespace alibi::vmm

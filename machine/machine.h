@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine: memory, one VCPU with its shadow and engine, and the loop that runs it. What hangs
+// on the buses is the Board's.
+#ifndef ALIBI_MACHINE_MACHINE_H_
+#define ALIBI_MACHINE_MACHINE_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "adapt/policy.h"
+#include "base/result.h"
+#include "base/simd_guard.h"
+#include "base/types.h"
+#include "machine/board.h"
+#include "machine/stop_timer.h"
+#include "mmu/guest_memory.h"
+#include "mmu/mmu.h"
+#include "runtime/engine.h"
+#include "vcpu/cpuid.h"
+#include "vcpu/memory.h"
+#include "vcpu/platform.h"
+#include "vcpu/state.h"
+
+namespace alibi::vmm {
+
+class Debugger;
+class MachineObserver;
+enum class AccessKind : u8;
+
+struct Counters {
+#define ALIBI_VMM_COUNTER(name, what) u64 name = 0;
+#include "machine/counters.inc"
+#undef ALIBI_VMM_COUNTER
+};
+
+// Of shadow tables; see mmu::ViewPool::kMaxChunks.
+inline constexpr u64 kShadowChunkBytes = mmu::View::kChunkEntries * sizeof(u64);
+inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
+
+struct MachineConfig {
+  mmu::Coherence coherence = mmu::Coherence::kEager;
+  std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
+  // Told once, on the VCPU's thread between instructions, when a plug-in has misbehaved: one line.
+  std::function<void(const std::string&)> policy_report;
+  u64 tc_bytes = u64{64} << 20;
+  u64 shadow_bytes = kMaxShadowBytes;
+  u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
+  // What the guest is told of its CPU; it outlives the machine. Null: the host's model.
+  const vcpu::CpuidPolicy* cpuid = nullptr;
+  // See runtime::EngineOptions; it outlives the machine. Null: nothing is counted.
+  runtime::ExecutionSink* executions = nullptr;
+};
+
+enum class Stop : u8 {
+  kRequested,  // RequestStop()
+  kHalted,     // HLT, and the board does not wait
+  kShutdown,   // triple fault
+};
+
+class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vcpu::Platform {
+ public:
+  // `board` outlives the machine. The VCPU is in its power-up state, without memory.
+  static Result<std::unique_ptr<Machine>> Create(const MachineConfig& config, Board& board);
+  ~Machine() override;
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  mmu::GuestMemory& memory() { return *memory_; }
+  mmu::Mmu& mmu() { return *mmu_; }
+  runtime::Engine& engine() { return *engine_; }
+  vcpu::VcpuState& state() { return *state_; }
+  const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
+  const adapt::Policy& policy() const { return *policy_; }
+  const Counters& counters() const { return counters_; }
+  void NoteHiddenTime(u64 us) { counters_.hidden_us += us; }
+  // Both outlive the machine's runs.
+  void set_observer(MachineObserver* observer) { observer_ = observer; }
+  void set_debugger(Debugger* debugger) { debugger_ = debugger; }
+
+  // --- On the VCPU's thread ---
+  Stop Run();
+  // The VCPU's registers were changed from outside, between runs.
+  void StateChanged();
+  // What the board would answer about interrupts has changed.
+  void InterruptsChanged();
+  void RaiseNmi();
+  // Byte reads of `port` give *byte and nothing else happens: they need not leave for the board.
+  // At most kMaxLatchedPorts ports, as each access looks through all of them.
+  static constexpr unsigned kMaxLatchedPorts = 4;
+  void LatchPort(u16 port, const u8* byte);
+  // A Turn() is due at this time (CLOCK_MONOTONIC, ns).
+  static constexpr u64 kNoDeadline = StopTimer::kNever;
+  void SetDeadline(u64 monotonic_ns) { stop_timer_.SetDeadline(monotonic_ns); }
+  // From inside an access: Run() goes on with a Turn() at the next instruction boundary.
+  void RequestTurn();
+  // IGNNE#: see runtime::Engine.
+  void IgnoreNumericError() { engine_->IgnoreNumericError(); }
+
+  // --- From any thread or signal handler ---
+  // Run() returns kRequested; if it is not running, the next one does.
+  void RequestStop();
+  // Run() makes a Turn() soon. The board's Idle() must be woken by its own means.
+  void RequestTurnFromOutside();
+  bool stop_requested() const { return stop_.load(std::memory_order_acquire); }
+
+ private:
+  explicit Machine(Board& board) : board_(board) {}
+  Status Init(const MachineConfig& config);
+  Stop Loop();
+  void TakeInterrupts();
+  void ReportPolicy();
+
+  // --- access.cc: called with the guest's vector state live ---
+  void Observe(AccessKind kind, u64 address, unsigned size, u64 value);
+  u32 In(u16 port, unsigned size) override;
+  void Out(u16 port, unsigned size, u32 value) override;
+  const u8* Latch(u16 port) override;
+  u64 MmioRead(PhysAddr address, unsigned size) override;
+  void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
+  void ApicBaseWritten() override;
+  void TaskPriorityWritten() override;
+  void TscWritten() override;
+  void TscReading(u64 host_tsc) override;
+  bool NumericError() override;
+  bool ReadApicMsr(u32 index, u64* value) override;
+  bool WriteApicMsr(u32 index, u64 value) override;
+
+  Board& board_;
+  SimdState simd_;
+  Counters counters_;
+  MachineObserver* observer_ = nullptr;
+  Debugger* debugger_ = nullptr;
+  int vcpu_fd_ = -1;
+  vcpu::VcpuState* state_ = nullptr;
+  const vcpu::CpuidPolicy* cpuid_ = nullptr;
+  std::unique_ptr<mmu::GuestMemory> memory_;
+  std::unique_ptr<adapt::Policy> policy_;
+  std::function<void(const std::string&)> policy_report_;
+  bool policy_reported_ = false;
+  std::unique_ptr<mmu::Mmu> mmu_;
+  std::unique_ptr<runtime::Engine> engine_;
+  struct PortLatch {
+    u16 port;
+    const u8* byte;
+  };
+  PortLatch latches_[kMaxLatchedPorts] = {};
+  unsigned latch_count_ = 0;
+  StopTimer stop_timer_;
+  bool in_engine_ = false;
+  std::atomic<bool> stop_ = false;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_MACHINE_MACHINE_H_

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pc/pc_devices.h"
+
+#include <utility>
+
+#include "devices/virtio/net.h"
+#include "devices/virtio/rng.h"
+
+namespace alibi::vmm {
+
+namespace virtio = devices::virtio;
+
+Result<std::unique_ptr<PcDevices>> PcDevices::Create(const PcDevicesConfig& config, devices::Pc& pc,
+                                                     devices::Mailbox& mailbox, devices::Dma& dma,
+                                                     std::function<void(std::string_view)> output) {
+  std::unique_ptr<PcDevices> all(new PcDevices);
+  if (config.rng) all->AddVirtio(std::make_unique<virtio::Rng>(), pc, dma);
+  if (config.console) {
+    auto console =
+        std::make_unique<virtio::Console>(std::move(output), config.columns, config.rows);
+    all->console_ = console.get();
+    all->AddVirtio(std::move(console), pc, dma);
+  }
+  if (config.network != nullptr) {
+    auto net = std::make_unique<virtio::Net>(config.mac, config.network);
+    Status connected = net->Connect(mailbox);
+    if (!connected.ok()) return connected.error();
+    all->AddVirtio(std::move(net), pc, dma);
+  }
+  auto storage = PcStorage::Create(
+      config.drives, pc, mailbox, dma, config.drive_report,
+      [&](std::unique_ptr<virtio::VirtioDevice> device) {
+        return all->AddVirtio(std::move(device), pc, dma);
+      },
+      config.boot_first);
+  if (!storage.ok()) return storage.error();
+  all->storage_ = std::move(*storage);
+  return all;
+}
+
+unsigned PcDevices::AddVirtio(std::unique_ptr<virtio::VirtioDevice> device, devices::Pc& pc,
+                              devices::Dma& dma) {
+  transports_.push_back(std::make_unique<virtio::VirtioPci>(*device, dma));
+  virtio_.push_back(std::move(device));
+  pc.pci().Add(next_slot_, 0, *transports_.back());
+  return next_slot_++;
+}
+
+}  // namespace alibi::vmm
