@@ -21,7 +21,7 @@
 #include "cli/qemu_options.h"
 #include "cli/sandbox.h"
 #include "cli/terminal.h"
-#include "devices/clock.h"
+#include "devices/time/clock.h"
 #include "inspect/memory_use.h"
 #include "machine/cpu_model.h"
 #include "machine/host_check.h"

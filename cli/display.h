@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/result.h"
-#include "devices/text_screen.h"
+#include "devices/console/text_screen.h"
 
 namespace alibi::vmm {
 

@@ -7,10 +7,10 @@
 #include <random>
 
 #include "base/types.h"
-#include "devices/clock.h"
 #include "devices/device.h"
 #include "devices/irq.h"
-#include "devices/timer_queue.h"
+#include "devices/time/clock.h"
+#include "devices/time/timer_queue.h"
 
 namespace alibi::devices {
 

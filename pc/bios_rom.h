@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
-#include "devices/pci.h"
+#include "devices/pci/pci.h"
 #include "mmu/guest_memory.h"
 
 namespace alibi::vmm {

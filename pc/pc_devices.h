@@ -13,10 +13,10 @@
 #include "devices/dma.h"
 #include "devices/mailbox.h"
 #include "devices/net/options.h"
-#include "devices/pc.h"
 #include "devices/virtio/console.h"
 #include "devices/virtio/virtio_device.h"
 #include "devices/virtio/virtio_pci.h"
+#include "pc/board.h"
 #include "pc/pc_storage.h"
 
 namespace alibi::vmm {

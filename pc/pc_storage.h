@@ -13,8 +13,8 @@
 #include "devices/dma.h"
 #include "devices/ide/ide_controller.h"
 #include "devices/mailbox.h"
-#include "devices/pc.h"
 #include "devices/virtio/virtio_device.h"
+#include "pc/board.h"
 
 namespace alibi::vmm {
 

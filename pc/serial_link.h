@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/result.h"
+#include "devices/console/uart16550.h"
 #include "devices/mailbox.h"
-#include "devices/pc.h"
-#include "devices/uart16550.h"
+#include "pc/board.h"
 #include "pc/host_events.h"
 #include "pc/output_buffer.h"
 

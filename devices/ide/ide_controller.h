@@ -13,7 +13,7 @@
 #include "devices/dma.h"
 #include "devices/ide/ide_drive.h"
 #include "devices/irq.h"
-#include "devices/pci_function.h"
+#include "devices/pci/pci_function.h"
 
 namespace alibi::devices {
 

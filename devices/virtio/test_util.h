@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
+#include "devices/bus.h"
 #include "devices/dma.h"
-#include "devices/pc.h"
+#include "devices/pci/pci.h"
 #include "devices/virtio/virtio_pci.h"
 
 namespace alibi::devices::virtio {
@@ -94,29 +96,26 @@ class TestQueue {
 class TestRig {
  public:
   explicit TestRig(VirtioDevice& device) : function(device, memory) {
-    PcConfig config;
-    config.low_ram_bytes = u64{64} << 20;
-    auto made = Pc::Create(config, PcHooks{}, clock, tsc);
-    ALIBI_CHECK(made.ok(), "a board can be made");
-    pc = std::move(made.value());
-    pc->pci().Add(3, 0, function);
-    pc->pci().AssignAsFirmware();
+    const alibi::Status added = ports.Add(0xcf8, 8, pci, "PCI");
+    ALIBI_CHECK(added.ok(), "an empty bus has room");
+    pci.Add(3, 0, function);
+    pci.AssignAsFirmware();
     SetConfig(4, 7, 2);
     bar = GetConfig(0x20) & ~0xfu;
     msix_bar = GetConfig(0x14) & ~0xfu;
   }
 
   u32 GetConfig(u32 offset, unsigned size = 4) {
-    pc->ports().Write(0xcf8, 4, 0x80001800 | (offset & ~3u));
-    return pc->ports().Read(static_cast<u16>(0xcfc + (offset & 3)), size);
+    ports.Write(0xcf8, 4, 0x80001800 | (offset & ~3u));
+    return ports.Read(static_cast<u16>(0xcfc + (offset & 3)), size);
   }
   void SetConfig(u32 offset, u32 value, unsigned size = 4) {
-    pc->ports().Write(0xcf8, 4, 0x80001800 | (offset & ~3u));
-    pc->ports().Write(static_cast<u16>(0xcfc + (offset & 3)), size, value);
+    ports.Write(0xcf8, 4, 0x80001800 | (offset & ~3u));
+    ports.Write(static_cast<u16>(0xcfc + (offset & 3)), size, value);
   }
-  u64 Read(u64 offset, unsigned size) { return pc->mmio().Read(PhysAddr(bar + offset), size); }
+  u64 Read(u64 offset, unsigned size) { return mmio.Read(PhysAddr(bar + offset), size); }
   void Write(u64 offset, unsigned size, u64 value) {
-    pc->mmio().Write(PhysAddr(bar + offset), size, value);
+    mmio.Write(PhysAddr(bar + offset), size, value);
   }
   u8 Status() { return static_cast<u8>(Read(0x14, 1)); }
   void SetStatus(u8 status) { Write(0x14, 1, status); }
@@ -156,11 +155,23 @@ class TestRig {
   void Kick(u16 number) { Write(0x3000 + 4u * number, 2, number); }
   u8 Isr() { return static_cast<u8>(Read(0x1000, 1)); }
 
-  ManualClock clock;
-  FixedTsc tsc{clock, 2'000'000'000};
+  struct NoDevice final : Device {
+    u64 Read(u64, unsigned) override { return 0; }
+    void Write(u64, unsigned, u64) override {}
+  };
   TestMemory memory;
   VirtioPci function;
-  std::unique_ptr<Pc> pc;
+  std::vector<ApicMessage> messages;  // message-signalled interrupts
+  PortBus ports;
+  MmioBus mmio;
+  NoDevice reset_control;
+  PciHost pci{{.ports = ports,
+               .mmio = mmio,
+               .reset_control = reset_control,
+               .isa_line = [](unsigned, bool) {},
+               .message = [this](const ApicMessage& message) { messages.push_back(message); },
+               .pam = [](const PciHost::Pam&) {},
+               .pm_base = [](u16) {}}};
   u64 bar = 0, msix_bar = 0;
 };
 

@@ -12,7 +12,7 @@
 
 #include "base/types.h"
 #include "devices/dma.h"
-#include "devices/pci_function.h"
+#include "devices/pci/pci_function.h"
 #include "devices/virtio/virtio_device.h"
 #include "devices/virtio/virtqueue.h"
 

@@ -1,4 +1,4 @@
-// The differentiated system description table (ACPI 6.4, 5.2.11.1) of the PC in devices/pc.h:
+// The differentiated system description table (ACPI 6.4, 5.2.11.1) of the PC in pc/board.h:
 // what a system cannot find out by looking. Compiled by iasl when the project is built.
 
 DefinitionBlock ("dsdt.aml", "DSDT", 2, "ALIBI", "ALIBIPC", 1)
@@ -156,6 +156,6 @@ DefinitionBlock ("dsdt.aml", "DSDT", 2, "ALIBI", "ALIBIPC", 1)
         }
     }
 
-    // Soft off is sleep type 0 (devices/acpi_pm.h).
+    // Soft off is sleep type 0 (devices/time/acpi_pm.h).
     Name (\_S5, Package () { 0, 0, 0, 0 })
 }

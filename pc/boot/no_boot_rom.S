@@ -2,7 +2,7 @@
 // The option ROM of NoBootDeviceRom() in option_rom.h. Real mode, position-independent.
 #include "pc/boot/option_rom.inc"
 
-#define BOOT_FAILURE_PORT 0x508   /* devices/boot_failure.h */
+#define BOOT_FAILURE_PORT 0x508   /* devices/qemu/boot_failure.h */
 #define BOOT_FAILURE 0x746f6f62   /* "boot" */
 #define SHOW_CHARACTER 0x0e       /* INT 10h */
 
