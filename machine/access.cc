@@ -25,7 +25,7 @@ u32 Machine::In(u16 port, unsigned size) {
   ++counters_.port_reads;
   if (const u8* latch = size == 1 ? Latch(port) : nullptr) return *latch;
   SimdGuard guard(simd_);
-  const u32 value = board_.PortRead(port, size);
+  const u32 value = io_.PortRead(port, size);
   Observe(AccessKind::kPortRead, port, size, value);
   return value;
 }
@@ -34,13 +34,13 @@ void Machine::Out(u16 port, unsigned size, u32 value) {
   SimdGuard guard(simd_);
   ++counters_.port_writes;
   Observe(AccessKind::kPortWrite, port, size, value);
-  board_.PortWrite(port, size, value);
+  io_.PortWrite(port, size, value);
   stop_timer_.Settle();
 }
 
 u64 Machine::MmioRead(PhysAddr address, unsigned size) {
   SimdGuard guard(simd_);
-  const u64 value = board_.MmioRead(address, size);
+  const u64 value = io_.MmioRead(address, size);
   Observe(AccessKind::kMmioRead, address.value, size, value);
   return value;
 }
@@ -48,40 +48,40 @@ u64 Machine::MmioRead(PhysAddr address, unsigned size) {
 void Machine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
   SimdGuard guard(simd_);
   Observe(AccessKind::kMmioWrite, address.value, size, value);
-  board_.MmioWrite(address, size, value);
+  io_.MmioWrite(address, size, value);
   stop_timer_.Settle();
 }
 
 void Machine::ApicBaseWritten() {
   SimdGuard guard(simd_);
-  board_.ApicBaseWritten();
+  interrupts_.ApicBaseWritten();
   InterruptsChanged();
 }
 
 void Machine::TscWritten() {
   SimdGuard guard(simd_);
-  board_.TscWritten();
+  hooks_.TscWritten();
 }
 
 void Machine::TscReading(u64 host_tsc) {
   ++counters_.watched_tsc_reads;
   SimdGuard guard(simd_);
-  board_.TscReading(host_tsc);
+  hooks_.TscReading(host_tsc);
 }
 
 bool Machine::NumericError() {
   SimdGuard guard(simd_);
-  return board_.NumericError();
+  return interrupts_.NumericError();
 }
 
 bool Machine::ReadApicMsr(u32 index, u64* value) {
   SimdGuard guard(simd_);
-  return board_.ReadApicMsr(index, value);
+  return interrupts_.ReadApicMsr(index, value);
 }
 
 bool Machine::WriteApicMsr(u32 index, u64 value) {
   SimdGuard guard(simd_);
-  const bool ok = board_.WriteApicMsr(index, value);
+  const bool ok = interrupts_.WriteApicMsr(index, value);
   InterruptsChanged();
   stop_timer_.Settle();
   return ok;

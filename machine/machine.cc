@@ -19,8 +19,9 @@
 
 namespace alibi::vmm {
 
-Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config, Board& board) {
-  std::unique_ptr<Machine> machine(new Machine(board));
+Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config,
+                                                 const Surroundings& around) {
+  std::unique_ptr<Machine> machine(new Machine(around));
   Status status = machine->Init(config);
   if (!status.ok()) return status.error();
   return machine;
@@ -107,7 +108,7 @@ Stop Machine::Loop() {
   for (;;) {
     ++counters_.loop_turns;
     if (stop_.exchange(false, std::memory_order_acq_rel)) return Stop::kRequested;
-    board_.Turn();
+    hooks_.Turn();
     if (debugger_ != nullptr) debugger_->Turn();
     if (stop_.load(std::memory_order_acquire)) continue;
     // Single steps are the interrupted program's, unless it waits for an interrupt.
@@ -128,7 +129,7 @@ Stop Machine::Loop() {
     if (state_->halted) {
       ++counters_.idle_sleeps;
       stop_timer_.Suspend();
-      if (!board_.Idle() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
+      if (!hooks_.Idle() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
       continue;
     }
     stop_timer_.Resume();
@@ -171,7 +172,7 @@ void Machine::TakeInterrupts() {
     vcpu::DeliverEvent(*state_, *mmu_, vcpu::Event::External(vcpu::kNmi), state_->rip);
   }
   if (state_->irq_pending && vcpu::CanTakeInterrupt(*state_)) {
-    const u8 vector = board_.Acknowledge();
+    const u8 vector = interrupts_.Acknowledge();
     ++counters_.interrupts_taken;
     if (observer_ != nullptr) {
       observer_->OnInterrupt(InterruptKind::kMaskable, vector, state_->rip);
@@ -188,9 +189,9 @@ void Machine::StateChanged() {
 
 void Machine::InterruptsChanged() {
   const u8 cr8 = static_cast<u8>(state_->cr8);
-  const bool pending = board_.InterruptPending(cr8);
+  const bool pending = interrupts_.InterruptPending(cr8);
   state_->irq_pending = pending;
-  state_->cr8_bias = !pending && board_.HeldByPriority(cr8) ? 16 : 0;
+  state_->cr8_bias = !pending && interrupts_.HeldByPriority(cr8) ? 16 : 0;
   if (pending && in_engine_ && vcpu::CanTakeInterrupt(*state_)) engine_->RequestAttention();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine: memory, one VCPU with its shadow and engine, and the loop that runs it. What hangs
-// on the buses is the Board's.
+// on the buses is around it.
 #ifndef ALIBI_MACHINE_MACHINE_H_
 #define ALIBI_MACHINE_MACHINE_H_
 
@@ -13,8 +13,8 @@
 #include "base/result.h"
 #include "base/simd_guard.h"
 #include "base/types.h"
-#include "machine/board.h"
 #include "machine/stop_timer.h"
+#include "machine/surroundings.h"
 #include "mmu/guest_memory.h"
 #include "mmu/mmu.h"
 #include "runtime/engine.h"
@@ -55,14 +55,15 @@ struct MachineConfig {
 
 enum class Stop : u8 {
   kRequested,  // RequestStop()
-  kHalted,     // HLT, and the board does not wait
+  kHalted,     // HLT, and the hooks do not wait
   kShutdown,   // triple fault
 };
 
 class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vcpu::Platform {
  public:
-  // `board` outlives the machine. The VCPU is in its power-up state, without memory.
-  static Result<std::unique_ptr<Machine>> Create(const MachineConfig& config, Board& board);
+  // What is `around` outlives the machine. The VCPU is in its power-up state, without memory.
+  static Result<std::unique_ptr<Machine>> Create(const MachineConfig& config,
+                                                 const Surroundings& around);
   ~Machine() override;
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -83,10 +84,10 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   Stop Run();
   // The VCPU's registers were changed from outside, between runs.
   void StateChanged();
-  // What the board would answer about interrupts has changed.
+  // What the interrupt controllers would answer has changed.
   void InterruptsChanged();
   void RaiseNmi();
-  // Byte reads of `port` give *byte and nothing else happens: they need not leave for the board.
+  // Byte reads of `port` give *byte and nothing else happens: they need not leave for the device.
   // At most kMaxLatchedPorts ports, as each access looks through all of them.
   static constexpr unsigned kMaxLatchedPorts = 4;
   void LatchPort(u16 port, const u8* byte);
@@ -101,12 +102,13 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // --- From any thread or signal handler ---
   // Run() returns kRequested; if it is not running, the next one does.
   void RequestStop();
-  // Run() makes a Turn() soon. The board's Idle() must be woken by its own means.
+  // Run() makes a Turn() soon. RunHooks::Idle() must be woken by its own means.
   void RequestTurnFromOutside();
   bool stop_requested() const { return stop_.load(std::memory_order_acquire); }
 
  private:
-  explicit Machine(Board& board) : board_(board) {}
+  explicit Machine(const Surroundings& around)
+      : io_(around.io), interrupts_(around.interrupts), hooks_(around.hooks) {}
   Status Init(const MachineConfig& config);
   Stop Loop();
   void TakeInterrupts();
@@ -127,7 +129,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
 
-  Board& board_;
+  IoSpace& io_;
+  Interrupts& interrupts_;
+  RunHooks& hooks_;
   SimdState simd_;
   Counters counters_;
   MachineObserver* observer_ = nullptr;

@@ -16,6 +16,7 @@ constexpr u64 kOutputPatienceNs = 10'000'000;
 // Typed ahead; what comes from a file waits in the file.
 constexpr std::size_t kMaxTyped = 1 << 16;
 constexpr u16 kFirmwareTextPort = 0x402;
+constexpr u64 kFrameNs = 1'000'000'000 / PcMachineConfig::kMaxFrames;
 
 }  // namespace
 
@@ -32,30 +33,41 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   restart_on_reset_ = config.restart_on_reset;
   keys_ = config.keys;
   screen_ = config.screen;
+  if (Status status = CreateMachine(config); !status.ok()) return status;
+  StartClocks();
+  if (Status status = CreateBoard(config); !status.ok()) return status;
+  RegisterTimers();
+  return ConnectHost(config);
+}
+
+// The VCPU, RAM and ROM.
+Status PcMachine::CreateMachine(const PcMachineConfig& config) {
   low_ram_bytes_ = std::min(config.ram_bytes, kMaxLowRam);
   high_ram_bytes_ = config.ram_bytes - low_ram_bytes_;
-
   MachineConfig machine_config = config.machine;
   // The arena's page descriptors and its memory file are as large as what could be added.
   const u64 rom_bytes = config.bios.empty() ? 0 : BiosRom::ArenaBytes(config.bios.size());
   machine_config.arena_bytes = (config.ram_bytes + rom_bytes + kPageMask) & ~kPageMask;
-  auto machine = Machine::Create(machine_config, *this);
+  auto machine = Machine::Create(machine_config, {*this, *this, *this});
   if (!machine.ok()) return machine.error();
   machine_ = std::move(*machine);
-  Status status = Ok{};
   if (high_ram_bytes_ != 0) {
-    status = machine_->memory().AddSlot(PhysAddr(kHighRamBase), high_ram_bytes_);
-    if (!status.ok()) return status;
+    Status added = machine_->memory().AddSlot(PhysAddr(kHighRamBase), high_ram_bytes_);
+    if (!added.ok()) return added;
   }
-  status = MapLowMemory(config.bios);
-  if (!status.ok()) return status;
+  return MapLowMemory(config.bios);
+}
 
+void PcMachine::StartClocks() {
   tsc_.emplace(devices::HostTsc::MeasureFrequencyHz(),
                static_cast<u64>(machine_->state().tsc_offset));
   stolen_.emplace(tsc_->frequency_hz(), ThreadWorkNs,
                   [this] { return machine_->engine().counters().translation_cycles; });
   time_base_.hz = tsc_->frequency_hz();
   time_base_.origin_tsc = -static_cast<u64>(machine_->state().tsc_offset);
+}
+
+devices::PcConfig PcMachine::BoardConfig(const PcMachineConfig& config) {
   devices::PcConfig board;
   board.low_ram_bytes = low_ram_bytes_;
   board.high_ram_bytes = high_ram_bytes_;
@@ -69,6 +81,12 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   const i64 start_ns = utc.tv_sec * kSecondNs + utc.tv_nsec - static_cast<i64>(clock_.NowNs());
   board.unix_seconds = start_ns / kSecondNs;
   board.into_second_ns = static_cast<u32>(start_ns % kSecondNs);
+  board.vga_rom = config.vga_rom;
+  board.serial_is_screen = config.keys == nullptr;
+  return board;
+}
+
+devices::PcHooks PcMachine::BoardHooks() {
   devices::PcHooks hooks;
   hooks.serial_output = [this](u8 byte) { Output(byte); };
   hooks.debug_output = [this](u8 byte) { Output(byte); };
@@ -94,20 +112,27 @@ Status PcMachine::Init(const PcMachineConfig& config) {
     pam_changed_ = true;
     machine_->RequestTurn();
   };
-  constexpr u64 kFrameNs = 1'000'000'000 / PcMachineConfig::kMaxFrames;
   hooks.screen_changed = [this] {
     if (pc_ == nullptr || !screen_) return;
     pc_->timers().Arm(screen_timer_, std::max(clock_.NowNs(), last_frame_ns_ + kFrameNs));
   };
-  board.vga_rom = config.vga_rom;
-  board.serial_is_screen = config.keys == nullptr;
-  auto pc = devices::Pc::Create(board, std::move(hooks), clock_, *tsc_);
+  return hooks;
+}
+
+Status PcMachine::CreateBoard(const PcMachineConfig& config) {
+  auto pc = devices::Pc::Create(BoardConfig(config), BoardHooks(), clock_, *tsc_);
   if (!pc.ok()) return pc.error();
   pc_ = std::move(*pc);
   if (!config.bios.empty()) DescribeToFirmware();
   for (const u16 port : pc_->ports().LatchedPorts()) {
     machine_->LatchPort(port, pc_->ports().Latch(port));
   }
+  pc_->fw_cfg().ConnectDma(dma_);
+  pc_->serial().OnDrained([this] { machine_->RequestTurn(); });
+  return Ok{};
+}
+
+void PcMachine::RegisterTimers() {
   flush_timer_ = pc_->timers().Register([this](u64) {
     if (!FlushOutput()) End(PcEnd::kOutputFailed);
   });
@@ -120,7 +145,10 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   SetClockStart();
   // A device armed a timer from inside the guest: the deadline moves at once.
   pc_->timers().OnEarlierDeadline([this](u64) { machine_->SetDeadline(HostDeadline()); });
+}
 
+// What has threads of its own: input, devices with workers, the second serial port.
+Status PcMachine::ConnectHost(const PcMachineConfig& config) {
   auto events = HostEvents::Create(config.input_fd, [this] { machine_->RequestTurnFromOutside(); });
   if (!events.ok()) return events.error();
   events_ = std::move(*events);
@@ -130,14 +158,11 @@ Status PcMachine::Init(const PcMachineConfig& config) {
       });
   if (!devices.ok()) return devices.error();
   devices_ = std::move(*devices);
-  pc_->fw_cfg().ConnectDma(dma_);
-  pc_->serial().OnDrained([this] { machine_->RequestTurn(); });
-  if (config.com2.has_value()) {
-    auto link = SerialLink::Attach(*pc_, mailbox_, *config.com2, stop_requested_,
-                                   [this] { End(PcEnd::kOutputFailed); });
-    if (!link.ok()) return link.error();
-    serial_link_ = std::move(*link);
-  }
+  if (!config.com2.has_value()) return Ok{};
+  auto link = SerialLink::Attach(*pc_, mailbox_, *config.com2, stop_requested_,
+                                 [this] { End(PcEnd::kOutputFailed); });
+  if (!link.ok()) return link.error();
+  serial_link_ = std::move(*link);
   return Ok{};
 }
 

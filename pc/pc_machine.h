@@ -22,7 +22,6 @@
 #include "devices/dma.h"
 #include "devices/mailbox.h"
 #include "devices/time/clock.h"
-#include "machine/board.h"
 #include "machine/machine.h"
 #include "machine/time_base.h"
 #include "pc/bios_rom.h"
@@ -87,7 +86,7 @@ enum class PcEnd : u8 {
   kHostRefused,    // memory that the guest has a right to: see host_error()
 };
 
-class PcMachine final : private Board {
+class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
  public:
   static constexpr u64 kMaxLowRam = u64{3} << 30;
   static constexpr u64 kHighRamBase = u64{4} << 30;
@@ -137,6 +136,15 @@ class PcMachine final : private Board {
  private:
   PcMachine() = default;
   Status Init(const PcMachineConfig& config);
+  // Init()'s steps.
+  Status CreateMachine(const PcMachineConfig& config);
+  void StartClocks();
+  devices::PcConfig BoardConfig(const PcMachineConfig& config);
+  devices::PcHooks BoardHooks();
+  Status CreateBoard(const PcMachineConfig& config);
+  void RegisterTimers();
+  Status ConnectHost(const PcMachineConfig& config);
+
   // What a PC's firmware would have left: ACPI tables, vectors.
   Status LeaveFirmware(loader::GuestMemory& memory);
   // What a ROM finds in fw_cfg: the memory map, ACPI tables.
@@ -152,22 +160,26 @@ class PcMachine final : private Board {
   void EndForHost(const Error& error);
   void Output(u8 byte);
 
-  // --- Board ---
+  // --- IoSpace ---
   u32 PortRead(u16 port, unsigned size) override;
   void PortWrite(u16 port, unsigned size, u32 value) override;
   u64 MmioRead(PhysAddr address, unsigned size) override;
   void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
+
+  // --- Interrupts ---
   bool InterruptPending(u8 cr8) override;
   u8 Acknowledge() override { return pc_->interrupts().Acknowledge(); }
   bool HeldByPriority(u8 cr8) override;
   void ApicBaseWritten() override;
-  void TscWritten() override;
-  void TscReading(u64 host_tsc) override { HideStolenTime(host_tsc); }
   bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
+
+  // --- RunHooks ---
   void Turn() override;
   bool Idle() override;
+  void TscWritten() override;
+  void TscReading(u64 host_tsc) override { HideStolenTime(host_tsc); }
 
   // --- pc_time.cc ---
   static u64 ThreadWorkNs();  // CPU time of the calling thread

@@ -12,7 +12,6 @@
 #include "alibi/machine.h"
 #include "alibi/vcpu.h"
 #include "base/check.h"
-#include "machine/board.h"
 #include "machine/cpu_model.h"
 #include "machine/fiber.h"
 #include "machine/host_check.h"
@@ -149,7 +148,10 @@ const void*& SuspendedOnThisThread() {
   return suspended;
 }
 
-class VcpuImpl final : public Vcpu, public vmm::Board {
+class VcpuImpl final : public Vcpu,
+                       public vmm::IoSpace,
+                       public vmm::Interrupts,
+                       public vmm::RunHooks {
  public:
   void Attach(vmm::Machine* machine) { machine_ = machine; }
   Status Init() {
@@ -193,11 +195,13 @@ class VcpuImpl final : public Vcpu, public vmm::Board {
   }
   void RequestExit() override { machine_->RequestStop(); }
 
-  // --- Board ---
+  // --- IoSpace ---
   u32 PortRead(u16 port, unsigned size) override;
   void PortWrite(u16 port, unsigned size, u32 value) override;
   u64 MmioRead(PhysAddr address, unsigned size) override;
   void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
+
+  // --- Interrupts ---
   bool InterruptPending(u8 cr8) override { return pending_.Highest() >> 4 > cr8; }
   u8 Acknowledge() override {
     const u8 vector = static_cast<u8>(pending_.Highest());
@@ -208,6 +212,8 @@ class VcpuImpl final : public Vcpu, public vmm::Board {
     const int highest = pending_.Highest();
     return highest >= 0 && highest >> 4 <= cr8;
   }
+
+  // --- RunHooks ---
   void Turn() override {
     if (nmi_.exchange(false)) machine_->RaiseNmi();
   }
@@ -431,7 +437,7 @@ class MachineImpl final : public Machine {
     config.cpuid = &cpuid_;
     config.tc_bytes = options.translation_cache_bytes & ~kPageMask;
     config.arena_bytes = options.most_memory_bytes;
-    auto machine = vmm::Machine::Create(config, vcpu_);
+    auto machine = vmm::Machine::Create(config, {vcpu_, vcpu_, vcpu_});
     if (!machine.ok()) return machine.error();
     machine_ = std::move(*machine);
     vcpu_.Attach(machine_.get());

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a machine needs of the hardware around its VCPU: the PC's, or an embedder's handlers. All
+// calls come on the VCPU's thread.
+#ifndef ALIBI_MACHINE_SURROUNDINGS_H_
+#define ALIBI_MACHINE_SURROUNDINGS_H_
+
+#include "base/types.h"
+
+namespace alibi::vmm {
+
+// What ports and device memory lead to. Calls come from inside a guest instruction; size is 1, 2 or
+// 4 for ports and up to 8 for memory.
+class IoSpace {
+ public:
+  virtual ~IoSpace() = default;
+  virtual u32 PortRead(u16 port, unsigned size) = 0;
+  virtual void PortWrite(u16 port, unsigned size, u32 value) = 0;
+  // Physical addresses outside the memory slots, and stores to ROM.
+  virtual u64 MmioRead(PhysAddr address, unsigned size) = 0;
+  virtual void MmioWrite(PhysAddr address, unsigned size, u64 value) = 0;
+};
+
+// The interrupt controllers; cr8 is the task priority class, 0-15.
+class Interrupts {
+ public:
+  virtual ~Interrupts() = default;
+  virtual bool InterruptPending(u8 cr8) = 0;
+  virtual u8 Acknowledge() = 0;
+  // Would an interrupt be pending if CR8 were lower?
+  virtual bool HeldByPriority(u8 cr8) = 0;
+  // From inside a guest instruction: see vcpu::Platform.
+  virtual void ApicBaseWritten() {}
+  virtual bool NumericError() { return false; }
+  virtual bool ReadApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64* value) {
+    return false;
+  }
+  virtual bool WriteApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64 value) {
+    return false;
+  }
+};
+
+// What goes on beside the guest: timers, input, the passing of time.
+class RunHooks {
+ public:
+  virtual ~RunHooks() = default;
+  // Between two runs of the guest: serves timers and input.
+  virtual void Turn() {}
+  // The VCPU is halted: waits until Turn() has something to do. False: nobody waits here (or
+  // nothing could ever come), Run() returns.
+  virtual bool Idle() = 0;
+  // From inside a guest instruction: see vcpu::Platform.
+  virtual void TscWritten() {}
+  virtual void TscReading([[maybe_unused]] u64 host_tsc) {}
+};
+
+struct Surroundings {
+  IoSpace& io;
+  Interrupts& interrupts;
+  RunHooks& hooks;
+};
+
+}  // namespace alibi::vmm
+
+#endif  // ALIBI_MACHINE_SURROUNDINGS_H_
