@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// alibi run: a kernel or a BIOS ROM on a PC, with its serial port on our terminal.
+// alibi run: a kernel or a BIOS ROM on a PC, with its serial port on our
+// terminal.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -11,6 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,7 +81,7 @@ struct ModuleFile {
 };
 
 // "file arguments,file": as QEMU takes multiboot modules.
-Result<std::vector<ModuleFile>> ReadModules(const std::string& list) {
+Result<std::vector<ModuleFile>> ReadModuleFiles(const std::string& list) {
   std::vector<ModuleFile> files;
   std::string item;
   for (std::size_t at = 0; at < list.size() || !item.empty(); ++at) {
@@ -121,22 +124,6 @@ std::vector<char*> WithOwnSpelling(int argc, char** argv) {
   return arguments;
 }
 
-Status ReadDeviceOptions(const RunOptions& options, PcDevicesConfig* config,
-                         net::Options* network) {
-  config->rng = true;
-  config->console = options.console == "virtio";
-  winsize size;
-  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
-    config->columns = size.ws_col;
-    config->rows = size.ws_row;
-  }
-  auto net = net::ParseOptions(options.net);
-  if (!net.ok()) return Error{"--net: " + net.error().message};
-  net->user.confined = options.sandbox == "on";
-  *network = std::move(*net);
-  return Ok{};
-}
-
 int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
   switch (end) {
     case PcEnd::kDebugExit:
@@ -153,11 +140,13 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
                                             machine.machine().state().rip));
     case PcEnd::kResetLoop:
       return Fail(kResetLoop,
-                  "the guest resets the machine again and again before it has got anywhere; "
+                  "the guest resets the machine again and again before it has got "
+                  "anywhere; "
                   "--no-reboot shows the first time, --trace=irq,io what led to it");
     case PcEnd::kNoBootDevice:
       return Fail(kNoBootDevice,
-                  "no bootable device: the firmware found no system on any drive; give --disk or "
+                  "no bootable device: the firmware found no "
+                  "system on any drive; give --disk or "
                   "--cdrom with one, or a kernel's IMAGE");
     case PcEnd::kPanicked:
       return Fail(kGuestPanic, "the guest's kernel panicked; its last words are on its console");
@@ -168,130 +157,224 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
                                               "nothing can wake it",
                                               machine.machine().state().rip));
     case PcEnd::kOutputFailed:
-      return Fail(
-          kOutputFailed,
-          "the serial port's output cannot be written; is its reader gone, or the disk full?");
+      return Fail(kOutputFailed,
+                  "the serial port's output cannot be written; is "
+                  "its reader gone, or the disk full?");
     case PcEnd::kHostRefused:
       return Fail(kHostResources, machine.host_error());
   }
   return kInternalError;
 }
 
-}  // namespace
+// A run's way from its options to its end.
+class RunCommand {
+ public:
+  int Main(int argc, char** argv);
 
-int CmdRun(int argc, char** argv) {
-  RunOptions options;
+ private:
+  // A step that finds something wrong has reported it and gives the exit
+  // status.
+  using Failed = std::optional<int>;
+
+  Failed Parse(int argc, char** argv);
+  void AddOptions(CLI::App& app);
+  // --- Everything that can be wrong before there is a machine ---
+  Failed ChooseFirmware();
+  Failed CheckSizes();
+  Failed CheckChoices();
+  Failed ChooseGuestCpu();
+  Failed ReadDebugPorts();
+  Failed ReadDeviceOptions();
+  Failed ReadImage();
+  Failed ReadModules();
+  Failed ReadRom();
+  Failed OpenDevices();
+  // --- The machine ---
+  Failed OpenConsole();
+  Failed OpenCom1();
+  Failed CreateMachine();
+  Failed LoadKernel();
+  Failed Attach();
+  // --- The run ---
+  Failed Run();
+  int Finish();
+
+  Status TakeBios(const std::string& why);
+  void ConfigureMachine();
+  std::string Keys(std::string input);  // what of them is the guest's
+
+  RunOptions options_;
+  Console console_;
+  Observation observation_;
+  bool firmware_text_ = true;
+  bool real_mode_ = false;  // a Linux kernel that starts through the BIOS
+  u64 ram_ = 0, tc_ = 0, shadow_ = 0;
+  mmu::Coherence coherence_ = MachineConfig().coherence;
+  // The machine refers to these.
+  std::optional<ChosenCpu> cpu_;
+  std::vector<u8> image_;
+  std::vector<ModuleFile> modules_;
+  EscapeFilter escape_;
+
+  net::Options net_options_;
+  PcMachineConfig config_;
+  std::unique_ptr<PcMachine> machine_;
+  Observation::Leaver leave_;  // before the machine goes
+  PcEnd end_ = PcEnd::kRequested;
+  u64 wall_ns_ = 0;
+};
+
+int RunCommand::Main(int argc, char** argv) {
+  if (const Failed status = Parse(argc, argv)) return *status;
+  constexpr Failed (RunCommand::*kSteps[])() = {
+      &RunCommand::ChooseFirmware, &RunCommand::CheckSizes,
+      &RunCommand::CheckChoices,   &RunCommand::ChooseGuestCpu,
+      &RunCommand::ReadDebugPorts, &RunCommand::ReadDeviceOptions,
+      &RunCommand::ReadImage,      &RunCommand::ReadModules,
+      &RunCommand::ReadRom,        &RunCommand::OpenDevices,
+      &RunCommand::OpenConsole,    &RunCommand::OpenCom1,
+      &RunCommand::CreateMachine,  &RunCommand::LoadKernel,
+      &RunCommand::Attach,         &RunCommand::Run};
+  for (const auto step : kSteps) {
+    if (const Failed status = (this->*step)()) return *status;
+  }
+  return Finish();
+}
+
+RunCommand::Failed RunCommand::Parse(int argc, char** argv) {
   CLI::App app(
-      "Runs a Linux or multiboot 1 kernel, or a BIOS ROM from its reset vector. The serial port\n"
-      "COM1 is the terminal, and every key goes to the guest, Ctrl-C too; but Ctrl-A X quits,\n"
-      "Ctrl-A S shows the counters, Ctrl-A Ctrl-A sends a Ctrl-A, Ctrl-A H shows these keys.");
-  app.add_option("IMAGE,--kernel", options.image,
-                 "the kernel: a Linux bzImage, or ELF with a multiboot 1 header or a PVH note;\n"
+      "Runs a Linux or multiboot 1 kernel, or a BIOS ROM from its "
+      "reset vector. The serial port\n"
+      "COM1 is the terminal, and every key goes to the guest, Ctrl-C "
+      "too; but Ctrl-A X quits,\n"
+      "Ctrl-A S shows the counters, Ctrl-A Ctrl-A sends a Ctrl-A, "
+      "Ctrl-A H shows these keys.");
+  AddOptions(app);
+  app.footer(ExitCodeHelp());
+  std::vector<char*> arguments = WithOwnSpelling(argc, argv);
+  return ParseArguments(app, "run", static_cast<int>(arguments.size()) - 1, arguments.data(),
+                        InsteadOfQemuOption);
+}
+
+void RunCommand::AddOptions(CLI::App& app) {
+  app.add_option("IMAGE,--kernel", options_.image,
+                 "the kernel: a Linux bzImage, or ELF with a multiboot 1 "
+                 "header or a PVH note;\n"
                  "compressed by gzip or not");
-  app.add_option("--bios", options.bios,
-                 "a ROM to start instead: a multiple of 4K, up to 16M; at the top of 4 GB and,\n"
+  app.add_option("--bios", options_.bios,
+                 "a ROM to start instead: a multiple of 4K, up to 16M; at the "
+                 "top of 4 GB and,\n"
                  "its last 128K, below 1 MB")
       ->type_name("ROM");
-  app.add_option("--debug-port", options.debug_ports,
+  app.add_option("--debug-port", options_.debug_ports,
                  "one more port that takes text, beside 0xe9 and 0x402")
       ->type_name("PORT")
       ->allow_extra_args(false);
-  app.add_option("--cpu", options.cpu,
+  app.add_option("--cpu", options_.cpu,
                  "the CPU that the guest sees: " + CpuModelList() +
-                     " (host);\nMODEL,enforce: fail if the host lacks instructions of it")
+                     " (host);\nMODEL,enforce: fail if the host lacks "
+                     "instructions of it")
       ->type_name("MODEL");
-  app.add_option("--ram,--memory", options.ram,
+  app.add_option("--ram,--memory", options_.ram,
                  "guest memory: bytes, or with K, M, G behind (128M)");
-  app.add_option("--policy", options.policy,
+  app.add_option("--policy", options_.policy,
                  "adaptation policy: " + PolicyList() + ",\nor a plug-in's file: " +
-                     "./NAME.so or \"./NAME.so(PARAMETERS)\" (" + options.policy + ")");
+                     "./NAME.so or \"./NAME.so(PARAMETERS)\" (" + options_.policy + ")");
   app.add_option(
-      "--coherence", options.coherence,
+      "--coherence", options_.coherence,
       "how the shadow follows the guest's page tables: " +
-          fmt::format("{} ({})", fmt::join(mmu::kCoherenceNames, ", "), options.coherence));
-  app.add_option("--append", options.append, "the kernel's command line, behind the image's name");
-  app.add_option("--initrd", options.initrd,
-                 "Linux's initial RAM disk; or modules for a multiboot kernel, separated by\n"
+          fmt::format("{} ({})", fmt::join(mmu::kCoherenceNames, ", "), options_.coherence));
+  app.add_option("--append", options_.append, "the kernel's command line, behind the image's name");
+  app.add_option("--initrd", options_.initrd,
+                 "Linux's initial RAM disk; or modules for a multiboot kernel, "
+                 "separated by\n"
                  "commas: FILE or \"FILE arguments\"; a comma in a name is doubled")
       ->type_name("FILES");
-  app.add_option("--com1", options.com1,
-                 "append what COM1 says to FILE; the terminal then is COM2, in Linux ttyS1")
+  app.add_option("--com1", options_.com1,
+                 "append what COM1 says to FILE; the terminal then is COM2, in "
+                 "Linux ttyS1")
       ->type_name("FILE");
-  app.add_option(
-         "--entry", options.entry,
-         "a Linux bzImage's entry: 16 (through a BIOS), 32, or 64 (64, if the kernel has it)")
+  app.add_option("--entry", options_.entry,
+                 "a Linux bzImage's entry: 16 (through a BIOS), 32, or 64 (64, "
+                 "if the kernel has it)")
       ->type_name("BITS")
       ->check(CLI::IsMember({"16", "32", "64"}));
-  AddDriveOptions(app, &options.drives);
-  Console console;
-  console.AddOptions(&app);
-  app.add_flag("--no-reboot", options.no_reboot,
-               "end when the guest resets the machine or shuts down, instead of starting again");
-  app.add_option("--console", options.console,
-                 "what the terminal's keys go to: serial (COM1, ttyS0), or virtio (hvc0) (serial)")
+  AddDriveOptions(app, &options_.drives);
+  console_.AddOptions(&app);
+  app.add_flag("--no-reboot", options_.no_reboot,
+               "end when the guest resets the machine or shuts down, instead "
+               "of starting again");
+  app.add_option("--console", options_.console,
+                 "what the terminal's keys go to: serial (COM1, ttyS0), or "
+                 "virtio (hvc0) (serial)")
       ->check(CLI::IsMember({"serial", "virtio"}));
-  app.add_option("--net", options.net,
+  app.add_option("--net", options_.net,
                  "a virtio network card (none):\n"
-                 "user[,hostfwd=tcp::PORT-:PORT][,restrict=on][,loopback=on][,mtu=N], behind a\n"
-                 "router, needs no rights; restrict: from the host it is reached, and no more;\n"
-                 "loopback: it reaches services at 127.0.0.1 of the host, as 10.0.2.2;\n"
-                 "tap,ifname=NAME, an interface of the host; both take mac=52:54:00:12:34:56")
+                 "user[,hostfwd=tcp::PORT-:PORT][,restrict=on][,loopback=on][,"
+                 "mtu=N], behind a\n"
+                 "router, needs no rights; restrict: from the host it is "
+                 "reached, and no more;\n"
+                 "loopback: it reaches services at 127.0.0.1 of the host, as "
+                 "10.0.2.2;\n"
+                 "tap,ifname=NAME, an interface of the host; both take "
+                 "mac=52:54:00:12:34:56")
       ->type_name("none|user|tap");
-  Observation observation;
-  observation.AddOptions(app);
-  app.add_option("--tc-size", options.tc_size,
+  observation_.AddOptions(app);
+  app.add_option("--tc-size", options_.tc_size,
                  "room for translations: bytes, or with K, M, G (64M)");
-  app.add_option("--shadow-size", options.shadow_size,
+  app.add_option("--shadow-size", options_.shadow_size,
                  "room for shadow page tables: bytes, or with K, M, G (512M)");
-  app.add_option("--sandbox", options.sandbox,
-                 "on: before the guest begins, the process gives up every system call and file\n"
-                 "that it does not need, and so do those beside it (network, disk images); or\n"
+  app.add_option("--sandbox", options_.sandbox,
+                 "on: before the guest begins, the process gives up every "
+                 "system call and file\n"
+                 "that it does not need, and so do those beside it (network, "
+                 "disk images); or\n"
                  "off, for tools that work inside the process (on)")
       ->check(CLI::IsMember({"on", "off"}));
-  app.footer(ExitCodeHelp());
-  std::vector<char*> arguments = WithOwnSpelling(argc, argv);
-  if (const auto status = ParseArguments(app, "run", static_cast<int>(arguments.size()) - 1,
-                                         arguments.data(), InsteadOfQemuOption)) {
-    return *status;
-  }
+}
 
-  bool firmware_text = true;
-  if (options.image.empty() && options.bios.empty() && !options.drives.empty()) {
+Status RunCommand::TakeBios(const std::string& why) {
+  auto found = FindBios();
+  if (!found.ok()) return Error{why + ": " + found.error().message};
+  options_.bios = *found;
+  firmware_text_ = false;  // nobody asked for that one's own story
+  return Ok{};
+}
+
+RunCommand::Failed RunCommand::ChooseFirmware() {
+  if (options_.image.empty() && options_.bios.empty() && !options_.drives.empty()) {
     auto found = FindBios();
     if (!found.ok()) return Fail(kUnsupportedHost, found.error().message);
-    options.bios = *found;
-    firmware_text = false;  // nobody asked for that one's own story
+    options_.bios = *found;
+    firmware_text_ = false;
   }
   // Setup code calls the BIOS.
-  bool real_mode = options.entry == "16";
-  const auto take_bios = [&](const std::string& why) {
-    auto found = FindBios();
-    if (!found.ok()) return Status(Error{why + ": " + found.error().message});
-    options.bios = *found;
-    firmware_text = false;
-    return Status(Ok{});
-  };
-  if (real_mode && options.bios.empty()) {
-    if (Status taken = take_bios("--entry 16"); !taken.ok()) {
+  real_mode_ = options_.entry == "16";
+  if (real_mode_ && options_.bios.empty()) {
+    if (Status taken = TakeBios("--entry 16"); !taken.ok()) {
       return Fail(kNoInput, taken.error().message);
     }
   }
-  if (real_mode && options.image.empty()) {
+  if (real_mode_ && options_.image.empty()) {
     return Fail(kUsage, "--entry 16 is for a Linux kernel's IMAGE");
   }
-  if (!real_mode && options.image.empty() == options.bios.empty()) {
-    return Fail(kUsage,
-                options.image.empty()
-                    ? "give a kernel's IMAGE, --disk, --cdrom, or --bios ROM; --help shows more"
-                    : "give either a kernel's IMAGE or --bios ROM, not both");
+  if (!real_mode_ && options_.image.empty() == options_.bios.empty()) {
+    return Fail(kUsage, options_.image.empty()
+                            ? "give a kernel's IMAGE, --disk, --cdrom, or --bios ROM; "
+                              "--help shows more"
+                            : "give either a kernel's IMAGE or --bios ROM, not both");
   }
-  if (!real_mode && !options.bios.empty() && !(options.append.empty() && options.initrd.empty())) {
+  if (!real_mode_ && !options_.bios.empty() &&
+      !(options_.append.empty() && options_.initrd.empty())) {
     return Fail(kUsage,
-                "--append and --initrd are for a kernel's IMAGE; leave them out with --bios");
+                "--append and --initrd are for a kernel's IMAGE; leave "
+                "them out with --bios");
   }
+  return std::nullopt;
+}
 
-  // --- Everything that can be wrong before there is a machine ---
-  auto ram = ParseSize(options.ram);
+RunCommand::Failed RunCommand::CheckSizes() {
+  auto ram = ParseSize(options_.ram);
   if (!ram.ok()) return Fail(kUsage, "--ram: " + ram.error().message);
   if (*ram < kLeastRam || (*ram & kPageMask) != 0) {
     return Fail(kUsage, fmt::format("--ram: {} is not a size a PC can have; give at least 1M, in "
@@ -304,28 +387,39 @@ int CmdRun(int argc, char** argv) {
     return Fail(kHostResources, fmt::format("--ram: {} is more than this host's {} MB; give less",
                                             FormatSize(*ram), host_ram >> 20));
   }
-  auto tc = ParseSize(options.tc_size);
+  auto tc = ParseSize(options_.tc_size);
   if (!tc.ok()) return Fail(kUsage, "--tc-size: " + tc.error().message);
   if (*tc < kLeastTc || *tc > kMaxTc || (*tc & kPageMask) != 0) {
     return Fail(kUsage,
                 fmt::format("--tc-size: {} is out of range; give 1M to 1G", FormatSize(*tc)));
   }
-  auto shadow = ParseSize(options.shadow_size);
+  auto shadow = ParseSize(options_.shadow_size);
   if (!shadow.ok()) return Fail(kUsage, "--shadow-size: " + shadow.error().message);
   if (*shadow < kLeastShadow || *shadow > kMaxShadowBytes) {
     return Fail(kUsage, fmt::format("--shadow-size: {} is out of range; give 1M to {}",
                                     FormatSize(*shadow), FormatSize(kMaxShadowBytes)));
   }
-  if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
+  ram_ = *ram;
+  tc_ = *tc;
+  shadow_ = *shadow;
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::CheckChoices() {
+  if (auto policy = adapt::MakePolicy(options_.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);
   }
-  auto coherence = mmu::ParseCoherence(options.coherence);
+  auto coherence = mmu::ParseCoherence(options_.coherence);
   if (!coherence.ok()) return Fail(kUsage, "--coherence: " + coherence.error().message);
-  if (const auto status = observation.Check()) return *status;
+  coherence_ = *coherence;
+  return observation_.Check();
+}
+
+RunCommand::Failed RunCommand::ChooseGuestCpu() {
   if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
     return Fail(kUnsupportedHost, host.error().message);
   }
-  auto cpu = ChooseCpu(options.cpu);
+  auto cpu = ChooseCpu(options_.cpu);
   if (!cpu.ok()) return Fail(kUsage, "--cpu: " + cpu.error().message);
   if (!cpu->lacking.empty()) {
     if (cpu->enforce) {
@@ -334,163 +428,227 @@ int CmdRun(int argc, char** argv) {
     }
     fmt::print(stderr, "alibi: --cpu: {}: the guest is not shown it\n", cpu->lacking);
   }
-  PcMachineConfig config;
-  for (const std::string& text : options.debug_ports) {
+  cpu_ = std::move(*cpu);
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::ReadDebugPorts() {
+  for (const std::string& text : options_.debug_ports) {
     char* end = nullptr;
     const unsigned long port = std::strtoul(text.c_str(), &end, 0);
     if (text.empty() || *end != '\0' || port > 0xffff) {
       return Fail(kUsage,
                   fmt::format("--debug-port: '{}' is not a port; write 0x190 or 400", text));
     }
-    config.debug_ports.push_back(static_cast<u16>(port));
+    config_.debug_ports.push_back(static_cast<u16>(port));
   }
-  net::Options net_options;
-  if (Status devices = ReadDeviceOptions(options, &config.devices, &net_options); !devices.ok()) {
-    return Fail(kUsage, devices.error().message);
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::ReadDeviceOptions() {
+  config_.devices.rng = true;
+  config_.devices.console = options_.console == "virtio";
+  winsize size;
+  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+    config_.devices.columns = size.ws_col;
+    config_.devices.rows = size.ws_row;
   }
-  auto image = loader::ReadWholeFile(options.image.empty() ? options.bios : options.image);
+  auto net = net::ParseOptions(options_.net);
+  if (!net.ok()) return Fail(kUsage, "--net: " + net.error().message);
+  net->user.confined = options_.sandbox == "on";
+  net_options_ = std::move(*net);
+  return std::nullopt;
+}
+
+// The kernel, or else the ROM.
+RunCommand::Failed RunCommand::ReadImage() {
+  auto image = loader::ReadWholeFile(options_.image.empty() ? options_.bios : options_.image);
   if (!image.ok()) return Fail(kNoInput, image.error().message);
-  if (!options.image.empty() && loader::IsGzip(*image)) {
-    auto kernel = loader::Gunzip(*image, options.image);
+  image_ = std::move(*image);
+  if (!options_.image.empty() && loader::IsGzip(image_)) {
+    auto kernel = loader::Gunzip(image_, options_.image);
     if (!kernel.ok()) return Fail(kBadImage, kernel.error().message);
-    image = std::move(*kernel);
+    image_ = std::move(*kernel);
   }
-  if (options.bios.empty() && options.entry.empty() && loader::StartsThroughBios(*image)) {
-    if (Status taken = take_bios("'" + options.image + "' starts through a BIOS"); !taken.ok()) {
+  if (options_.bios.empty() && options_.entry.empty() && loader::StartsThroughBios(image_)) {
+    if (Status taken = TakeBios("'" + options_.image + "' starts through a BIOS"); !taken.ok()) {
       return Fail(kUnsupportedHost, taken.error().message);
     }
-    real_mode = true;
+    real_mode_ = true;
   }
-  const bool bios = !options.bios.empty();
-  if (real_mode && !loader::IsLinux(*image)) {
+  if (real_mode_ && !loader::IsLinux(image_)) {
     return Fail(kBadImage, fmt::format("'{}' is no Linux bzImage: --entry 16 is for those alone",
-                                       options.image));
+                                       options_.image));
   }
-  auto module_files = ReadModules(options.initrd);
-  if (!module_files.ok()) return Fail(kNoInput, "--initrd: " + module_files.error().message);
-  if (bios) {
-    auto rom = real_mode ? loader::ReadWholeFile(options.bios) : image;
-    if (!rom.ok()) return Fail(kNoInput, rom.error().message);
-    if (Status size = BiosRom::CheckSize(rom->size(), options.bios); !size.ok()) {
-      return Fail(kBadImage, size.error().message);
-    }
-    config.bios = std::move(*rom);
-    if (real_mode) config.devices.boot_first = loader::kLinuxRomBootPath;
-  }
+  return std::nullopt;
+}
 
-  options.drives.confined = options.sandbox == "on";
+RunCommand::Failed RunCommand::ReadModules() {
+  auto files = ReadModuleFiles(options_.initrd);
+  if (!files.ok()) return Fail(kNoInput, "--initrd: " + files.error().message);
+  modules_ = std::move(*files);
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::ReadRom() {
+  if (options_.bios.empty()) return std::nullopt;
+  if (real_mode_) {
+    auto rom = loader::ReadWholeFile(options_.bios);
+    if (!rom.ok()) return Fail(kNoInput, rom.error().message);
+    config_.bios = std::move(*rom);
+    config_.devices.boot_first = loader::kLinuxRomBootPath;
+  } else {
+    config_.bios = image_;
+  }
+  if (Status size = BiosRom::CheckSize(config_.bios.size(), options_.bios); !size.ok()) {
+    return Fail(kBadImage, size.error().message);
+  }
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::OpenDevices() {
+  options_.drives.confined = options_.sandbox == "on";
   ExitCode drives_code = kUsage;
-  auto drives = OpenDrives(options.drives, &drives_code);
+  auto drives = OpenDrives(options_.drives, &drives_code);
   if (!drives.ok()) return Fail(drives_code, drives.error().message);
   // Its process is made while there is nothing of the guest's to be seen.
-  auto network = net::CreateBackend(net_options);
+  auto network = net::CreateBackend(net_options_);
   if (!network.ok()) return Fail(kHostResources, network.error().message);
-  config.devices.mac = net_options.mac;
-  config.devices.network = std::move(*network);
-  config.firmware_text = firmware_text;
-  config.devices.drives = std::move(*drives);
-  config.devices.drive_report = [](const std::string& line) {
+  config_.devices.mac = net_options_.mac;
+  config_.devices.network = std::move(*network);
+  config_.devices.drives = std::move(*drives);
+  config_.devices.drive_report = [](const std::string& line) {
     fmt::print(stderr, "alibi: {}\n", line);
   };
+  return std::nullopt;
+}
 
-  // --- The machine ---
-  EscapeFilter escape;
-  config.machine.cpuid = &cpu->policy;
-  config.machine.policy = options.policy;
-  config.machine.coherence = *coherence;
-  config.machine.policy_report = [](const std::string& line) {
+void RunCommand::ConfigureMachine() {
+  config_.machine.cpuid = &cpu_->policy;
+  config_.machine.policy = options_.policy;
+  config_.machine.coherence = coherence_;
+  config_.machine.policy_report = [](const std::string& line) {
     fmt::print(stderr, "alibi: {}\n", line);
   };
-  config.machine.tc_bytes = *tc;
-  config.machine.shadow_bytes = *shadow;
-  observation.Configure(&config.machine);
-  config.ram_bytes = *ram;
-  config.restart_on_reset = !options.no_reboot;
-  if (const Console::Failure failure = console.Open(); failure.status != kSuccess) {
+  config_.machine.tc_bytes = tc_;
+  config_.machine.shadow_bytes = shadow_;
+  observation_.Configure(&config_.machine);
+  config_.ram_bytes = ram_;
+  config_.restart_on_reset = !options_.no_reboot;
+  config_.firmware_text = firmware_text_;
+}
+
+RunCommand::Failed RunCommand::OpenConsole() {
+  if (const Console::Failure failure = console_.Open(); failure.status != kSuccess) {
     return Fail(failure.status, failure.message);
   }
-  console.Configure(&config);
-  const bool terminal = isatty(STDIN_FILENO);
-  if (terminal) {
-    config.input_filter = [&escape, &observation](std::string input) {
-      std::string rest = escape.Filter(input);
-      if (escape.quit()) RunningMachine().load()->RequestStop();
-      if (escape.TakeStats()) observation.ShowStats();
-      if (escape.TakeHelp()) fmt::print(stderr, "{}", EscapeFilter::kHelp);
-      return rest;
-    };
+  console_.Configure(&config_);
+  if (isatty(STDIN_FILENO)) {
+    config_.input_filter = [this](std::string input) { return Keys(std::move(input)); };
   }
-  if (!options.com1.empty()) {
-    // Not waiting: a FIFO without a reader is an error, not a hang.
-    const int com1 =
-        open(options.com1.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (com1 < 0) {
-      return Fail(kCannotCreate,
-                  fmt::format("--com1: cannot write '{}': {}", options.com1, std::strerror(errno)));
-    }
-    config.input_fd = -1;
-    config.output = console.Output(com1);
-    config.com2 = SerialLink::Files{STDIN_FILENO, console.Output(STDOUT_FILENO),
-                                    std::move(config.input_filter)};
-    config.input_filter = nullptr;
-  }
-  auto machine = PcMachine::Create(config);
-  if (!machine.ok()) return Fail(kHostResources, machine.error().message);
-  PcMachine& pc = **machine;
-  if (!options.image.empty()) {
-    Kernel kernel;
-    kernel.image = *image;
-    kernel.name = options.image;
-    kernel.command_line = options.append;
-    for (const ModuleFile& file : *module_files) {
-      kernel.modules.push_back({file.bytes, file.command_line});
-    }
-    if (loader::IsLinux(*image) && kernel.modules.size() > 1) {
-      return Fail(kUsage, "--initrd: a Linux kernel takes one file; join them with cat");
-    }
-    if (options.entry == "32") kernel.entry = loader::LinuxEntryPoint::k32;
-    if (options.entry == "64") kernel.entry = loader::LinuxEntryPoint::k64;
-    const Status loaded = real_mode ? pc.OfferLinux(kernel) : pc.Load(kernel);
-    if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
-  }
-  const Observation::Leaver leave(&observation);  // before the machine goes
-  const RunDescription description = {
-      options.policy, options.image.empty() ? options.bios : options.image, options.append};
-  if (const auto status = observation.Attach(pc, *image, description)) return *status;
+  return std::nullopt;
+}
 
-  // --- The run ---
+std::string RunCommand::Keys(std::string input) {
+  std::string rest = escape_.Filter(input);
+  if (escape_.quit()) RunningMachine().load()->RequestStop();
+  if (escape_.TakeStats()) observation_.ShowStats();
+  if (escape_.TakeHelp()) fmt::print(stderr, "{}", EscapeFilter::kHelp);
+  return rest;
+}
+
+RunCommand::Failed RunCommand::OpenCom1() {
+  if (options_.com1.empty()) return std::nullopt;
+  // Not waiting: a FIFO without a reader is an error, not a hang.
+  const int com1 =
+      open(options_.com1.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (com1 < 0) {
+    return Fail(kCannotCreate,
+                fmt::format("--com1: cannot write '{}': {}", options_.com1, std::strerror(errno)));
+  }
+  config_.output = console_.Output(com1);
+  config_.input_fd = -1;
+  config_.com2 = SerialLink::Files{STDIN_FILENO, console_.Output(STDOUT_FILENO),
+                                   std::move(config_.input_filter)};
+  config_.input_filter = nullptr;
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::CreateMachine() {
+  ConfigureMachine();
+  auto machine = PcMachine::Create(config_);
+  if (!machine.ok()) return Fail(kHostResources, machine.error().message);
+  machine_ = std::move(*machine);
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::LoadKernel() {
+  if (options_.image.empty()) return std::nullopt;
+  Kernel kernel;
+  kernel.image = image_;
+  kernel.name = options_.image;
+  kernel.command_line = options_.append;
+  for (const ModuleFile& file : modules_) {
+    kernel.modules.push_back({file.bytes, file.command_line});
+  }
+  if (loader::IsLinux(image_) && kernel.modules.size() > 1) {
+    return Fail(kUsage, "--initrd: a Linux kernel takes one file; join them with cat");
+  }
+  if (options_.entry == "32") kernel.entry = loader::LinuxEntryPoint::k32;
+  if (options_.entry == "64") kernel.entry = loader::LinuxEntryPoint::k64;
+  const Status loaded = real_mode_ ? machine_->OfferLinux(kernel) : machine_->Load(kernel);
+  if (!loaded.ok()) return Fail(kBadImage, loaded.error().message);
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::Attach() {
+  leave_.reset(&observation_);
+  const RunDescription description = {
+      options_.policy, options_.image.empty() ? options_.bios : options_.image, options_.append};
+  return observation_.Attach(*machine_, image_, description);
+}
+
+RunCommand::Failed RunCommand::Run() {
   const u64 begin = devices::MonotonicClock::HostNs();
-  PcEnd end;
   {
-    RunningMachine() = &pc;
+    RunningMachine() = machine_.get();
     // With --com1 a program's input is there, not a console.
     const auto ctrl_c =
-        options.com1.empty() ? TerminalGuard::CtrlC::kKey : TerminalGuard::CtrlC::kSignal;
+        options_.com1.empty() ? TerminalGuard::CtrlC::kKey : TerminalGuard::CtrlC::kSignal;
     TerminalGuard guard(
         STDIN_FILENO, ctrl_c, [](int) { RunningMachine().load()->RequestStop(); },
-        console.farewell());
+        console_.farewell());
     if (guard.raw() && ctrl_c == TerminalGuard::CtrlC::kKey) {
       fmt::print(stderr, "alibi: {}\n", EscapeFilter::kGreeting);
     }
-    if (const Status begun = console.Begin(); !begun.ok()) {
+    if (const Status begun = console_.Begin(); !begun.ok()) {
       return Fail(kHostResources, begun.error().message);
     }
-    if (options.sandbox == "on") {
+    if (options_.sandbox == "on") {
       OpenMemoryUse();
-      const Status confined = EnterSandbox(observation.socket_folder());
+      const Status confined = EnterSandbox(observation_.socket_folder());
       if (!confined.ok()) {
         fmt::print(stderr, "alibi: running without a sandbox: {}\n", confined.error().message);
       }
     }
-    end = pc.Run();
-    console.End();
+    end_ = machine_->Run();
+    console_.End();
   }
-  const u64 wall_ns = devices::MonotonicClock::HostNs() - begin;
-  const int status = ExitStatusOf(end, pc, escape.quit() || observation.killed());
-  if (const auto failure = console.Dump(pc.pc().vga().Capture()); failure.status != kSuccess) {
+  wall_ns_ = devices::MonotonicClock::HostNs() - begin;
+  return std::nullopt;
+}
+
+int RunCommand::Finish() {
+  const int status = ExitStatusOf(end_, *machine_, escape_.quit() || observation_.killed());
+  if (const auto failure = console_.Dump(machine_->pc().vga().Capture());
+      failure.status != kSuccess) {
     return Fail(failure.status, failure.message);
   }
-  return observation.Finish(status, wall_ns).value_or(status);
+  return observation_.Finish(status, wall_ns_).value_or(status);
 }
+
+}  // namespace
+
+int CmdRun(int argc, char** argv) { return RunCommand().Main(argc, argv); }
 
 }  // namespace alibi::vmm
