@@ -17,7 +17,8 @@ import shlex
 import subprocess
 import sys
 
-FOLDERS = ["adapt", "base", "devices", "mmu", "runtime", "translator", "vcpu", "vmm"]
+FOLDERS = ["abi", "adapt", "base", "cli", "devices", "inspect", "machine", "mmu", "pc", "runtime",
+           "translator", "vcpu", "vmm"]
 ENDINGS = (".h", ".cc", ".inc")
 
 
