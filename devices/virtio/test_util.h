@@ -171,7 +171,8 @@ class TestRig {
                .isa_line = [](unsigned, bool) {},
                .message = [this](const ApicMessage& message) { messages.push_back(message); },
                .pam = [](const PciHost::Pam&) {},
-               .pm_base = [](u16) {}}};
+               .pm_base = [](u16) {},
+               .smbus = [](const PciPowerManagement::SmBusSettings&) {}}};
   u64 bar = 0, msix_bar = 0;
 };
 
