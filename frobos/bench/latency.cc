@@ -5,7 +5,7 @@
 //     {"name":"deadline/register","median":N,"p99":N,"max":N,"unit":"ns","samples":N}
 // then {"done":true}. Command line: samples=N; only=a,b.
 
-#include "frobos/lib/console.h"
+#include "frobos/common/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"

@@ -5,7 +5,7 @@
 // or, when the operation did not do what it should, {"name":...,"error":"..."}; then {"done":true}.
 // Command line: quick; samples=N; iters=N (else calibrated); only=a,b,c.
 
-#include "frobos/lib/console.h"
+#include "frobos/common/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/kernel.h"

@@ -6,7 +6,7 @@
 
 #include "frobos/compute/compute.h"
 
-#include "frobos/lib/console.h"
+#include "frobos/common/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/paging.h"

@@ -3,6 +3,7 @@
 #ifndef ALIBI_FROBOS_LIB_CPU_H_
 #define ALIBI_FROBOS_LIB_CPU_H_
 
+#include "frobos/common/port.h"
 #include "frobos/lib/types.h"
 
 namespace alibi::frobos {
@@ -49,13 +50,6 @@ inline constexpr u32 kMsrApicBase = 0x1b, kMsrSysenterCs = 0x174, kMsrSysenterEs
                      kMsrKernelGsBase = 0xc0000102, kMsrTscAux = 0xc0000103;
 inline constexpr u64 kEferSce = 1u << 0, kEferLme = 1u << 8, kEferLma = 1u << 10,
                      kEferNxe = 1u << 11;
-
-inline void Outb(u16 port, u8 value) { asm volatile("outb %0, %1" : : "a"(value), "Nd"(port)); }
-inline u8 Inb(u16 port) {
-  u8 value;
-  asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
-  return value;
-}
 
 inline void Outw(u16 port, u16 value) { asm volatile("outw %0, %1" : : "a"(value), "Nd"(port)); }
 inline void Outl(u16 port, u32 value) { asm volatile("outl %0, %1" : : "a"(value), "Nd"(port)); }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frobos/lib/kernel.h"
 
-#include "frobos/lib/console.h"
+#include "frobos/common/check.h"
+#include "frobos/common/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/interrupts.h"
@@ -83,6 +84,7 @@ extern "C" [[gnu::used]] void KernelStart(u64 magic, const MultibootInfo* info) 
         command_line[i] = text[i];
     }
   }
+  SetOnQemu(OptionIs("host", "qemu"));
   InitPic();  // firmware may have left its timer running
   InitDescriptors();
   InitTraps();

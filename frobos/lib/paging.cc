@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frobos/lib/paging.h"
 
-#include "frobos/lib/console.h"
+#include "frobos/common/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/string.h"

@@ -138,7 +138,7 @@ void TestArithmetic() {
       BINARY("xadd", kXadd),
   };
   for (const Operation& op : operations) {
-    Cases cases(op.name);
+    Group cases(op.name);
     for (u32 i = 0; i < 3; i++) {
       const Width w = kWidths[i];
       for (u32 a : kValues) {
@@ -175,7 +175,7 @@ void TestArithmetic() {
       {"imul", {CODE16("imul cl"), CODE16("imul cx"), CODE16("imul ecx")}, true},
   };
   for (const Product& p : products) {
-    Cases cases(p.name);
+    Group cases(p.name);
     for (u32 i = 0; i < 3; i++) {
       const Width w = kWidths[i];
       const auto extend = [&](u32 v) -> long long {
@@ -212,7 +212,7 @@ void TestArithmetic() {
 
   // DIV and IDIV: results, and #DE by zero and by overflow.
   {
-    Cases cases("div and idiv");
+    Group cases("div and idiv");
     const void* divisions[2][2] = {{CODE16("div cl"), CODE16("div cx")},
                                    {CODE16("idiv cl"), CODE16("idiv cx")}};
     for (u32 is_signed = 0; is_signed < 2; is_signed++) {
@@ -278,7 +278,7 @@ void TestDecimal() {
   const void* code[] = {CODE16("aaa"), CODE16("aas"), CODE16("daa"), CODE16("das")};
   const char* const names[] = {"aaa", "aas", "daa", "das"};
   for (u32 k = 0; k < 4; k++) {
-    Cases cases(names[k]);
+    Group cases(names[k]);
     for (u32 al = 0; al < 256; al++) {
       for (u32 flags : List{0u, kFlagCf, kFlagAf, kFlagCf | kFlagAf}) {
         const u32 ax = 0xfe00 | al;
@@ -314,7 +314,7 @@ void TestDecimal() {
       }
     }
   }
-  Cases cases("aam and aad");
+  Group cases("aam and aad");
   constexpr u32 kMask = kFlagSf | kFlagZf | kFlagPf;
   for (u32 base : List{10u, 16u, 7u, 1u}) {
     const void* aam = base == 10   ? CODE16("aam")
@@ -356,7 +356,7 @@ void TestShifts() {
                                   SHIFT("rcr", kRcr), SHIFT("shl", kShl), SHIFT("shr", kShr),
                                   SHIFT("sar", kSar)};
   for (const Operation& op : operations) {
-    Cases cases(op.name);
+    Group cases(op.name);
     for (u32 i = 0; i < 3; i++) {
       const Width w = kWidths[i];
       for (u32 a : kValues) {
@@ -429,7 +429,7 @@ void TestShifts() {
     }
   }
   // Double shifts, counts below the width.
-  Cases cases("shld and shrd");
+  Group cases("shld and shrd");
   const void* doubles[2][2] = {{CODE16("shld ax, dx, cl"), CODE16("shld eax, edx, cl")},
                                {CODE16("shrd ax, dx, cl"), CODE16("shrd eax, edx, cl")}};
   for (u32 right = 0; right < 2; right++) {
@@ -467,7 +467,7 @@ void TestBits() {
                             {CODE16("bts ax, cx"), CODE16("bts [bx], cx")},
                             {CODE16("btr ax, cx"), CODE16("btr [bx], cx")},
                             {CODE16("btc ax, cx"), CODE16("btc [bx], cx")}};
-  Cases cases("bt, bts, btr, btc");
+  Group cases("bt, bts, btr, btc");
   for (u32 k = 0; k < 4; k++) {
     for (u32 memory = 0; memory < 2; memory++) {
       for (i32 bit : List{0, 1, 7, 15, 16, 31, 100, -1, -16, -17, 0x7fff, -0x8000}) {

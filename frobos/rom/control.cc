@@ -15,7 +15,7 @@ void TestConditions() {
                         CONDITION("z"), CONDITION("nz"), CONDITION("be"), CONDITION("nbe"),
                         CONDITION("s"), CONDITION("ns"), CONDITION("p"),  CONDITION("np"),
                         CONDITION("l"), CONDITION("nl"), CONDITION("le"), CONDITION("nle")};
-  Cases cases("conditions");
+  Group cases("conditions");
   for (u32 k = 0; k < 16; k++) {
     for (u32 i = 0; i < 32; i++) {
       const u32 flags = ((i & 1) != 0 ? kFlagCf : 0) | ((i & 2) != 0 ? kFlagPf : 0) |

@@ -5,7 +5,9 @@
 #ifndef ALIBI_FROBOS_ROM_REAL_H_
 #define ALIBI_FROBOS_ROM_REAL_H_
 
-#include "frobos/lib32/console.h"
+#include "frobos/common/check.h"
+#include "frobos/common/console.h"
+#include "frobos/common/port.h"
 #include "frobos/lib32/types.h"
 
 namespace alibi::frobos {

@@ -152,7 +152,7 @@ void Install(const Entries& e) {
   Invlpg(kAt);
 }
 
-void Try(const Entries& e, const Mode& mode, const Access& access, Cases* cases) {
+void Try(const Entries& e, const Mode& mode, const Access& access, Group* cases) {
   Verdict want = Predict(e, mode, access);
   const Outcome o = Do(access, mode);
   if (OnQemu() && (want.error & kPfReserved) != 0) want.error &= ~kPfPresent;
@@ -212,7 +212,7 @@ void TestSmall() {
   const u64 upper_bits[] = {kW, kU, kP, pae ? kNx : 0};
   const u32 count = pae ? 6 : 5, upper_count = pae ? 4 : 3;
   for (const Access& access : kAccesses) {
-    Cases cases(access.name);
+    Group cases(access.name);
     ForEachMode([&](const Mode& mode) {
       for (u32 upper = 0; upper < 1u << upper_count; upper++) {
         for (u32 lower = 0; lower < 1u << count; lower++) {
@@ -230,7 +230,7 @@ void TestSmall() {
 void TestLarge() {
   const u64 bits[] = {kW, kU, kA, kD, kP, pae ? u64{0x2000} : u64{1u << 21}, pae ? kNx : 0};
   const u32 count = pae ? 7 : 6;
-  Cases cases(pae ? "2 MB pages" : "4 MB pages");
+  Group cases(pae ? "2 MB pages" : "4 MB pages");
   ForEachMode([&](const Mode& mode) {
     for (u32 b = 0; b < 1u << count; b++) {
       const Entries e = {kLargeFrame | kPs | Spread(b, bits, count), 0, true};
@@ -244,7 +244,7 @@ void TestLarge() {
 
 // Every reserved bit by itself, and those that are none.
 void TestReserved() {
-  Cases cases("reserved and ignored bits");
+  Group cases("reserved and ignored bits");
   const Mode mode = {true, nx_shown, false, false, false};
   SetMode(mode);
   for (u32 bit = 8; bit < (pae ? 63u : 32u); bit++) {

@@ -5,8 +5,8 @@
 //
 // The disk's sector n begins with n as a 32-bit number and repeats it; so do the disc's blocks.
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"

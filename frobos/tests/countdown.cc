@@ -2,8 +2,8 @@
 // What a system sees that measures the TSC by a countdown of the 8254, as Linux does: no two
 // readings of the TSC are far apart, even if the host's CPU is often somebody else's. Not run on
 // QEMU, which hides nothing; //testsuite/program:busy_host_test takes the CPU away.
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/kernel.h"
 

@@ -2,8 +2,8 @@
 // Debug registers and single-stepping: what is reported, where, and in which bits of DR6 (Intel SDM
 // vol. 3B ch. 17). While a breakpoint is enabled the whole kernel runs under it.
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/kernel.h"

@@ -8,7 +8,7 @@
 //   sectors 64 + 64 * (g mod 4) ..  its data, 64 sectors
 // Each sector is a 32-bit number over and over: its generation's.
 
-#include "frobos/lib/console.h"
+#include "frobos/common/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"

@@ -3,8 +3,8 @@
 // (Intel SDM vol. 3A ch. 6). "qemu-wrong" marks checks that QEMU TCG 7.2 fails against the manual;
 // host=qemu skips them.
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/kernel.h"

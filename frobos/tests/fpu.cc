@@ -5,8 +5,8 @@
 
 #include <initializer_list>
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/interrupts.h"

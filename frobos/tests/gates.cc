@@ -67,7 +67,7 @@ void TestCallGates() {
   const void* call = CODE32("2: call fword ptr [ebx]; 3:");
   const void* jump = CODE32("jmp fword ptr [ebx]");
   for (const bool is_jump : List{false, true}) {
-    Cases cases(is_jump ? "jump through a call gate" : "call through a call gate");
+    Group cases(is_jump ? "jump through a call gate" : "call through a call gate");
     ForAllTargets([&](const Target& t) {
       SetGdt(kTarget, Flat(TargetAccess(t)));
       const u8 access = static_cast<u8>((t.gate_present ? kCallGate32 : kCallGate32 & ~kPresent) |
@@ -271,7 +271,7 @@ void TestReturns() {
   const void* iret = CODE32("push edx; push esi; push 2; push ebx; push ecx; iretd");
   constexpr u32 kRetfLength = 4, kIretLength = 6;
   for (const bool is_iret : List{false, true}) {
-    Cases cases(is_iret ? "iret" : "far return");
+    Group cases(is_iret ? "iret" : "far return");
     ForAllTargets([&](const Target& t) {
       if (t.gate_dpl != 0 || !t.gate_present) return;
       SetGdt(kTarget, Flat(TargetAccess(t)));
@@ -404,7 +404,7 @@ void TestInterruptGates() {
   const void* target = CODE32("nop");
   const void* interrupt = CODE32("int 0x40; 2:");
   for (const u8 type : List{kInterruptGate32, kTrapGate32}) {
-    Cases cases(type == kInterruptGate32 ? "int through an interrupt gate"
+    Group cases(type == kInterruptGate32 ? "int through an interrupt gate"
                                          : "int through a trap gate");
     ForAllTargets([&](const Target& t) {
       if (t.rpl != 0) return;
@@ -443,7 +443,7 @@ void TestInterruptGates() {
   // Every type that a gate of the IDT can have.
   const void* flags = CODE32("pushfd; pop eax");
   const u32 junk = OnQemu() ? 0 : 0xabcd0000;
-  Cases types("types of IDT entries");
+  Group types("types of IDT entries");
   for (unsigned type = 0; type < 32; type++) {
     if (type == 5) continue;  // tasks
     const bool gate16 = type == 6 || type == 7, gate32 = type == 14 || type == 15;
@@ -601,7 +601,7 @@ void TestFlags() {
   const void* target = CODE32("pushfd; pop eax");
   constexpr u32 kFree =
       kFlagCf | kFlagPf | kFlagAf | kFlagZf | kFlagSf | kFlagOf | kFlagDf | kFlagNt;
-  Cases cases("flags by popf and iret");
+  Group cases("flags by popf and iret");
   for (unsigned ring = 0; ring < 4; ring++) {
     SetGdt(kTarget, Descriptor(At(target) - 0x50, 0xfffff, static_cast<u8>(kCode | ring << 5),
                                kGranular | k32Bit));
@@ -633,7 +633,7 @@ void TestFlags() {
       }
     }
   }
-  Cases sensitive("cli, sti, in, out, hlt by CPL and IOPL");
+  Group sensitive("cli, sti, in, out, hlt by CPL and IOPL");
   const void* cli = CODE32("cli");
   const void* sti = CODE32("sti; cli");
   const void* in = CODE32("in al, 0x80");

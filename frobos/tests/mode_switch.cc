@@ -3,8 +3,8 @@
 // have bases, far transfers within a page, gates, SYSCALL, and out of long mode to both kinds of
 // 32-bit paging and back (SDM vol. 3A 5.8, 9.8; vol. 2; APM vol. 2 ch. 14).
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/kernel.h"

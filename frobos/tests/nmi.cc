@@ -3,8 +3,8 @@
 // processor (Intel SDM vol. 3A 6.7), and the shadows that hold back events for one instruction
 // (6.8.3).
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/interrupts.h"

@@ -4,8 +4,8 @@
 
 #include "frobos/tests/paging.h"
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/paging.h"

@@ -77,7 +77,7 @@ void TestMatrix(const char* name, bool pae, bool nx) {
   // INT 0x7f at the start of the frame.
   *reinterpret_cast<volatile u32*>(kFrame) = 0x00007fcd;
   SkipOnQemu("page faults of read-modify-writes are writes");
-  Cases cases(name);
+  Group cases(name);
   const u32 combinations = nx ? 256 : 64;
   for (u32 i = 0; i < combinations; i++) {
     const u32 upper = i & 7, lower = i >> 3 & 7;

@@ -3,8 +3,8 @@
 // (virtio 1.2, sections 4.1 and 5.4) driven by polling, its interrupt pin, and MSI-X. The machine
 // has one such device, modern only (QEMU: -device virtio-rng-pci,disable-legacy=on).
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"

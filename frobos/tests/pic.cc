@@ -3,9 +3,9 @@
 // of interrupt, polling, special mask mode (Intel 8259A data sheet, 231468). Requests come from the
 // timer (IRQ 0), the UART (IRQ 4) and the clock chip (IRQ 8).
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
 #include "frobos/lib/cmos.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/kernel.h"

@@ -2,8 +2,8 @@
 // Every way to reset the machine: each start of this kernel tries the next one. What it knows of
 // its former starts is in memory that no loader touches.
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
 #include "frobos/lib/trap.h"

@@ -3,8 +3,8 @@
 // //testsuite/program:reset_clock_long_test compares that with the host's clock. Each start
 // measures the TSC by a countdown of the 8254, as systems do that boot: what is hidden from the
 // clocks for that must be made up for.
+#include "frobos/common/console.h"
 #include "frobos/lib/cmos.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/kernel.h"
 

@@ -95,7 +95,7 @@ void TestLoads() {
       {"lss", CODE32("lss esp, [ebx]"), &Frame::ss, true},
   };
   for (const Load& load : loads) {
-    Cases cases(load.name);
+    Group cases(load.name);
     ForAllShapes([&](const Shape& s, unsigned ring, unsigned rpl) {
       SetGdt(kSpare, ShapeDescriptor(s));
       far_pointer = {ProbeStackTop(), static_cast<u16>(kSpare | rpl)};
@@ -241,7 +241,7 @@ void TestLimits() {
        0xffffe000, 0xffffffff},
   };
   for (const Range& r : ranges) {
-    Cases cases(r.name);
+    Group cases(r.name);
     SetGdt(kSpare, r.descriptor);
     const u32 segment_base = SegmentBase(kSpare);
     for (const Access& a : accesses) {
@@ -559,7 +559,7 @@ void TestCode() {
 void TestFarJumps() {
   const void* target = CODE32("nop");
   const void* jump = CODE32("jmp fword ptr [ebx]");
-  Cases cases("far jumps");
+  Group cases("far jumps");
   ForAllShapes([&](const Shape& s, unsigned ring, unsigned rpl) {
     // Gates and available TSSs have kernels of their own.
     if (s.system && (s.type == 1 || s.type == 4 || s.type == 5 || s.type == 9 || s.type == 12))
@@ -594,7 +594,7 @@ void TestRights() {
   const void* code = CODE32(
       "lar ecx, eax; setz bl; lsl edx, eax; setz bh; verr ax; setz al; verw "
       "si; setz ah");
-  Cases cases("lar, lsl, verr, verw");
+  Group cases("lar, lsl, verr, verw");
   ForAllShapes([&](const Shape& s, unsigned ring, unsigned rpl) {
     SetGdt(kSpare, Descriptor(0x12345678, 0xabcde, static_cast<u8>(s.access), kGranular | k32Bit));
     const Outcome o = Run(
@@ -630,7 +630,7 @@ void TestRights() {
   CheckEq("lsl of 16 bits", o.frame.ecx, 0xffff2345);
   CheckEq("lar of 16 bits", o.frame.edx, 0xffff0000 | kData << 8);
 
-  Cases arpl("arpl");
+  Group arpl("arpl");
   for (u32 a = 0; a < 4; a++) {
     for (u32 b = 0; b < 4; b++) {
       const Outcome r =

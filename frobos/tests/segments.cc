@@ -2,8 +2,8 @@
 // Segmentation in long mode: loads and their checks, null selectors, LDT and task register, far
 // transfers, compatibility mode, FS and GS bases (SDM vol. 3A ch. 3, 5).
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/kernel.h"

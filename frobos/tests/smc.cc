@@ -4,8 +4,8 @@
 // linear address is seen by the very next instruction; through another one, after a serializing
 // one).
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/kernel.h"

@@ -283,7 +283,7 @@ void TestGates() {
 
 void TestRights() {
   const void* call = Call();
-  Cases cases("calls of a TSS by CPL, RPL and DPL");
+  Group cases("calls of a TSS by CPL, RPL and DPL");
   for (unsigned ring = 0; ring < 4; ring++) {
     for (unsigned rpl = 0; rpl < 4; rpl++) {
       for (unsigned dpl = 0; dpl < 4; dpl++) {
@@ -597,7 +597,7 @@ void TestIoMap() {
   };
   const Access accesses[] = {{in8, 1}, {in16, 2}, {in32, 4}, {out8, 1}, {ins, 1}, {outs, 1}};
   {
-    Cases cases("the I/O permission bitmap");
+    Group cases("the I/O permission bitmap");
     for (u32 port = 0x200; port < 0x230; port++) {
       for (const Access& a : accesses) {
         bool want = true;

@@ -2,8 +2,8 @@
 // What control registers forbid: x87, MMX, SSE and AVX instructions by CR0, CR4 and XCR0 (Intel SDM
 // vol. 3A 2.5, 13.1; vol. 2A 2.4), and misaligned accesses by EFLAGS.AC (vol. 3A 6.15).
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/trap.h"

@@ -2,8 +2,8 @@
 // CPL 3 and the ways in and out of it: privileged instructions, IOPL and the I/O bitmap, SYSCALL
 // and SYSRET, IRET, the TSS's stack, SWAPGS, FSGSBASE, RDTSC and UMIP controls.
 
+#include "frobos/common/console.h"
 #include "frobos/lib/check.h"
-#include "frobos/lib/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/descriptors.h"
 #include "frobos/lib/kernel.h"

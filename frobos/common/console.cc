@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frobos/lib/console.h"
+#include "frobos/common/console.h"
 
-#include <cstdarg>
+#include <stdarg.h>
 
-#include "frobos/lib/cpu.h"
+#include "frobos/common/port.h"
 
 namespace alibi::frobos {
 namespace {
@@ -31,7 +31,7 @@ void PutPadded(const char* text, int length, const Spec& spec) {
   }
 }
 
-void PutNumber(u64 value, unsigned base, bool negative, const Spec& spec) {
+void PutNumber(Word value, unsigned base, bool negative, const Spec& spec) {
   char digits[24];
   int n = sizeof(digits);
   do {
@@ -55,18 +55,18 @@ void PrintList(const char* format, va_list args) {
     switch (*p) {
       case 'd':
       case 'i': {
-        const i64 v = spec.wide ? va_arg(args, i64) : va_arg(args, i32);
-        PutNumber(v < 0 ? -static_cast<u64>(v) : static_cast<u64>(v), 10, v < 0, spec);
+        const long v = spec.wide ? va_arg(args, long) : va_arg(args, i32);
+        PutNumber(v < 0 ? -static_cast<Word>(v) : static_cast<Word>(v), 10, v < 0, spec);
         break;
       }
       case 'u':
-        PutNumber(spec.wide ? va_arg(args, u64) : va_arg(args, u32), 10, false, spec);
+        PutNumber(spec.wide ? va_arg(args, Word) : va_arg(args, u32), 10, false, spec);
         break;
       case 'x':
-        PutNumber(spec.wide ? va_arg(args, u64) : va_arg(args, u32), 16, false, spec);
+        PutNumber(spec.wide ? va_arg(args, Word) : va_arg(args, u32), 16, false, spec);
         break;
       case 'p':
-        PutNumber(reinterpret_cast<u64>(va_arg(args, void*)), 16, false, spec);
+        PutNumber(reinterpret_cast<Word>(va_arg(args, void*)), 16, false, spec);
         break;
       case 'c':
         PutChar(static_cast<char>(va_arg(args, int)));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The serial console (COM1, polled) and the way out of the machine.
-#ifndef ALIBI_FROBOS_LIB_CONSOLE_H_
-#define ALIBI_FROBOS_LIB_CONSOLE_H_
+// The serial console (COM1, polled) and the way out of the machine. Compiled for 64-, 32- and
+// 16-bit code.
+#ifndef ALIBI_FROBOS_COMMON_CONSOLE_H_
+#define ALIBI_FROBOS_COMMON_CONSOLE_H_
 
-#include "frobos/lib/types.h"
+#include "frobos/common/types.h"
 
 namespace alibi::frobos {
 
@@ -23,4 +24,4 @@ inline constexpr u8 kExitPanic = 2;
 
 }  // namespace alibi::frobos
 
-#endif  // ALIBI_FROBOS_LIB_CONSOLE_H_
+#endif  // ALIBI_FROBOS_COMMON_CONSOLE_H_
