@@ -130,7 +130,7 @@ std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> i
       machine.machine().engine().set_event_observer(&tracer_, tracer_.wanted_events());
     }
     if (tracer_.observes_translations()) {
-      machine.machine().engine().set_translation_observer(&tracer_);
+      machine.machine().translator().set_translation_observer(&tracer_);
     }
   }
   if (!gdb_.empty() || gdb_default_) {
@@ -230,7 +230,7 @@ std::optional<int> Observation::Finish(int status, u64 wall_ns) {
     failure = write(&stats_file_, stats_json_, StatsJson(machine_->machine(), wall_ns));
   }
   if (profile_file_ != nullptr && !failure) {
-    machine_->machine().engine().CollectExecutions();
+    machine_->machine().translator().CollectExecutions();
     failure = write(&profile_file_, profile_name_,
                     ProfileText(*profile_, StatsJson(machine_->machine(), wall_ns)));
   }

@@ -33,8 +33,8 @@ void OpenMemoryUse() { StatusFile(); }
 
 std::vector<MemoryRow> MemoryUse(Machine& machine) {
   const mmu::MemoryUse mmu = machine.mmu().memory_use();
-  const runtime::MemoryUse engine = machine.engine().memory_use();
-  const u64 sites = machine.engine().sites().size();
+  const runtime::MemoryUse engine = machine.translator().memory_use();
+  const u64 sites = machine.translator().sites().size();
   return {
       {"translations", "bytes of translations", engine.tc_bytes, engine.tc_bytes_peak,
        engine.tc_bytes_bound},
@@ -43,7 +43,7 @@ std::vector<MemoryRow> MemoryUse(Machine& machine) {
        mmu.shadow_bytes_bound},
       {"views", "views of address spaces", mmu.views, mmu.views, mmu.views_bound},
       {"reverse_map", "reverse-map nodes", mmu.nodes, mmu.nodes_peak, mmu.nodes_bound},
-      {"sites", "sites with a record", sites, sites, machine.engine().sites().capacity()},
+      {"sites", "sites with a record", sites, sites, machine.translator().sites().capacity()},
       {"private", "bytes of private memory, all of the process", StatusLine("RssAnon"), 0, 0},
       // Both aliases of a guest page count.
       {"resident", "bytes resident, with the guest's RAM", StatusLine("VmRSS"), StatusLine("VmHWM"),

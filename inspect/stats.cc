@@ -48,7 +48,7 @@ std::vector<const SiteRecord*> Guiltiest(const std::vector<const SiteRecord*>& a
 std::string StatsText(Machine& machine, u64 wall_ns) {
   std::string text =
       fmt::format("policy {}, {:.3f} s, {} bytes of translations\n", machine.policy().name(),
-                  static_cast<double>(wall_ns) / 1e9, machine.engine().tc_bytes_used());
+                  static_cast<double>(wall_ns) / 1e9, machine.translator().tc_bytes_used());
   if (const char* fault = machine.policy().fault()) text += fmt::format("{}\n", fault);
   // Zeros say nothing to a person; the JSON has them.
   auto row = [&text](const char*, const char* what, u64 value) {
@@ -63,7 +63,7 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
     text += fmt::format("{:>22} {:>16} {:>16}  {}\n", row.now, or_dash(row.peak),
                         or_dash(row.bound), row.what);
   }
-  const std::vector<const SiteRecord*> all = machine.engine().sites().All();
+  const std::vector<const SiteRecord*> all = machine.translator().sites().All();
   if (all.empty()) return text;
   text += fmt::format("{} sites misbehaved; the guiltiest:\n", all.size());
   text += fmt::format("{:>18}  {:<8} {:>10} {:>10} {:>6} {:>6}  events\n", "pc", "kind", "traps",
@@ -90,12 +90,12 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   json["coherence"] = mmu::NameOf(machine.mmu().coherence());
   if (const char* fault = machine.policy().fault()) json["policy_fault"] = fault;
   json["wall_ns"] = wall_ns;
-  json["tc_bytes_used"] = machine.engine().tc_bytes_used();
+  json["tc_bytes_used"] = machine.translator().tc_bytes_used();
   auto into = [&json](const char* group) {
     ordered_json& object = json[group] = ordered_json::object();
     return [&object](const char* name, const char*, u64 value) { object[name] = value; };
   };
-  const std::vector<const SiteRecord*> all = machine.engine().sites().All();
+  const std::vector<const SiteRecord*> all = machine.translator().sites().All();
   json["sites_known"] = all.size();
   ForEachCounter(machine.engine().counters(), into("runtime"));
   mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));

@@ -12,7 +12,7 @@
 #include "base/types.h"
 #include "machine/observer.h"
 #include "machine/time_base.h"
-#include "runtime/engine.h"
+#include "runtime/translating_engine.h"
 
 namespace alibi::vmm {
 

@@ -64,7 +64,7 @@ Status Machine::Init(const MachineConfig& config) {
   if (!mmu.ok()) return mmu.error();
   mmu_ = std::move(*mmu);
 
-  runtime::EngineOptions options;
+  runtime::TranslatingEngineOptions options;
   options.mmu = mmu_.get();
   options.memory = memory_.get();
   options.state = state_;
@@ -74,7 +74,7 @@ Status Machine::Init(const MachineConfig& config) {
   options.policy = policy_.get();
   options.tc_bytes = config.tc_bytes;
   options.executions = config.executions;
-  auto engine = runtime::Engine::Create(options);
+  auto engine = runtime::TranslatingEngine::Create(options);
   if (!engine.ok()) return engine.error();
   engine_ = std::move(*engine);
   return Ok{};

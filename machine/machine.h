@@ -17,7 +17,7 @@
 #include "machine/surroundings.h"
 #include "mmu/guest_memory.h"
 #include "mmu/mmu.h"
-#include "runtime/engine.h"
+#include "runtime/translating_engine.h"
 #include "vcpu/cpuid.h"
 #include "vcpu/memory.h"
 #include "vcpu/platform.h"
@@ -49,7 +49,7 @@ struct MachineConfig {
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
   // What the guest is told of its CPU; it outlives the machine. Null: the host's model.
   const vcpu::CpuidPolicy* cpuid = nullptr;
-  // See runtime::EngineOptions; it outlives the machine. Null: nothing is counted.
+  // See runtime::TranslatingEngineOptions; it outlives the machine. Null: nothing is counted.
   runtime::ExecutionSink* executions = nullptr;
 };
 
@@ -71,6 +71,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   mmu::GuestMemory& memory() { return *memory_; }
   mmu::Mmu& mmu() { return *mmu_; }
   runtime::Engine& engine() { return *engine_; }
+  // The same one, for those who ask what only translating knows.
+  runtime::TranslatingEngine& translator() { return *engine_; }
   vcpu::VcpuState& state() { return *state_; }
   const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
   const adapt::Policy& policy() const { return *policy_; }
@@ -144,7 +146,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   std::function<void(const std::string&)> policy_report_;
   bool policy_reported_ = false;
   std::unique_ptr<mmu::Mmu> mmu_;
-  std::unique_ptr<runtime::Engine> engine_;
+  std::unique_ptr<runtime::TranslatingEngine> engine_;
   struct PortLatch {
     u16 port;
     const u8* byte;

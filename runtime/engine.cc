@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run loop and translation: everything that may take its time.
-#include "runtime/engine.h"
-
 #include <immintrin.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -131,13 +129,14 @@ translator::FeatureSet ShownFeatures(const vcpu::CpuidPolicy& policy,
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
+Result<std::unique_ptr<TranslatingEngine>> TranslatingEngine::Create(
+    const TranslatingEngineOptions& options) {
   auto engine = std::make_unique<EngineImpl>(options);
   if (Status status = engine->Init(); !status.ok()) return status.error();
-  return std::unique_ptr<Engine>(std::move(engine));
+  return std::unique_ptr<TranslatingEngine>(std::move(engine));
 }
 
-EngineImpl::EngineImpl(const EngineOptions& options)
+EngineImpl::EngineImpl(const TranslatingEngineOptions& options)
     : options_(options),
       state_(*options.state),
       mmu_(*options.mmu),

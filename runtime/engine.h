@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine runs one VCPU in translated code: dispatch, chaining, callouts, host faults,
-// adaptation, invalidation. Everything above it sees only Run() and its exits.
+// An engine runs one VCPU: given its architectural state and its memory, it runs until an exit, and
+// leaves precise state at an instruction boundary. This is all that the machine, debuggers and logs
+// need to know of it, whichever way it executes the guest. The engine that translates is
+// runtime/translating_engine.h.
 #ifndef ALIBI_RUNTIME_ENGINE_H_
 #define ALIBI_RUNTIME_ENGINE_H_
 
-#include <functional>
-#include <memory>
-#include <string>
-
-#include "adapt/policy.h"
-#include "adapt/site_table.h"
-#include "base/result.h"
+#include "adapt/log/ring.h"
+#include "base/types.h"
 #include "mmu/mmu.h"
+#include "runtime/counters.h"
 #include "runtime/debug_points.h"
 #include "runtime/recorder.h"
 #include "vcpu/cpuid.h"
@@ -19,25 +17,7 @@
 #include "vcpu/platform.h"
 #include "vcpu/state.h"
 
-namespace alibi {
-struct StubTable;
-}  // namespace alibi
-
-namespace alibi::translator {
-struct Ccf;
-struct ExecutionCounts;
-struct Instr;
-struct SitePlan;
-}  // namespace alibi::translator
-
 namespace alibi::runtime {
-
-// Plain counters of this engine; see counters.inc for what each means.
-struct Counters {
-#define ALIBI_COUNTER(name, what) u64 name = 0;
-#include "runtime/counters.inc"
-#undef ALIBI_COUNTER
-};
 
 enum class Exit : u8 {
   kStopped,          // RequestStop(), or a device asked for attention
@@ -47,24 +27,7 @@ enum class Exit : u8 {
   kDebug,            // a debugger's point was met: see debug_points().stop()
 };
 
-// For tests and experiments: how sites are translated, over what the site table says.
-class PlanOverride {
- public:
-  virtual ~PlanOverride() = default;
-  virtual void Override(const translator::Instr& instr, translator::SitePlan* plan) = 0;
-  // At most this many instructions per TU.
-  virtual unsigned MaxInstructions() const = 0;
-};
-
-// Takes what translations have counted: each one before it is thrown away, and all of them when
-// they are asked for (Engine::CollectExecutions). Nothing is told twice.
-class ExecutionSink {
- public:
-  virtual ~ExecutionSink() = default;
-  virtual void OnExecutions(const translator::Ccf& ccf,
-                            const translator::ExecutionCounts& counts) = 0;
-};
-
+// What any engine works on. All of it outlives the engine.
 struct EngineOptions {
   mmu::Mmu* mmu = nullptr;
   mmu::GuestMemory* memory = nullptr;
@@ -72,38 +35,19 @@ struct EngineOptions {
   vcpu::PortIo* ports = nullptr;
   vcpu::Platform* platform = nullptr;
   const vcpu::CpuidPolicy* cpuid = nullptr;
-  adapt::Policy* policy = nullptr;
-  PlanOverride* plan_override = nullptr;
-  ExecutionSink* executions = nullptr;  // not null: translations count how often they run
-  u64 tc_bytes = u64{64} << 20;         // of translations; at least 1 MB
-};
-
-// What the guest can make grow; now, at most so far, at most ever.
-struct MemoryUse {
-  u64 tc_bytes, tc_bytes_peak, tc_bytes_bound;
-  u64 ccfs, ccfs_peak, ccfs_bound;
-};
-
-// What a dump of one translation needs (see `alibi dump`).
-class TranslationObserver {
- public:
-  virtual ~TranslationObserver() = default;
-  virtual void OnTranslation(const translator::Ccf& ccf) = 0;
-  virtual void OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) = 0;
 };
 
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options);
   virtual ~Engine() = default;
 
   // Runs until one of the exits. The state is precise and at an instruction boundary on return.
   // One thread at a time; host signal handlers are installed on the first call.
   virtual Exit Run() = 0;
 
-  // From any thread or signal handler: Run() returns kStopped within a bounded time (the running
-  // CCF's exits are unlinked). A handler on the VCPU's own thread must block all signals (sa_mask),
-  // so that the engine's own one finds translated code interrupted, not the handler.
+  // From any thread or signal handler: Run() returns kStopped within a bounded time. A handler on
+  // the VCPU's own thread must block all signals (sa_mask), so that the engine's own one finds
+  // guest code interrupted, not the handler.
   virtual void RequestStop() = 0;
   // The same from a handler on the VCPU's own thread, which blocks all signals and has what it
   // interrupted in `context` (a ucontext_t): no further signal is needed.
@@ -142,19 +86,6 @@ class Engine {
   virtual void DrainEvents() = 0;
 
   virtual const Counters& counters() const = 0;
-  virtual const adapt::SiteTable& sites() const = 0;
-  virtual const adapt::Prices& prices() const = 0;
-  virtual void set_translation_observer(TranslationObserver* observer) = 0;
-  // Between runs: tells EngineOptions::executions what was counted since it was told last.
-  virtual void CollectExecutions() = 0;
-  virtual u64 tc_bytes_used() const = 0;
-  virtual MemoryUse memory_use() const = 0;
-  // Where a host address in the TC came from, for crash reports.
-  virtual std::string DescribeHostPc(u64 host_pc) const = 0;
-  // Where emitted code may jump to, for those who verify it.
-  virtual const StubTable& stub_table() const = 0;
-  // The translation that runs at `pc` now (null: none), for dumps and tests.
-  virtual const translator::Ccf* FindCcf(u64 pc) const = 0;
 };
 
 }  // namespace alibi::runtime

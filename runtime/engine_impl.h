@@ -9,9 +9,9 @@
 #include <x86intrin.h>
 
 #include "runtime/attempted_store.h"
-#include "runtime/engine.h"
 #include "runtime/simulator/simulator.h"
 #include "runtime/stubs.h"
+#include "runtime/translating_engine.h"
 #include "runtime/translation_cache.h"
 #include "runtime/watch.h"
 #include "translator/emitter.h"
@@ -23,9 +23,9 @@ inline void CopyBytes(void* to, const void* from, u64 size) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
 }
 
-class EngineImpl final : public Engine, public mmu::TraceListener, private HostCode {
+class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, private HostCode {
  public:
-  explicit EngineImpl(const EngineOptions& options);
+  explicit EngineImpl(const TranslatingEngineOptions& options);
   ~EngineImpl() override;
   Status Init();
 
@@ -289,7 +289,7 @@ class EngineImpl final : public Engine, public mmu::TraceListener, private HostC
   void UnlinkExits(Ccf* ccf);
   void RelinkExits();
 
-  EngineOptions options_;
+  TranslatingEngineOptions options_;
   vcpu::VcpuState& state_;
   mmu::Mmu& mmu_;
   mmu::GuestMemory& memory_;

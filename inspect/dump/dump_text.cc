@@ -72,7 +72,7 @@ std::string Mark(const Translation& translation, std::size_t i) {
 
 }  // namespace
 
-DumpText::DumpText(const Recorder& recorder, const runtime::Engine& engine,
+DumpText::DumpText(const Recorder& recorder, const runtime::TranslatingEngine& engine,
                    std::map<u64, std::string> labels)
     : recorder_(recorder), engine_(engine), labels_(std::move(labels)) {
   std::map<u64, unsigned> versions;

@@ -8,14 +8,14 @@
 
 #include "base/types.h"
 #include "inspect/dump/recorder.h"
-#include "runtime/engine.h"
+#include "runtime/translating_engine.h"
 
 namespace alibi::vmm {
 
 class DumpText {
  public:
   // `labels`: names of guest PCs. Both references must outlive this.
-  DumpText(const Recorder& recorder, const runtime::Engine& engine,
+  DumpText(const Recorder& recorder, const runtime::TranslatingEngine& engine,
            std::map<u64, std::string> labels);
 
   // The guest's code, one line per instruction of the translations shown.
@@ -47,7 +47,7 @@ class DumpText {
   const translator::ExitDesc* ExitOfStub(u64 host) const;
 
   const Recorder& recorder_;
-  const runtime::Engine& engine_;
+  const runtime::TranslatingEngine& engine_;
   std::map<u64, std::string> labels_;
   std::map<u64, std::string> hosts_;        // entries of CCFs
   std::map<u64, std::string> descriptors_;  // sites and exits

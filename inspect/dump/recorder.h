@@ -10,7 +10,7 @@
 
 #include "base/types.h"
 #include "mmu/mmu.h"
-#include "runtime/engine.h"
+#include "runtime/translating_engine.h"
 #include "translator/ccf.h"
 #include "translator/translation_unit.h"
 
@@ -28,7 +28,7 @@ struct Translation {
 
 class Recorder : public runtime::TranslationObserver {
  public:
-  Recorder(mmu::Mmu& mmu, runtime::Engine& engine) : mmu_(mmu), engine_(engine) {}
+  Recorder(mmu::Mmu& mmu, runtime::TranslatingEngine& engine) : mmu_(mmu), engine_(engine) {}
 
   void OnTranslation(const translator::Ccf& ccf) override;
   void OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) override;
@@ -39,7 +39,7 @@ class Recorder : public runtime::TranslationObserver {
 
  private:
   mmu::Mmu& mmu_;
-  runtime::Engine& engine_;
+  runtime::TranslatingEngine& engine_;
   std::vector<Translation> translations_;
   std::map<const translator::Ccf*, const translator::Ccf*> replaced_;  // new -> old
   bool flushed_ = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a guest executed, counted exactly: instructions by class, mnemonic, mode and treatment, and
 // the hottest blocks. The counts come from the translations themselves (see
-// runtime::EngineOptions::executions), so that what runs without the VMM is in them.
+// runtime::TranslatingEngineOptions::executions), so that what runs without the VMM is in them.
 #ifndef ALIBI_INSPECT_PROFILE_PROFILE_H_
 #define ALIBI_INSPECT_PROFILE_PROFILE_H_
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "runtime/engine.h"
+#include "runtime/translating_engine.h"
 #include "translator/ccf.h"
 
 namespace alibi::vmm {

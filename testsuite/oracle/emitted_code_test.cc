@@ -18,7 +18,7 @@ using Code = std::vector<std::vector<u8>>;
 
 class Recorder final : public runtime::TranslationObserver {
  public:
-  explicit Recorder(runtime::Engine& engine) : stubs_(engine.stub_table()) {}
+  explicit Recorder(runtime::TranslatingEngine& engine) : stubs_(engine.stub_table()) {}
   void OnTranslation(const translator::Ccf& ccf) override {
     for (auto& complaint : verifier::Verify(ccf, stubs_)) complaints.push_back(complaint);
     if (ccf.pc - kCodeBase < kCodeBytes) text += ListIr(ccf) + ListStable(ccf, stubs_) + "\n";

@@ -154,7 +154,7 @@ class GuestMachine::Impl {
     mmu_options.max_views = 4;
     mmu_ = std::move(mmu::Mmu::Create(mmu_options).value());
     BuildGuest();
-    runtime::EngineOptions options;
+    runtime::TranslatingEngineOptions options;
     options.mmu = mmu_.get();
     options.memory = memory_.get();
     options.state = state_;
@@ -166,7 +166,7 @@ class GuestMachine::Impl {
     options.executions = executions;
     // Small, so that long runs see the cache fill up many times.
     options.tc_bytes = u64{1} << 20;
-    auto engine = runtime::Engine::Create(options);
+    auto engine = runtime::TranslatingEngine::Create(options);
     ALIBI_CHECK(engine.ok(), "test set-up");
     engine_ = std::move(engine.value());
     static const bool ticking = [] {
@@ -183,7 +183,7 @@ class GuestMachine::Impl {
     close(fd_);
   }
 
-  runtime::Engine& engine() { return *engine_; }
+  runtime::TranslatingEngine& engine() { return *engine_; }
 
   void Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
     Prepare(test, options);
@@ -433,7 +433,7 @@ class GuestMachine::Impl {
   std::unique_ptr<adapt::Policy> policy_;
   std::unique_ptr<mmu::GuestMemory> memory_;
   std::unique_ptr<mmu::Mmu> mmu_;
-  std::unique_ptr<runtime::Engine> engine_;
+  std::unique_ptr<runtime::TranslatingEngine> engine_;
   vcpu::VcpuState* state_ = nullptr;
   int fd_ = -1;
   void* block_ = nullptr;
@@ -452,7 +452,7 @@ void GuestMachine::Run(const TestCase& test, const RunOptions& options, Outcome*
 u64 GuestMachine::RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome) {
   return impl_->RunInSteps(test, options, outcome);
 }
-runtime::Engine& GuestMachine::engine() { return impl_->engine(); }
+runtime::TranslatingEngine& GuestMachine::engine() { return impl_->engine(); }
 void GuestMachine::set_observer(runtime::TranslationObserver* observer) {
   impl_->engine().set_translation_observer(observer);
 }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine.h"
+#include "runtime/translating_engine.h"
 #include "testsuite/oracle/test_case.h"
 
 namespace alibi::oracle {
@@ -36,7 +36,7 @@ struct RunOptions {
 
 class GuestMachine {
  public:
-  // `executions` (may be null) outlives the machine; see runtime::EngineOptions.
+  // `executions` (may be null) outlives the machine; see runtime::TranslatingEngineOptions.
   explicit GuestMachine(Kind kind, runtime::ExecutionSink* executions = nullptr);
   ~GuestMachine();
   GuestMachine(const GuestMachine&) = delete;
@@ -48,7 +48,7 @@ class GuestMachine {
   u64 RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome);
 
   Kind kind() const { return kind_; }
-  runtime::Engine& engine();
+  runtime::TranslatingEngine& engine();
   // Called for every translation, of whatever guest code.
   void set_observer(runtime::TranslationObserver* observer);
 

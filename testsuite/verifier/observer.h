@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/engine.h"
+#include "runtime/translating_engine.h"
 #include "testsuite/verifier/verifier.h"
 
 namespace alibi::verifier {
@@ -15,7 +15,7 @@ namespace alibi::verifier {
 class Observer final : public runtime::TranslationObserver {
  public:
   // Until the engine is told of another observer.
-  void Watch(runtime::Engine& engine) {
+  void Watch(runtime::TranslatingEngine& engine) {
     stubs_ = &engine.stub_table();
     engine.set_translation_observer(this);
   }
