@@ -41,43 +41,23 @@ constexpr u16 kX87Exceptions = 0x3f, kX87Summary = 0x8080;  // the status word's
 // XCR0 components that translated code may touch: x87, SSE, AVX, AVX-512. (Not PKRU: the host's.)
 constexpr u64 kXstateComponents = 0xe7;
 
-// What is known of the instructions of one page.
-class SitesOfPage final : public translator::ExactFlagSites {
- public:
-  SitesOfPage(adapt::SiteTable& sites, PhysAddr page)
-      : sites_(sites), page_(page.value & ~kPageMask), any_(sites.MayHaveInPage(page_)) {}
-  bool any() const { return any_; }
-  const adapt::SiteRecord* Find(u64 pc) const {
-    return any_ ? sites_.Find(pc, page_ | (pc & kPageMask)) : nullptr;
-  }
-  bool KeepsExactFlags(u64 pc) const override {
-    const adapt::SiteRecord* site = Find(pc);
-    return site != nullptr && site->shows_flags;
-  }
-
- private:
-  adapt::SiteTable& sites_;
-  const u64 page_;
-  const bool any_;
-};
-
-template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
+template <class Descriptor, Next (EngineImpl::*Method)(Descriptor, u64)>
 u64 CalloutThunk(void* engine, u64 r10, u64 r11) {
   auto* self = static_cast<EngineImpl*>(engine);
   self->NoticeView();
   self->NoticeEntry();
-  return (self->*Method)(DescriptorIn<Descriptor>(r10), r11);
+  return (self->*Method)(DescriptorIn<Descriptor>(r10), r11).host;
 }
 
-template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
+template <class Descriptor, Next (EngineImpl::*Method)(Descriptor, u64)>
 u64 CountingThunk(void* engine, u64 r10, u64 r11) {
   auto* self = static_cast<EngineImpl*>(engine);
   self->NoticeView();
   self->NoticeEntry();
-  return self->CountedCallout<Descriptor, Method>(DescriptorIn<Descriptor>(r10), r11);
+  return self->CountedCallout<Descriptor, Method>(DescriptorIn<Descriptor>(r10), r11).host;
 }
 
-template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
+template <class Descriptor, Next (EngineImpl::*Method)(Descriptor, u64)>
 CalloutFunction ThunkOf(bool counts) {
   if constexpr (kIsOfSite<Descriptor>) {
     if (counts) return &CountingThunk<Descriptor, Method>;
@@ -158,10 +138,10 @@ EngineImpl::~EngineImpl() {
 }
 
 Status EngineImpl::Init() {
-  Result<std::unique_ptr<TranslationCache>> tc = TranslationCache::Create(options_.tc_bytes);
-  if (!tc.ok()) return tc.error();
-  tc_ = std::move(*tc);
-  ALIBI_CHECK(tc_->stub_host() >> 32 != 0,
+  Result<std::unique_ptr<TranslationCache>> made = TranslationCache::Create(options_.tc_bytes);
+  if (!made.ok()) return made.error();
+  fragments_.emplace(std::move(*made), stubs_, counters_, static_cast<Fragments::Listener&>(*this));
+  ALIBI_CHECK(tc().stub_host() >> 32 != 0,
               "pointers below 4 GB are the guest's own (x87_pointers.h)");
   void* bounce =
       mmap(nullptr, kBounceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -181,13 +161,13 @@ Status EngineImpl::Init() {
   };
   request.dispatch = [](void* engine, u64, u64) {
     static_cast<EngineImpl*>(engine)->NoticeView();
-    return static_cast<EngineImpl*>(engine)->DispatchThroughTable();
+    return static_cast<EngineImpl*>(engine)->DispatchFromSignal().host;
   };
-  request.host = tc_->stub_host();
+  request.host = tc().stub_host();
   request.xstate_mask = ReadXcr0() & kXstateComponents;
   std::vector<u8> code;
   stubs_ = EmitStubs(request, &code);
-  tc_->Write(request.host, code.data(), code.size());
+  tc().Write(request.host, code.data(), code.size());
 
   emitter_ = std::make_unique<translator::Emitter>(stubs_);
 
@@ -245,20 +225,19 @@ Exit EngineImpl::Run() {
     EngineImpl* engine;
     ~Leave() {
       __atomic_store_n(&engine->running_, false, __ATOMIC_SEQ_CST);
-      engine->pending_exit_ = nullptr;
-      engine->pending_indirect_ = false;
-      engine->RelinkExits();
+      engine->pending_.ForgetLinks();
+      engine->fragments_->RelinkExits();
       CurrentEngine() = nullptr;
     }
   } leave{this};
   for (;;) {
-    RelinkExits();
+    fragments_->RelinkExits();
     recorder_.Drain();
     counters_.policy_faults = policy_.fault() != nullptr;
     if (points_.stopped()) return Exit::kDebug;
     if (memory_map_changed_) {
       memory_map_changed_ = false;
-      if (!tc_->all().empty()) FlushTc();
+      if (!tc().all().empty()) FlushTc(&pending_);
     }
     if (state_.shutdown) return Exit::kShutdown;
     if (__atomic_exchange_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST) != 0)
@@ -373,11 +352,10 @@ bool EngineImpl::Step() {
   };
 
   in_single_ = true;
-  again_ = false;
   watch_hits_ = 0;
   const u64 entry = PrepareEntry();
   if (entry != 0) {
-    const Ccf& ccf = *tc_->FindByHost(entry);
+    const Ccf& ccf = *fragments_->FindByHost(entry);
     const Instr instr = ccf.instrs().front();
     const u64 next_rip = ccf.mode.RipOf(instr.next_pc());
     const translator::Op op = instr.op;
@@ -392,7 +370,7 @@ bool EngineImpl::Step() {
     if (hide) HideNumericError();
     Enter(entry);
     in_single_ = false;
-    const bool again = (again_ || simulate_next_) && counters_.exceptions_delivered == delivered;
+    const bool again = pending_.undone && counters_.exceptions_delivered == delivered;
     if (hide) {
       const bool done = !again && counters_.exceptions_delivered == delivered;
       ShowNumericError(done ? &instr : nullptr);
@@ -439,17 +417,10 @@ bool EngineImpl::SetBreakpoint(u64 pc, bool set) {
   if (!set) return points_.RemoveBreakpoint(pc);
   if (!points_.AddBreakpoint(pc)) return false;
   // None of the translations there are may run over it.
-  for (Ccf* ccf : tc_->all()) {
-    if (pc - ccf->pc < ccf->guest_bytes) Invalidate(ccf);
+  for (Ccf* ccf : tc().all()) {
+    if (pc - ccf->pc < ccf->guest_bytes) fragments_->Invalidate(ccf);
   }
   return true;
-}
-
-bool EngineImpl::HoldsBreakpoint(const Ccf& ccf) const {
-  for (unsigned i = 0; i < ccf.instrs().size(); ++i) {
-    if (points_.IsBreakpoint(ccf.instrs().pc(i))) return true;
-  }
-  return false;
 }
 
 bool EngineImpl::SetWatch(const Watch& watch, bool set) {
@@ -460,282 +431,9 @@ bool EngineImpl::SetWatch(const Watch& watch, bool set) {
   return done;
 }
 
-u64 EngineImpl::PrepareEntry() {
-  CodeMode mode = CurrentMode();
-  mode.single = in_single_;
-  mode.simulate = simulate_next_;
-  mode.careful = mode.careful || watching_;
-  NoticeMode(mode);
-  const u64 pc = LinearPc();
-  PhysAddr phys;
-  GuestFault fault;
-  bool faulted = false;
-  Ccf* ccf = Lookup(pc, mode, &phys, &fault, &faulted);
-  if (!faulted && ccf == nullptr) {
-    ccf = Translate(pc, phys, mode, pending_indirect_);
-    if (ccf == nullptr) {  // an instruction fetch faulted, and the fault was delivered
-      pending_exit_ = nullptr;
-      pending_indirect_ = false;
-      return 0;
-    }
-  }
-  ExitDesc* exit = pending_exit_;
-  const bool indirect = pending_indirect_;
-  pending_exit_ = nullptr;
-  pending_indirect_ = false;
-  simulate_next_ = false;
-  if (faulted) {
-    Deliver(fault);
-    return 0;
-  }
-  if (!mode.simulate && !mode.single) {
-    if (indirect && mode.UsesJumpTable()) LinkJumpTable(ccf);
-    if (exit != nullptr) Chain(exit, ccf);
-  }
-  return ccf->entry;
-}
-
-Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, bool indirect) {
-  const u64 begin = __rdtsc();
-  if (!tc_->HasRoom() || sites_.overflowed()) FlushTc();
-  auto deliver = [&](const GuestFault& fault) {
-    Deliver(fault);
-    return nullptr;
-  };
-
-  // Code outside RAM is rare: it is copied, and cannot be traced.
-  u8 copy[2 * 16];
-  const u8* bytes = memory_.HostRw(phys);
-  unsigned available = static_cast<unsigned>(kPageSize - phys.PageOffset());
-  const bool in_ram = bytes != nullptr;
-  if (!in_ram) {
-    available = std::min(available, 16u);
-    memory_.ReadPhys(phys, copy, available);
-    bytes = copy;
-  }
-  // An instruction behind CS's limit faults when it is reached.
-  const u64 in_segment = mode.code_bits == 64 ? ~u64{0} : mode.code_limit - mode.RipOf(pc) + u64{1};
-  available = static_cast<unsigned>(std::min<u64>(available, in_segment));
-  const unsigned most = options_.plan_override == nullptr
-                            ? translator::kMaxTuInstructions
-                            : options_.plan_override->MaxInstructions();
-  const unsigned limit = mode.single || mode.simulate || !in_ram ? 1 : most;
-  const SitesOfPage sites(sites_, phys);
-  u8 next_bytes[16];
-  translator::CodeRequest code{.pc = pc,
-                               .code_bits = mode.code_bits,
-                               .bytes = bytes,
-                               .available = available,
-                               .page_before = in_ram ? static_cast<unsigned>(phys.PageOffset()) : 0,
-                               .code_base = mode.code_base,
-                               .max_instructions = limit,
-                               // A single step's #DB shows all flags.
-                               .look_ahead = !mode.single,
-                               .shown = &shown_features_,
-                               .exact_sites = sites.any() ? &sites : nullptr};
-  DecodeStatus status = BuildTranslationUnit(code, tu_.get());
-  u64 second_page = kNoPage;
-  if (status == DecodeStatus::kNeedMoreBytes && in_segment > available) {
-    PhysAddr next;
-    GuestFault fault;
-    u64 next_pc = (pc & ~kPageMask) + kPageSize;
-    if (mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
-    if (mode.code_bits == 64 && !Canonical(next_pc)) {
-      return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
-    }
-    if (!mmu_.Fetch(LinearAddr(next_pc), &next, &fault)) return deliver(fault);
-    memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
-    code.next_page = next_bytes;
-    code.next_available =
-        static_cast<unsigned>(std::min<u64>(sizeof(next_bytes), in_segment - available));
-    code.page_before = 0;
-    code.max_instructions = 1;
-    status = BuildTranslationUnit(code, tu_.get());
-    second_page = next.PageNumber();
-  }
-  // A breakpoint begins a translation, which is then not made.
-  for (unsigned i = 1; points_.any_breakpoint() && i < tu_->count; ++i) {
-    if (!points_.IsBreakpoint(tu_->instrs[i].pc)) continue;
-    code.max_instructions = i;
-    status = BuildTranslationUnit(code, tu_.get());
-    break;
-  }
-  if (status == DecodeStatus::kTooLong || status == DecodeStatus::kNeedMoreBytes) {
-    return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
-  }
-  if (status != DecodeStatus::kOk) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
-
-  if (in_ram && second_page == kNoPage && limit != 1) {
-    if (Ccf* old = Revive(pc, phys, mode, bytes - phys.PageOffset())) {
-      if (recorder_.Wants(RecordKind::kTranslation)) {
-        RecordTranslation(*old, adapt::log::Why::kRevived, begin);
-      }
-      return old;
-    }
-  }
-
-  Ccf* const ccf = tc_->NewCcf();
-  ccf->phys_page = phys.PageNumber();
-  ccf->phys_page2 = second_page;
-  translator::EmitRequest request;
-  request.tu = tu_.get();
-  request.mode = mode;
-  request.indirect_entry = indirect && pending_exit_ == nullptr && !mode.simulate && !mode.single &&
-                           mode.UsesJumpTable();
-  request.shown = &shown_features_;
-  request.slot_seed = slot_seed_;
-  request.count = options_.executions != nullptr;
-  request.ports = options_.ports;
-  request.sysret_loads_ss =
-      vcpu::HasIntelsWay(vcpu::GuestDifference::kSysretStackSegment, options_.cpuid->vendor());
-  request.cmps_destination_first =
-      vcpu::HostHasIntelsWay(vcpu::HostDifference::kCompareStringsFault);
-  for (unsigned i = 0; i < tu_->count; ++i) {
-    if (const adapt::SiteRecord* site = sites.Find(tu_->instrs[i].pc)) {
-      request.plans[i].kind = static_cast<translator::SiteKind>(site->kind);
-      request.plans[i].alone = site->alone;
-      if (site->table_lookup) request.plans[i].lookup = translator::LookupKind::kTable;
-    }
-    if (options_.plan_override != nullptr) {
-      options_.plan_override->Override(tu_->instrs[i], &request.plans[i]);
-    }
-    if (mode.simulate || mode.careful ||
-        (tu_->instrs[i].op == Op::kMovCr && recorder_.Wants(RecordKind::kControl))) {
-      request.plans[i].kind = translator::SiteKind::kSimulate;
-    }
-  }
-
-  // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF
-  // takes the jump's place.
-  ExitDesc* elide = nullptr;
-  if (pending_exit_ != nullptr && !mode.single && !mode.simulate && second_page == kNoPage &&
-      pending_exit_->kind == translator::ExitKind::kDirect && pending_exit_->patch_length == 5 &&
-      pending_exit_->target == pc && pending_exit_->patch + 5 == tc_->hot_next() &&
-      pending_exit_->ccf->phys_page == ccf->phys_page &&
-      pending_exit_->patch >= pending_exit_->ccf->entry + translator::kEntryBytes) {
-    elide = pending_exit_;
-    tc_->TrimHot(5);
-    elide->ccf->hot_end -= 5;
-  }
-  request.target = tc_->Target();
-  const translator::EmitResult emitted = emitter_->Emit(request, ccf);
-  ALIBI_CHECK(emitted.fits, "a CCF fits the room that HasRoom() promised");
-  slot_seed_ += emitted.slots_used;
-  ccf->examined_begin = tu_->examined_begin;
-  ccf->examined_end = tu_->examined_end;
-  tc_->Commit(ccf, emitted);
-  if (elide != nullptr) {
-    elide->elided = true;
-    elide->linked = ccf;
-    elide->next_incoming = ccf->incoming;
-    ccf->incoming = elide;
-    pending_exit_ = nullptr;
-    ++counters_.elided_exits;
-  }
-  if (in_ram) {
-    ccf->content_hash = ContentHash(*ccf, bytes - phys.PageOffset());
-    mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
-    if (second_page != kNoPage) mmu_.TraceCode(PhysAddr(second_page * kPageSize));
-  }
-  if (Ccf* given_up = tc_->index().Add(ccf)) GiveUp(given_up);
-  adapt::log::Why why = ForwardReplaced(ccf);
-  if (mode.simulate) why = adapt::log::Why::kSimulate;
-  if (mode.single) why = adapt::log::Why::kSingle;
-  ++counters_.translations;
-  counters_.translated_instructions += tu_->count;
-  counters_.translated_guest_bytes += tu_->byte_length;
-  counters_.emitted_bytes += emitted.hot_size + emitted.cold_size;
-  counters_.translation_cycles += __rdtsc() - begin;
-  prices_.retranslate = static_cast<u32>(counters_.translation_cycles / counters_.translations);
-  if (recorder_.Wants(RecordKind::kTranslation)) RecordTranslation(*ccf, why, begin);
-  if (observer_ != nullptr) observer_->OnTranslation(*ccf);
-  return ccf;
-}
-
-u64 EngineImpl::ContentHash(const Ccf& ccf, const u8* page) const {
-  return TranslationCache::HashBytes(page + (ccf.examined_begin - (ccf.pc & ~kPageMask)),
-                                     ccf.examined_end - ccf.examined_begin);
-}
-
-// Replaced translations of this code, and those whose code was overwritten, forward to the new one:
-// predecessors fall into some of them.
-adapt::log::Why EngineImpl::ForwardReplaced(Ccf* to) {
-  auto why = adapt::log::Why::kFirst;
-  const CodeIndex& index = tc_->index();
-  for (Ccf* old = index.Newest(to->pc, to->phys_page, to->mode); old != nullptr; old = old->older) {
-    index.CountSteps(1);
-    if (old == to || IsCurrent(*old)) continue;
-    RedirectEntry(old, to->entry);
-    if (old->forwards) continue;  // to another one so far
-    old->forwards = true;
-    if (why == adapt::log::Why::kFirst) {
-      why = old->retired ? adapt::log::Why::kVerdict : adapt::log::Why::kOverwritten;
-    }
-    if (old->valid && observer_ != nullptr) observer_->OnAdaptation(*old, *to);
-    // Nobody is in it while this runs, and nobody gets in: it has no say in its page any more,
-    // whose list would otherwise grow with every change of mind.
-    if (old->retired) old->valid = false;
-  }
-  counters_.index_steps = index.steps();
-  return why;
-}
-
-// The index has given this version up, so that it will never be forwarded again: who still enters
-// it goes on where the first version leads.
-void EngineImpl::GiveUp(Ccf* ccf) {
-  if (IsCurrent(*ccf)) return;  // of an instruction that crosses into this page or that one
-  RedirectEntry(ccf, tc_->index().First(*ccf)->entry);
-  ccf->forwards = true;
-  ccf->valid = false;
-}
-
-// Kernels patch code and patch it back (text_poke's INT3 among others): the old translation still
-// lies in the TC, with its sites as they were adapted.
-Ccf* EngineImpl::Revive(u64 pc, PhysAddr phys, const CodeMode& mode, const u8* page) {
-  CodeIndex& index = tc_->index();
-  for (Ccf* ccf = index.Newest(pc, phys.PageNumber(), mode); ccf != nullptr; ccf = ccf->older) {
-    index.CountSteps(1);
-    if (ccf->valid || ccf->retired || ccf->phys_page2 != kNoPage ||
-        ContentHash(*ccf, page) != ccf->content_hash) {
-      continue;
-    }
-    if (points_.any_breakpoint() && HoldsBreakpoint(*ccf)) continue;
-    tc_->Write(ccf->entry, ccf->entry_bytes.data(), ccf->entry_bytes.size());
-    ccf->entry_bytes[0] = 0;
-    ccf->valid = true;
-    ccf->forwards = false;
-    index.Renew(ccf);
-    mmu_.TraceCode(PhysAddr(phys.value & ~kPageMask));
-    ++counters_.ccf_revivals;
-    ForwardReplaced(ccf);
-    return ccf;
-  }
-  return nullptr;
-}
-
-void EngineImpl::FlushTc() {
-  RelinkExits();
-  pending_exit_ = nullptr;
-  // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
-  // page without translations only costs its own callout.
-  for (const Ccf* ccf : tc_->all()) mmu_.UntraceCode(PhysAddr(ccf->phys_page * kPageSize));
-  CollectExecutions();
-  peak_tc_bytes_ = std::max(peak_tc_bytes_, tc_->used());
-  peak_ccfs_ = std::max<u64>(peak_ccfs_, tc_->all().size());
-  tc_->Flush();
-  for (MissedSite& missed : missed_sites_) missed = {};
-  mmu_.ResetAllJumpTables();
-  ++counters_.tc_flushes;
-  if (recorder_.Wants(RecordKind::kFlush)) RecordFlush(sites_.overflowed());
-  if (sites_.overflowed()) {
-    sites_.Clear();
-    ++counters_.site_table_flushes;
-  }
-}
-
 void EngineImpl::CollectExecutions() {
   if (options_.executions == nullptr) return;
-  for (Ccf* ccf : tc_->all()) {
+  for (Ccf* ccf : tc().all()) {
     options_.executions->OnExecutions(*ccf, *ccf->counts);
     *ccf->counts = {.told_before = true};
   }
@@ -784,17 +482,17 @@ void EngineImpl::set_event_log(adapt::log::Ring* log) {
 
 MemoryUse EngineImpl::memory_use() const {
   MemoryUse use;
-  use.tc_bytes = tc_->used();
-  use.tc_bytes_peak = std::max(peak_tc_bytes_, use.tc_bytes);
-  use.tc_bytes_bound = tc_->capacity();
-  use.ccfs = tc_->all().size();
-  use.ccfs_peak = std::max(peak_ccfs_, use.ccfs);
-  use.ccfs_bound = tc_->max_ccfs();
+  use.tc_bytes = tc().used();
+  use.tc_bytes_peak = fragments_->tc_bytes_peak();
+  use.tc_bytes_bound = tc().capacity();
+  use.ccfs = tc().all().size();
+  use.ccfs_peak = fragments_->ccfs_peak();
+  use.ccfs_bound = tc().max_ccfs();
   return use;
 }
 
 const Ccf* EngineImpl::FindCcf(u64 pc) const {
-  for (auto it = tc_->all().rbegin(); it != tc_->all().rend(); ++it) {
+  for (auto it = tc().all().rbegin(); it != tc().all().rend(); ++it) {
     if ((*it)->pc == pc && (*it)->valid && !(*it)->retired) return *it;
   }
   return nullptr;
@@ -802,9 +500,9 @@ const Ccf* EngineImpl::FindCcf(u64 pc) const {
 
 std::string EngineImpl::DescribeHostPc(u64 host_pc) const {
   char text[160];
-  if (tc_->IsStub(host_pc)) {
+  if (tc().IsStub(host_pc)) {
     const char* name = "(entry)";
-    u64 start = tc_->stub_host();
+    u64 start = tc().stub_host();
 #define ALIBI_CALLOUT(callout, descriptor, contract)                                 \
   if (const u64 at = stubs_.at(Callout::k##callout); at <= host_pc && at >= start) { \
     name = #callout;                                                                 \
@@ -819,7 +517,7 @@ std::string EngineImpl::DescribeHostPc(u64 host_pc) const {
     const u64 offset = host_pc - start;
     std::snprintf(text, sizeof(text), offset == 0 ? "TC stub %s" : "TC stub %s +0x%llx", name,
                   static_cast<unsigned long long>(offset));
-  } else if (const Ccf* ccf = tc_->FindByHost(host_pc)) {
+  } else if (const Ccf* ccf = fragments_->FindByHost(host_pc)) {
     std::snprintf(text, sizeof(text), "CCF of guest PC 0x%llx, hot +0x%llx",
                   static_cast<unsigned long long>(ccf->pc),
                   static_cast<unsigned long long>(host_pc - ccf->hot_start));

@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's working parts, shared by engine.cc (run loop, translation), fast_path.cc (callouts),
-// fast_path_debug.cc, string_runs.cc, sites.cc, execution_counts.cc, recording.cc and chaining.cc
-// (these seven for general registers only) and host_fault.cc (signals).
+// The engine's working parts, shared by engine.cc (run loop, translation), dispatch.cc,
+// fast_path.cc (callouts of sites), fast_path_debug.cc, string_runs.cc, sites.cc,
+// execution_counts.cc, recording.cc and trace_listener.cc (these eight for general registers only)
+// and host_fault.cc (signals).
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
 #include <signal.h>
 #include <x86intrin.h>
 
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "runtime/attempted_store.h"
+#include "runtime/fragments.h"
+#include "runtime/pending.h"
 #include "runtime/simulator/simulator.h"
 #include "runtime/stubs.h"
 #include "runtime/translating_engine.h"
-#include "runtime/translation_cache.h"
 #include "runtime/watch.h"
 #include "translator/emitter.h"
 
 namespace alibi::runtime {
 
-// No library call, which might use vector registers while the guest's are live.
-inline void CopyBytes(void* to, const void* from, u64 size) {
-  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
-}
-
-class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, private HostCode {
+class EngineImpl final : public TranslatingEngine,
+                         public mmu::TraceListener,
+                         private Fragments::Listener,
+                         private HostCode {
  public:
   explicit EngineImpl(const TranslatingEngineOptions& options);
   ~EngineImpl() override;
@@ -53,12 +57,12 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   const StubTable& stub_table() const override { return stubs_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   void CollectExecutions() override;
-  u64 tc_bytes_used() const override { return tc_->used(); }
+  u64 tc_bytes_used() const override { return tc().used(); }
   MemoryUse memory_use() const override;
   std::string DescribeHostPc(u64 host_pc) const override;
   const translator::Ccf* FindCcf(u64 pc) const override;
 
-  // --- mmu::TraceListener ---
+  // --- trace_listener.cc: mmu::TraceListener ---
   void CodeWritten(PhysAddr address, u64 size) override;
   void PageExecuted(u64 linear_page, PhysAddr page) override;
   // The run loop forgets everything: at once if the guest runs, before it runs otherwise.
@@ -67,27 +71,23 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
     RequestAttention();
   }
 
-  // --- fast_path.cc: the callouts ---
+  // --- dispatch.cc, fast_path.cc: the callouts ---
 #define ALIBI_CALLOUT(name, descriptor, contract) \
-  u64 On##name(DescriptorOf<Callout::k##name> r10, u64 r11);
+  Next On##name(DescriptorOf<Callout::k##name> r10, u64 r11);
 #include "abi/callouts.inc"
 #undef ALIBI_CALLOUT
   // A callout of a site, which may leave its CCF before the end: keeps the execution counts right.
-  template <class Descriptor, u64 (EngineImpl::*Method)(Descriptor, u64)>
-  u64 CountedCallout(Descriptor descriptor, u64 argument) {
-    const u64 delivered = counters_.exceptions_delivered;
-    again_ = false;
+  template <class Descriptor, Next (EngineImpl::*Method)(Descriptor, u64)>
+  Next CountedCallout(Descriptor descriptor, u64 argument) {
     const SiteDesc* site = SiteOf(descriptor);
-    const u64 resume = (this->*Method)(descriptor, argument);
-    if (resume == 0 || resume != site->resume) {
-      CountLeaving(*site, again_ || counters_.exceptions_delivered != delivered);
-    }
-    return resume;
+    const Next next = (this->*Method)(descriptor, argument);
+    if (next.host == 0 || next.host != site->resume) CountLeaving(*site, next.undone);
+    return next;
   }
+  // A stop is wanted while a callout goes on at `resume`: makes translated code leave from there.
   u64 StopSoon(u64 resume);
-  // Goes on at the state's PC as Dispatch does, but by way of the jump table where there is one:
-  // for computed targets that have mostly been seen before.
-  u64 DispatchThroughTable();
+  // Goes on after a signal handler has put the guest's state into the VCPU block.
+  Next DispatchFromSignal() { return DispatchThroughTable(std::exchange(pending_, {})); }
   // Translated code switches views without telling: catch up.
   void NoticeView() {
     const u64 gs = _readgsbase_u64();
@@ -125,17 +125,21 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   void ShowNumericError(const translator::Instr* instr);
   void Enter(u64 entry);
   u32 CalloutPrice();
-  Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, bool indirect);
-  // Says what the newest of those was replaced for.
-  adapt::log::Why ForwardReplaced(Ccf* to);
-  void GiveUp(Ccf* ccf);
-  // An invalidated translation whose guest code is what it was again, or null.
-  Ccf* Revive(u64 pc, PhysAddr phys, const translator::CodeMode& mode, const u8* page);
-  u64 ContentHash(const Ccf& ccf, const u8* page) const;
-  bool HoldsBreakpoint(const Ccf& ccf) const;
-  void FlushTc();
+  // Null: a fault of the instruction fetch was delivered. Drops how->exit if it has linked it.
+  Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, Pending* how);
+  void CodeReplaced(const Ccf& from, const Ccf& to) override {
+    if (observer_ != nullptr) observer_->OnAdaptation(from, to);
+  }
+  struct GuestCode;
+  void FetchCode(GuestCode* code);
+  vcpu::Outcome DecodeUnit(GuestCode* code);
+  void PlanSites(const GuestCode& code, translator::EmitRequest* request);
+  Ccf* EmitUnit(const GuestCode& code, Pending* how);
+  void TraceCodeOf(const Ccf& ccf);
+  // Throws all translations away, `how`'s exit among them.
+  void FlushTc(Pending* how);
 
-  // --- fast_path.cc ---
+  // --- dispatch.cc ---
   // Puts what translations of that mode rely on in place, too: see SettleLegacyState.
   translator::CodeMode CurrentMode();
   // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
@@ -147,19 +151,22 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
     return state_.In64BitCode() ? state_.rip
                                 : static_cast<u32>(state_.rip + state_.segment[vcpu::kCs].base);
   }
-  // Goes on at linear `pc`: host PC, or 0 when the run loop must act (translate, stop,
-  // single-step).
-  u64 Dispatch(u64 pc);
+  // Goes on at linear `pc`. Where the run loop must act (translate, stop, single-step), it does so
+  // knowing `how` the guest comes there.
+  Next Dispatch(u64 pc, const Pending& how = {});
+  // The same at the state's PC, but by way of the jump table where there is one: for computed
+  // targets that have mostly been seen before.
+  Next DispatchThroughTable(const Pending& how = {});
   void Deliver(const vcpu::GuestFault& fault);
-  u64 DeliverAndDispatch(const vcpu::GuestFault& fault);
+  Next DeliverAndDispatch(const vcpu::GuestFault& fault);
   // A fault of the site's instruction.
   void DeliverAt(SiteDesc* site, const vcpu::GuestFault& fault) {
     if (!site->keeps_flags) NoteShownFlags(*site, fault);
     Deliver(fault);
   }
-  u64 DeliverAtAndDispatch(SiteDesc* site, const vcpu::GuestFault& fault) {
+  Next DeliverAtAndDispatch(SiteDesc* site, const vcpu::GuestFault& fault) {
     DeliverAt(site, fault);
-    return DispatchThroughTable();
+    return DispatchThroughTable({.undone = true});
   }
   Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
               bool* faulted);
@@ -169,14 +176,15 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   SiteDesc* SiteOfMiss(MissWord word);
   SiteDesc* SiteOf(MissWord word) { return SiteOfMiss(word); }
   SiteDesc* SiteOf(SiteDesc* site) { return site; }
-  u64 LookUp(u64 pc, u8 reached_by);
-  void LinkJumpTable(translator::Ccf* ccf);
+  Next LookUp(u64 pc, u8 jump_kinds);
+  void LinkJumpTable(translator::Ccf* ccf, u8 jump_kinds);
   bool MustLeave() const;
   // Resumes behind a callout, or dispatches when the translation may not go on.
-  u64 Continue(SiteDesc* site, u64 next_pc);
+  Next Continue(SiteDesc* site, u64 next_pc);
   // The instruction at pc has done nothing so far: again, in another translation of it.
-  u64 Retry(u64 pc);
-  u64 SimulateNext(u64 pc);  // ... its SIMULATE translation
+  Next Retry(u64 pc) { return Dispatch(pc, {.undone = true}); }
+  // ... its SIMULATE translation.
+  Next SimulateNext(u64 pc) { return Dispatch(pc, {.simulate = true, .undone = true}); }
   void SyncGs();
   // RF holds for one instruction. Without breakpoints nothing but an event in front of that
   // instruction can see it, and there is none when this is called.
@@ -200,8 +208,8 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,
                       vcpu::GuestFault* fault);
 
-  u64 RefuseBounce(SiteDesc* site, const vcpu::GuestFault& fault);
-  u64 EndRefusedStore(SiteDesc* site);
+  Next RefuseBounce(SiteDesc* site, const vcpu::GuestFault& fault);
+  Next EndRefusedStore(SiteDesc* site);
   void StoreFirstPart(const SiteDesc& site);
 
   // --- string_runs.cc ---
@@ -240,8 +248,8 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
 
   // --- host_fault.cc ---
   void RestoreStringPointers(const SiteDesc& site, greg_t* gregs) const;
-  // SIGFPE: puts the guest in front of the handler of its exception, or of the same instruction
-  // (again_) if that is the machine's affair.
+  // SIGFPE: puts the guest in front of the handler of its exception, or of the same instruction if
+  // that is the machine's affair.
   void DeliverArithmeticFault(SiteDesc* site, bool x87);
 
   // --- fast_path_debug.cc ---
@@ -252,7 +260,7 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
            points_.FindWatch(linear, size, instr.mem.read || !instr.mem.written,
                              instr.mem.written) != nullptr;
   }
-  u64 LeaveToStep();
+  Next LeaveToStep();
   void NoteSimulatedWatch(bool faulted);
   // #AC, where alignment is checked.
   bool Misaligned(const translator::Instr& instr, u64 linear) const {
@@ -278,16 +286,7 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   bool NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record* record);
   void Push(const Record& record);
 
-  // --- chaining.cc ---
-  void Chain(ExitDesc* exit, Ccf* target);
-  void Unchain(ExitDesc* exit);
-  void PatchJump(u64 at, u8 length, u64 target);
-  void RedirectEntry(Ccf* ccf, u64 target);
-  void RedirectEntryToLookup(Ccf* ccf);
-  void Invalidate(Ccf* ccf);
-  void Retire(Ccf* ccf);
-  void UnlinkExits(Ccf* ccf);
-  void RelinkExits();
+  TranslationCache& tc() const { return fragments_->tc(); }
 
   TranslatingEngineOptions options_;
   vcpu::VcpuState& state_;
@@ -298,7 +297,7 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   adapt::Prices prices_;
   bool clock_;       // the policy or a log wants entered_
   u64 entered_ = 0;  // TSC when the callout or the fault handler was entered
-  std::unique_ptr<TranslationCache> tc_;
+  std::optional<Fragments> fragments_;
   std::unique_ptr<translator::Emitter> emitter_;
   const translator::FeatureSet shown_features_;
   std::unique_ptr<translator::TranslationUnit> tu_;
@@ -310,7 +309,6 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   bool step_over_watch_ = false;  // the next instruction touches what a debugger watches
   Recorder recorder_;
   u32 logged_sites_ = 0;
-  u64 peak_tc_bytes_ = 0, peak_ccfs_ = 0;  // when the TC was last flushed
   u64 watch_hits_ = 0;  // DR6 bits of the data breakpoints that the running instruction hit
   WatchedMemory watched_memory_;
   WatchedPorts watched_ports_;
@@ -324,10 +322,8 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   X87Snapshot x87_before_store_;
   // What the simulator runs for, on the guest's x87 and vector state; null: it does not run.
   SiteDesc* simulating_ = nullptr;
-  u64 gs_ = 0;                        // what %gs holds
-  ExitDesc* pending_exit_ = nullptr;  // the unchained exit that led to the next translation
-  bool pending_indirect_ = false;     // it came through the jump table
-  u8 reached_by_ = 0;                 // what the look-up in progress knows of its jump
+  u64 gs_ = 0;       // what %gs holds
+  Pending pending_;  // from a dispatch that needs the run loop to PrepareEntry; else empty
   // SiteOfMiss's latest answers; a look-up's place is one site's until the TC is flushed.
   struct MissedSite {
     u64 resume = 0;
@@ -335,9 +331,7 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   };
   static constexpr u32 kMissedSites = 256;
   MissedSite missed_sites_[kMissedSites];
-  bool simulate_next_ = false;  // the next dispatch wants the SIMULATE translation
   bool in_single_ = false;
-  bool again_ = false;  // the single step has done nothing yet
   bool memory_map_changed_ = false;
   bool ignore_numeric_error_ = false;  // IGNNE#
   bool hide_numeric_error_ = false;    // the next instruction is one that met it
@@ -350,15 +344,6 @@ class EngineImpl final : public TranslatingEngine, public mmu::TraceListener, pr
   bool running_ = false;
   int thread_id_ = 0;
   u32 slot_seed_ = 0;
-
-  struct UnlinkedExit {
-    u64 at;
-    u8 length;
-    u8 bytes[10];
-  };
-  static constexpr unsigned kMaxUnlinkedExits = 64;
-  UnlinkedExit unlinked_exits_[kMaxUnlinkedExits];
-  unsigned unlinked_exit_count_ = 0;
 };
 
 // The engine that runs on this thread, for signal handlers.

@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "abi/contract.h"
+#include "base/raw_copy.h"
 #include "runtime/engine_impl.h"
 #include "runtime/simulator/masked_store.h"
-#include "translator/entry_check.h"
-#include "translator/unit_rules.h"
 #include "vcpu/breakpoints.h"
 #include "vcpu/control_transfer.h"
 #include "vcpu/cpu_differences.h"
@@ -23,9 +22,7 @@ namespace alibi::runtime {
 
 using translator::Ccf;
 using translator::CodeMode;
-using translator::ExitDesc;
 using translator::Instr;
-using translator::kNoPage;
 using translator::SiteDesc;
 using vcpu::GuestFault;
 
@@ -63,54 +60,6 @@ constexpr u32 kSystemKinds = KindBit(RecordKind::kMsr) | KindBit(RecordKind::kCo
 
 }  // namespace
 
-CodeMode EngineImpl::CurrentMode() {
-  CodeMode mode;
-  mode.code_bits = static_cast<u8>(state_.CodeBits());
-  mode.user = state_.cpl == 3;
-  mode.cpl_1_or_2 = state_.cpl == 1 || state_.cpl == 2;
-  if (mode.code_bits != 64) {
-    SettleLegacyState();
-    const vcpu::Segment& code = state_.segment[vcpu::kCs];
-    mode.code_base = static_cast<u32>(code.base);
-    mode.code_limit = code.limit;
-    const auto flat = [&](vcpu::SegmentIndex index, bool write) {
-      return state_.segment[index].base == 0 &&
-             state_.segment_fast_limit[write][index] == i64{1} << 32;
-    };
-    mode.flat = mode.code_bits == 32 && flat(vcpu::kCs, false) && flat(vcpu::kDs, true) &&
-                flat(vcpu::kEs, true) && flat(vcpu::kSs, true) && state_.segment[vcpu::kSs].Big() &&
-                !vcpu::RealOrVirtual8086(state_);
-    mode.wide_stack = state_.segment[vcpu::kSs].Big();
-  }
-  mode.careful = state_.ChecksAlignment() || points_.any_watch();
-  mode.unit_rules = translator::UnitRules(state_);
-  return mode;
-}
-
-bool EngineImpl::NoticeMode(const CodeMode& mode) {
-  if (!mode.UsesJumpTable()) return false;
-  // Alignment checks are armed or not whoever runs: kernels do not disarm them, and come back.
-  // Under SMAP AC has another meaning for kernels; an open view has no peer, so that they come back
-  // by ways that look here.
-  const bool for_smap = !mode.user && (state_.cr4 & vcpu::kCr4Smap);
-  const u32 alignment = for_smap                  ? mode_key_ & kAlignmentKey
-                        : state_.AlignmentArmed() ? kAlignmentKey
-                                                  : 0;
-  const u32 key = mode.unit_rules | alignment;
-  if (key == mode_key_) return false;
-  mode_key_ = key;
-  mmu_.ResetAllJumpTables();
-  return true;
-}
-
-void EngineImpl::SyncGs() {
-  const u64 gs = mmu_.gs_base();
-  if (gs != gs_) {
-    gs_ = gs;
-    _writegsbase_u64(gs);
-  }
-}
-
 bool EngineImpl::Canonical(u64 address) const {
   return static_cast<u64>(static_cast<i64>(address << 16) >> 16) == address;
 }
@@ -122,103 +71,6 @@ GuestFault EngineImpl::NonCanonicalFault(const Instr& instr, u64 linear) const {
   }
   const bool stack = instr.mem.present ? instr.mem.stack_segment : true;
   return GuestFault::WithCode(stack ? vcpu::kStackFault : vcpu::kGeneralProtection, 0);
-}
-
-bool EngineImpl::MustLeave() const {
-  return __atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0 ||
-         (state_.irq_pending != 0 && state_.if_flag != 0) || state_.halted != 0 ||
-         state_.shutdown != 0 || state_.interrupt_shadow != 0 ||
-         (state_.system_flags & vcpu::kTf) != 0 || vcpu::BreakpointsEnabled(state_);
-}
-
-Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault* fault,
-                        bool* faulted) {
-  *faulted = false;
-  if (mode.code_bits == 64 && !Canonical(pc)) {
-    *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
-    *faulted = true;
-    return nullptr;
-  }
-  if (mode.RipOf(pc) > mode.code_limit) {
-    *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
-    *faulted = true;
-    return nullptr;
-  }
-  if (!mmu_.Fetch(LinearAddr(pc), phys, fault)) {
-    *faulted = true;
-    return nullptr;
-  }
-  Ccf* ccf = tc_->index().Find(pc, phys->PageNumber(), mode);
-  if (ccf != nullptr && ccf->phys_page2 != kNoPage) {
-    PhysAddr second;
-    u64 next_pc = (pc & ~kPageMask) + kPageSize;
-    if (mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
-    if (!mmu_.Fetch(LinearAddr(next_pc), &second, fault)) {
-      *faulted = true;
-      return nullptr;
-    }
-    if (second.PageNumber() != ccf->phys_page2) {
-      return tc_->index().Find(pc, phys->PageNumber(), mode, second.PageNumber());
-    }
-  }
-  return ccf;
-}
-
-void EngineImpl::Deliver(const GuestFault& fault) {
-  ++counters_.exceptions_delivered;
-  if (recorder_.Wants(RecordKind::kFault)) RecordFault(fault);
-  vcpu::DeliverFault(state_, mmu_, fault);
-}
-
-u64 EngineImpl::DeliverAndDispatch(const GuestFault& fault) {
-  Deliver(fault);
-  return DispatchThroughTable();
-}
-
-// What translations of code that is not 64-bit rely on: rooms, and registers without upper halves
-// (which are undefined after a mode change, SDM vol. 1, 3.4.1.1).
-void EngineImpl::SettleLegacyState() {
-  vcpu::UpdateFastLimits(state_);
-  for (unsigned reg = 0; reg < 8; ++reg) state_.gpr[reg] = static_cast<u32>(state_.gpr[reg]);
-}
-
-u64 EngineImpl::Dispatch(u64 pc) {
-  CodeMode mode = CurrentMode();
-  state_.rip = mode.RipOf(pc);
-  SyncGs();
-  if (MustLeave() || in_single_) return 0;
-  if (points_.any_breakpoint() && points_.IsBreakpoint(pc)) return 0;
-  mode.simulate = simulate_next_;
-  NoticeMode(mode);
-  ForgetResumeFlag();
-  PhysAddr phys;
-  GuestFault fault;
-  bool faulted = false;
-  Ccf* ccf = Lookup(pc, mode, &phys, &fault, &faulted);
-  if (faulted) return 0;  // the run loop delivers it
-  if (ccf == nullptr) {
-    ++counters_.tc_misses;
-    return 0;
-  }
-  simulate_next_ = false;
-  if (pending_indirect_) {
-    pending_indirect_ = false;
-    if (!mode.simulate && mode.UsesJumpTable()) LinkJumpTable(ccf);
-  }
-  if (pending_exit_ != nullptr) {
-    if (!mode.simulate) Chain(pending_exit_, ccf);
-    pending_exit_ = nullptr;
-  }
-  return ccf->entry;
-}
-
-// Behind an instruction of code that is not 64-bit, which a segment register load may change.
-bool EngineImpl::ModeHasChanged(const CodeMode& before) {
-  CodeMode now = CurrentMode();
-  now.single = before.single;
-  now.simulate = before.simulate;
-  now.careful = now.careful || watching_;
-  return !(now == before);
 }
 
 bool EngineImpl::MayChangeMode(const Instr& instr) const {
@@ -244,96 +96,7 @@ bool EngineImpl::MayChangeMode(const Instr& instr) const {
   }
 }
 
-u64 EngineImpl::DispatchThroughTable() {
-  SyncGs();
-  if (MustLeave() || in_single_ || simulate_next_ || state_.CodeBits() != 64 ||
-      !Canonical(state_.rip)) {
-    return Dispatch(LinearPc());
-  }
-  ForgetResumeFlag();
-  state_.scratch.r11 = state_.rip;  // the stub loads it into r11
-  return stubs_.jump;
-}
-
-void EngineImpl::LinkJumpTable(Ccf* ccf) {
-  if (ccf->indirect_entry == 0) {
-    constexpr u32 kBytes = translator::kMaxEntryCheckBytes + 5;
-    const u64 host = tc_->AllocateCold(kBytes);
-    if (host == 0) return;
-    u8 check[kBytes];
-    tc_->Write(host, check,
-               translator::WriteIndirectEntry(ccf->pc, ccf->flags_live_in, ccf->entry,
-                                              stubs_.entry_miss, host, check));
-    ccf->indirect_entry = host;
-  }
-  // An entry check that failed does not tell whose it was: a jump of the kind that has led here
-  // before and whose entry is lost.
-  mmu::View& view = mmu_.current_view();
-  const void* entry = reinterpret_cast<const void*>(ccf->indirect_entry);
-  u8 kinds = reached_by_;
-  ccf->reached_by |= kinds;
-  if (kinds == 0) {
-    for (const JumpKind kind : kJumpKinds) {
-      if (view.Jump(ccf->pc, kind) != ccf->indirect_entry) kinds |= KindBit(kind);
-    }
-    if ((kinds & ccf->reached_by) != 0) kinds &= ccf->reached_by;
-  }
-  for (const JumpKind kind : kJumpKinds) {
-    if (kinds & KindBit(kind)) view.SetJump(ccf->pc, kind, entry);
-  }
-}
-
-// --- The callouts ---
-
-u64 EngineImpl::OnLookup(NoDescriptor, u64 pc) { return LookUp(pc, 0); }
-u64 EngineImpl::OnLookupComputed(NoDescriptor, u64 pc) {
-  return LookUp(pc, KindBit(JumpKind::kComputed));
-}
-u64 EngineImpl::OnLookupCrossPage(NoDescriptor, u64 pc) {
-  return LookUp(pc, KindBit(JumpKind::kCrossPage));
-}
-
-u64 EngineImpl::LookUp(u64 pc, u8 reached_by) {
-  ++counters_.lookups;
-  reached_by_ = reached_by;
-  pending_exit_ = nullptr;
-  if (UndoBranch(pc)) {
-    pending_indirect_ = false;
-    return DeliverAndDispatch(vcpu::GeneralProtection().fault());
-  }
-  pending_indirect_ = true;
-  return Dispatch(pc);
-}
-
-u64 EngineImpl::OnStop(NoDescriptor, u64 pc) {
-  if (UndoBranch(pc)) {
-    Deliver(vcpu::GeneralProtection().fault());
-  } else {
-    state_.rip = CurrentMode().RipOf(pc);
-  }
-  return 0;
-}
-
-u64 EngineImpl::OnExit(ExitDesc* exit, u64) {
-  ++counters_.exit_callouts;
-  pending_indirect_ = false;
-  pending_exit_ =
-      exit->ccf->valid && !exit->ccf->retired && exit->linked == nullptr ? exit : nullptr;
-  return Dispatch(exit->target);
-}
-
-u64 EngineImpl::Continue(SiteDesc* site, u64 next_pc) {
-  SyncGs();
-  pending_exit_ = nullptr;
-  pending_indirect_ = false;
-  if (site->resume == 0 || state_.rip != site->ccf->mode.RipOf(next_pc) || !site->ccf->valid ||
-      MustLeave()) {
-    return DispatchThroughTable();
-  }
-  return site->resume;
-}
-
-u64 EngineImpl::OnSimulate(SiteDesc* site, u64) {
+Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
   const Instr& instr = InstrOf(*site);
   ++counters_.simulate_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
@@ -345,48 +108,28 @@ u64 EngineImpl::OnSimulate(SiteDesc* site, u64) {
   if (watched) NoteSimulatedWatch(outcome.faulted());
   if (instr.op == translator::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
   if (outcome.faulted()) {
-    pending_exit_ = nullptr;
-    pending_indirect_ = false;
     return DeliverAtAndDispatch(site, outcome.fault());
   }
   if (recorder_.Wants(kSystemKinds)) RecordSystem(instr);
   if (MayChangeMode(instr) &&
       (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode) : NoticeMode(CurrentMode()))) {
-    pending_exit_ = nullptr;
-    pending_indirect_ = false;
     return Dispatch(LinearPc());
   }
   return Continue(site, instr.next_pc());
 }
 
-u64 EngineImpl::OnProbe(u64 resume, u64) { return resume; }
-
-u64 EngineImpl::OnRecheck(SiteDesc* site, u64) {
+Next EngineImpl::OnRecheck(SiteDesc* site, u64) {
   ++counters_.segment_rechecks;
   return SimulateNext(InstrOf(*site).pc);
 }
 
-u64 EngineImpl::OnRaise(SiteDesc* site, u64) {
+Next EngineImpl::OnRaise(SiteDesc* site, u64) {
   ++counters_.raise_callouts;
   state_.rip = site->ccf->mode.RipOf(InstrOf(*site).pc);
-  pending_exit_ = nullptr;
-  pending_indirect_ = false;
   if (site->vector == vcpu::kDivideError) {
     Charge(site, adapt::Event::kArithmetic, false);
   }
   return DeliverAtAndDispatch(site, GuestFault::Simple(static_cast<vcpu::Vector>(site->vector)));
-}
-
-u64 EngineImpl::Retry(u64 pc) {
-  pending_exit_ = nullptr;
-  pending_indirect_ = false;
-  again_ = true;
-  return Dispatch(pc);
-}
-
-u64 EngineImpl::SimulateNext(u64 pc) {
-  simulate_next_ = true;
-  return Retry(pc);
 }
 
 // The site that a look-up's miss belongs to, by where it goes on.
@@ -394,7 +137,7 @@ SiteDesc* EngineImpl::SiteOfMiss(MissWord word) {
   const u64 resume = stubs_.miss + word.ResumeDistance();
   MissedSite& known = missed_sites_[(resume >> 4) % kMissedSites];
   if (known.resume == resume) return known.site;
-  if (Ccf* ccf = tc_->FindByHost(resume)) {
+  if (Ccf* ccf = fragments_->FindByHost(resume)) {
     for (SiteDesc* site : ccf->sites()) {
       if (site->resume != resume) continue;
       known = {resume, site};
@@ -404,7 +147,7 @@ SiteDesc* EngineImpl::SiteOfMiss(MissWord word) {
   return nullptr;
 }
 
-u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
+Next EngineImpl::OnMiss(MissWord word, u64 linear) {
   SiteDesc* site = SiteOfMiss(word);
   ALIBI_CHECK(site != nullptr, "a look-up that misses belongs to a site");
   ++counters_.inline_tlb_misses;
@@ -423,11 +166,11 @@ u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
     const bool thrashing = now - judged < u64{kMissWindow} * kThrashCycles;
     judged = now;
     adapt::SiteRecord* record = thrashing ? OwnRecordOf(*site) : nullptr;
-    if (record != nullptr && site->ccf->valid && !site->ccf->retired) {
+    if (record != nullptr && IsCurrent(*site->ccf)) {
       record->table_lookup = true;
       ++counters_.lookup_changes;
       RecordSite(RecordKind::kRelookup, *site, *record);
-      Retire(site->ccf);
+      fragments_->Retire(site->ccf);
       return Retry(instr.pc);
     }
   }
@@ -446,7 +189,7 @@ u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
       if (adapt::SiteRecord* record = OwnRecordOf(*site)) {
         record->alone = true;
         RecordSite(RecordKind::kUngroup, *site, *record);
-        Retire(site->ccf);
+        fragments_->Retire(site->ccf);
       }
       return SimulateNext(instr.pc);
     }
@@ -457,7 +200,7 @@ u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
       if (Canonical(linear) && Canonical(linear + span - 1) &&
           ReadOperand(linear, copy, static_cast<unsigned>(span), &fault)) {
         state_.callout_argument = reinterpret_cast<u64>(copy) - linear;
-        return site->resume;
+        return {site->resume};
       }
     }
     return SimulateNext(instr.pc);
@@ -466,7 +209,7 @@ u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
   if (Canonical(linear)) {
     if (has_slot && mmu_.FillSlot(store, slot, address)) {
       state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
-      return site->resume;
+      return {site->resume};
     }
     // A hidden fault needs no host trap here: the runtime has been called anyway.
     GuestFault fault;
@@ -478,13 +221,11 @@ u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
       // Other entries may have changed as well, such as the one whose displacement waits in r10.
       if (site->in_group) return Retry(instr.pc);
       state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
-      return site->resume;
+      return {site->resume};
     }
     if (site->checked != 0) {
       ++counters_.checked_callouts;
       state_.rip = site->ccf->mode.RipOf(instr.pc);
-      pending_exit_ = nullptr;
-      pending_indirect_ = false;
       if (resolution == mmu::Resolution::kGuestFault && instr.mem.masked_element == 0 &&
           AttemptedStoreOf(instr) == AttemptedStore::kNoTrace) {
         Charge(site, adapt::Event::kTruePageFault, false);
@@ -498,7 +239,7 @@ u64 EngineImpl::OnMiss(MissWord word, u64 linear) {
   // Innocent: go on; the access traps and is charged there. A non-canonical address has an entry,
   // too: the sum leaves the address space.
   state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
-  return site->resume;
+  return {site->resume};
 }
 
 // The host addresses of the one or two pages of an access that touches nothing but plain RAM.
@@ -528,8 +269,8 @@ bool EngineImpl::ReadOperand(u64 linear, u8* out, unsigned size, GuestFault* fau
     return done;
   }
   const u64 first = pages[1] == nullptr ? size : kPageSize - (linear & kPageMask);
-  CopyBytes(out, pages[0], first);
-  if (pages[1] != nullptr) CopyBytes(out + first, pages[1], size - first);
+  RawCopy(out, pages[0], first);
+  if (pages[1] != nullptr) RawCopy(out + first, pages[1], size - first);
   return true;
 }
 
@@ -541,8 +282,8 @@ bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFa
     return done;
   }
   const u64 first = pages[1] == nullptr ? size : kPageSize - (linear & kPageMask);
-  CopyBytes(pages[0], data, first);
-  if (pages[1] != nullptr) CopyBytes(pages[1], data + first, size - first);
+  RawCopy(pages[0], data, first);
+  if (pages[1] != nullptr) RawCopy(pages[1], data + first, size - first);
   return true;
 }
 
@@ -559,7 +300,7 @@ static bool FindInstr(const Ccf* ccf, u64 host, unsigned* index) {
 }
 
 bool EngineImpl::GuestRip(u64 host, u64* rip, u64* linear) const {
-  const Ccf* ccf = tc_->FindByHost(host);
+  const Ccf* ccf = fragments_->FindByHost(host);
   unsigned index;
   if (!FindInstr(ccf, host, &index)) return false;
   *linear = ccf->instrs().pc(index);
@@ -568,7 +309,7 @@ bool EngineImpl::GuestRip(u64 host, u64* rip, u64* linear) const {
 }
 
 bool EngineImpl::X87Opcodes(u64 host, u16* guest, u16* translated) const {
-  const Ccf* ccf = tc_->FindByHost(host);
+  const Ccf* ccf = fragments_->FindByHost(host);
   unsigned index;
   if (!FindInstr(ccf, host, &index)) return false;
   Instr instr;
@@ -651,12 +392,12 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
 }
 
 // An instruction on a bounce operand would meet this fault at its own one.
-u64 EngineImpl::RefuseBounce(SiteDesc* site, const GuestFault& fault) {
+Next EngineImpl::RefuseBounce(SiteDesc* site, const GuestFault& fault) {
   attempted_ = AttemptedStoreOf(InstrOf(*site));
   if (attempted_ == AttemptedStore::kNoTrace) return DeliverAtAndDispatch(site, fault);
   refused_store_fault_ = fault;
   if (attempted_ != AttemptedStore::kConvert) x87_before_store_.Take();
-  return site->resume;
+  return {site->resume};
 }
 
 // What the instruction has put into the bounce operand's first eight bytes, if memory takes them.
@@ -682,7 +423,7 @@ void EngineImpl::StoreFirstPart(const SiteDesc& site) {
 }
 
 // It has run, and left what traces it leaves.
-u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
+Next EngineImpl::EndRefusedStore(SiteDesc* site) {
   const Instr& instr = InstrOf(*site);
   switch (std::exchange(attempted_, AttemptedStore::kNoTrace)) {
     case AttemptedStore::kMmx:
@@ -703,7 +444,7 @@ u64 EngineImpl::EndRefusedStore(SiteDesc* site) {
   return DeliverAtAndDispatch(site, refused_store_fault_);
 }
 
-u64 EngineImpl::OnBounceBegin(SiteDesc* site, u64 linear) {
+Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 linear) {
   const Instr& instr = InstrOf(*site);
   ++counters_.bounce_callouts;
   attempted_ = AttemptedStore::kNoTrace;
@@ -734,7 +475,7 @@ u64 EngineImpl::OnBounceBegin(SiteDesc* site, u64 linear) {
       return RefuseBounce(site, fault);
     }
     if (!instr.mem.written) ChargeSimulated(site, linear, false);
-    return site->resume;
+    return {site->resume};
   }
   if (!Canonical(linear) || !Canonical(linear + site->size - 1)) {
     return RefuseBounce(site, NonCanonicalFault(instr, linear));
@@ -762,10 +503,10 @@ u64 EngineImpl::OnBounceBegin(SiteDesc* site, u64 linear) {
   }
   SyncGs();
   if (!instr.mem.written) ChargeSimulated(site, linear, false);
-  return site->resume;
+  return {site->resume};
 }
 
-u64 EngineImpl::OnBounceEnd(SiteDesc* site, u64) {
+Next EngineImpl::OnBounceEnd(SiteDesc* site, u64) {
   const Instr& instr = InstrOf(*site);
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   if (attempted_ != AttemptedStore::kNoTrace) return EndRefusedStore(site);
@@ -781,7 +522,7 @@ u64 EngineImpl::OnBounceEnd(SiteDesc* site, u64) {
   return Continue(site, instr.next_pc());
 }
 
-u64 EngineImpl::OnStore(SiteDesc* site, u64 linear) {
+Next EngineImpl::OnStore(SiteDesc* site, u64 linear) {
   const Instr& instr = InstrOf(*site);
   ++counters_.store_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);

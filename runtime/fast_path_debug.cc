@@ -71,12 +71,10 @@ bool EngineImpl::CarefulAccess(const Instr& instr, u64 linear, unsigned size) {
   return true;
 }
 
-u64 EngineImpl::LeaveToStep() {
+Next EngineImpl::LeaveToStep() {
   step_over_watch_ = true;
-  pending_exit_ = nullptr;
-  pending_indirect_ = false;
   SyncGs();
-  return 0;
+  return {};
 }
 
 // Behind an instruction of the simulator, which has told what it touched.
@@ -93,7 +91,7 @@ void EngineImpl::NoteSimulatedWatch(bool faulted) {
 // anything: put back what its translation has changed.
 bool EngineImpl::UndoBranch(u64 target) {
   if (state_.last_branch == 0 || Canonical(target) || !state_.In64BitCode()) return false;
-  const auto* exit = reinterpret_cast<const ExitDesc*>(tc_->data_origin() + state_.last_branch - 1);
+  const auto* exit = reinterpret_cast<const ExitDesc*>(tc().data_origin() + state_.last_branch - 1);
   Instr instr;
   DecodeAgain(*exit->ccf, exit->instr_index, &instr);
   if (exit->ccf->counts != nullptr) ++exit->ccf->counts->left_before[exit->instr_index];

@@ -168,13 +168,12 @@ void EngineImpl::RestoreStringPointers(const SiteDesc& site, greg_t* gregs) cons
 void EngineImpl::DeliverArithmeticFault(SiteDesc* site, bool x87) {
   if (x87 && !(state_.cr0 & vcpu::kCr0Ne)) {
     if (ignore_numeric_error_) {
-      again_ = hide_numeric_error_ = true;
+      hide_numeric_error_ = true;
       return;
     }
     if (options_.platform->NumericError()) {
       // In front of the instruction, which any interrupt interrupts. Its shadow is over: it would
       // keep the interrupt out that it waits for.
-      again_ = true;
       state_.halted = 1;
       state_.interrupt_shadow = 0;
       return;
@@ -205,14 +204,13 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     ++counters_.host_faults;
     ++counters_.host_faults_arithmetic;
     if (watching_ || points_.any_watch()) NoteSimulatedWatch(/*faulted=*/true);
-    pending_exit_ = nullptr;
-    pending_indirect_ = false;
     DeliverArithmeticFault(site, x87_error);
+    pending_ = {.undone = true};
     SyncGs();
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
     return true;
   }
-  Ccf* ccf = tc_->FindByHost(rip);
+  Ccf* ccf = fragments_->FindByHost(rip);
   if (ccf == nullptr || rip < ccf->hot_start || rip >= ccf->hot_end) return false;
   const FaultPoint* point = FindFaultPoint(*ccf, rip);
   if (point == nullptr) return false;
@@ -231,23 +229,22 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   }
   state_.arithmetic_flags = static_cast<u64>(gregs[REG_EFL]) & vcpu::kArithmeticFlags;
   state_.rip = ccf->mode.RipOf(instr.pc);
-  pending_exit_ = nullptr;
-  pending_indirect_ = false;
 
-  auto dispatch = [&] {
+  auto dispatch = [&](const Pending& how = {.undone = true}) {
+    pending_ = how;
     if (ccf->counts != nullptr) CountLeaving(site, /*undone=*/true);
     SyncGs();
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
     return true;
   };
+  auto simulate = [&] { return dispatch({.simulate = true, .undone = true}); };
   auto deliver = [&](const GuestFault& fault) {
     DeliverAt(&site, fault);
     return dispatch();
   };
 
   if (string) {  // an address that is not canonical may hit an empty slot
-    simulate_next_ = true;
-    return dispatch();
+    return simulate();
   }
   if (what == HostFault::kArithmetic) {
     ++counters_.host_faults_arithmetic;
@@ -265,14 +262,12 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (what == HostFault::kSplitLock) {  // on a bounce operand it is none, and no other CPU sees it
     ++counters_.host_faults_trace;
     Charge(&site, adapt::Event::kTraceFault, true);
-    simulate_next_ = true;
-    return dispatch();
+    return simulate();
   }
 
   // A bounce operand does not lie at its address.
   if (SiteWraps(site) && ccf->plans()[site.instr_index].kind != translator::SiteKind::kSimulate) {
-    simulate_next_ = true;
-    return dispatch();
+    return simulate();
   }
   if (CallsNowhere(site)) return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
 
@@ -291,8 +286,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
                                              AttemptedStoreOf(instr) != AttemptedStore::kNoTrace);
   if (instr.code_bits == 64 && (!Canonical(address) || !Canonical(address + site.size - 1))) {
     if (nothing_accessed) {
-      simulate_next_ = true;
-      return dispatch();
+      return simulate();
     }
     ++counters_.host_faults_true;
     Charge(&site, adapt::Event::kTruePageFault, true);
@@ -339,8 +333,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
       return true;
     case mmu::Resolution::kGuestFault:
       if (nothing_accessed) {  // and perhaps nothing would be: the mask decides
-        simulate_next_ = true;
-        return dispatch();
+        return simulate();
       }
       ++counters_.host_faults_true;
       Charge(&site, adapt::Event::kTruePageFault, true);
@@ -348,8 +341,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
     case mmu::Resolution::kSimulate:
       ++counters_.host_faults_trace;
       Charge(&site, adapt::Event::kTraceFault, true);
-      simulate_next_ = true;
-      return dispatch();
+      return simulate();
   }
   return false;
 }
@@ -358,9 +350,9 @@ void EngineImpl::HandleStopSignal(void* context) {
   __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
   greg_t* gregs = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const u64 rip = static_cast<u64>(gregs[REG_RIP]);
-  if (!tc_->ContainsCode(rip)) return;  // callouts look at stop_requested before they resume
-  if (!tc_->IsStub(rip)) {
-    if (Ccf* ccf = tc_->FindByHost(rip)) UnlinkExits(ccf);
+  if (!tc().ContainsCode(rip)) return;  // callouts look at stop_requested before they resume
+  if (!tc().IsStub(rip)) {
+    if (Ccf* ccf = fragments_->FindByHost(rip)) fragments_->UnlinkExits(ccf);
     return;
   }
   if (rip >= stubs_.jump && rip < stubs_.jump_end) {
@@ -371,8 +363,8 @@ void EngineImpl::HandleStopSignal(void* context) {
     // r10 is the site's word until the stub has stored where it resumes; then it is an entry, which
     // may look like anything.
     const MissWord word{static_cast<u64>(gregs[REG_R10])};
-    if (Ccf* ccf = tc_->FindByHost(stubs_.miss + word.ResumeDistance())) {
-      UnlinkExits(ccf);
+    if (Ccf* ccf = fragments_->FindByHost(stubs_.miss + word.ResumeDistance())) {
+      fragments_->UnlinkExits(ccf);
     }
   }
   // A stub that resumes translated code has stored where. A stale value does no harm.

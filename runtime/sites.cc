@@ -50,7 +50,7 @@ void EngineImpl::DecodeAgain(const Ccf& ccf, unsigned index, Instr* out) {
 void EngineImpl::DecodeSite(const SiteDesc& site) const {
   SimdState guests;
   SimdGuard guard(guests);
-  Instr* instr = tc_->NewInstr();
+  Instr* instr = fragments_->tc().NewInstr();
   *instr = site.ccf->instrs()[site.instr_index];
   site.instr = instr;
 }
@@ -161,11 +161,8 @@ void EngineImpl::NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fa
   ++counters_.exact_flag_sites;
   // Whatever took those flags for dead looked at the instruction. It may not be revived, either.
   const u64 phys = PhysOf(*site.ccf, InstrOf(site).pc);
-  tc_->index().ForEachDependent(phys >> 12, phys & kPageMask, (phys & kPageMask) + 1,
-                                [&](Ccf* ccf) {
-                                  Invalidate(ccf);
-                                  ccf->retired = true;
-                                });
+  fragments_->InvalidateBytes(phys >> 12, phys & kPageMask, (phys & kPageMask) + 1,
+                              [](Ccf* ccf) { ccf->retired = true; });
 }
 
 void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
@@ -198,7 +195,7 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
     ++counters_.reversions;
   }
   Ccf* ccf = site->ccf;
-  if (ccf->valid && !ccf->retired && !ccf->mode.simulate) Retire(ccf);
+  if (!ccf->mode.simulate) fragments_->Retire(ccf);
 }
 
 // Code that others jump into the middle of has several translations, and a verdict retires the one
@@ -206,8 +203,8 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
 void EngineImpl::RetireIfStale(const SiteDesc& site, adapt::Kind kind) {
   Ccf* ccf = site.ccf;
   if (ccf->plans()[site.instr_index].kind == static_cast<translator::SiteKind>(kind)) return;
-  if (!ccf->valid || ccf->retired || ccf->mode.simulate || ccf->mode.careful) return;
-  if (options_.plan_override == nullptr) Retire(ccf);
+  if (ccf->mode.simulate || ccf->mode.careful) return;
+  if (options_.plan_override == nullptr) fragments_->Retire(ccf);
 }
 
 void EngineImpl::ChargeSimulated(SiteDesc* site, u64 linear, bool write) {

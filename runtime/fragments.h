@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CCFs there are and what leads from one to another. No guest state: who asks knows the mode,
+// the physical page and its bytes.
+//
+// An exit leads
+//   unchained   to its stub, which calls out
+//   chained     to the successor's entry: `linked`
+//   elided      into the successor, which lies behind it: `linked` and `elided`, there is no jump
+//   unlinked    to its stub again (an indirect one: to the Stop callout), until RelinkExits()
+//
+// An entry is
+//   the CCF's own code         while it is current: valid and not retired
+//   a jump to its look-up      once it is retired or invalidated: whoever falls in from an elided
+//                              exit, comes by a stale jump-table entry or was chained looks again
+//   a jump to another CCF      once there is a later one of the same code: `forwards`
+//   its own code again         if it is revived: the guest's bytes are what they were
+//
+// Called while guest vector state is live: compiled for general registers only. Only Add(),
+// Revive() and Flush() allocate or free.
+#ifndef ALIBI_RUNTIME_FRAGMENTS_H_
+#define ALIBI_RUNTIME_FRAGMENTS_H_
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "abi/callouts.h"
+#include "base/types.h"
+#include "runtime/counters.h"
+#include "runtime/debug_points.h"
+#include "runtime/translation_cache.h"
+#include "translator/ccf.h"
+
+namespace alibi::runtime {
+
+class Fragments {
+ public:
+  using Ccf = translator::Ccf;
+  using CodeMode = translator::CodeMode;
+  using ExitDesc = translator::ExitDesc;
+
+  class Listener {
+   public:
+    // A verdict has led to another translation of the same code.
+    virtual void CodeReplaced(const Ccf& from, const Ccf& to) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
+  // The references outlive this.
+  Fragments(std::unique_ptr<TranslationCache> tc, const StubTable& stubs, Counters& counters,
+            Listener& listener)
+      : tc_(std::move(tc)), stubs_(stubs), counters_(counters), listener_(listener) {}
+
+  TranslationCache& tc() const { return *tc_; }
+
+  // --- Looking up ---
+  Ccf* FindByHost(u64 host) const { return tc_->FindByHost(host); }
+  Ccf* Find(u64 pc, u64 phys_page, const CodeMode& mode,
+            u64 second_page = translator::kNoPage) const {
+    return tc_->index().Find(pc, phys_page, mode, second_page);
+  }
+  // f(ccf) for each that can be run and entered by jumps.
+  template <class F>
+  void ForEachInMapping(u64 linear_page, u64 phys_page, const CodeMode& mode, F f) {
+    tc_->index().ForEachInMapping(linear_page, phys_page, mode, f);
+    counters_.index_steps = tc_->index().steps();
+  }
+  // Where jumps through tables enter the CCF: code that checks the PC in r11, made for the first
+  // that asks. 0: there is no room for it.
+  u64 IndirectEntry(Ccf* ccf);
+
+  // --- Coming ---
+  // The exit's jump is the last hot code there is, and leads where a CCF will begin that is about
+  // to be emitted: true, and the jump is gone. Elide() follows when that CCF has been committed.
+  bool DropJump(ExitDesc* exit, u64 pc, u64 phys_page);
+  void Elide(ExitDesc* exit, Ccf* successor);
+  // Which CCFs a new one has replaced: the newest of them says it.
+  enum class Replaced : u8 { kNothing, kRetired, kOverwritten };
+  // A CCF has been committed. Those that it replaces forward to it.
+  Replaced Add(Ccf* ccf);
+  // An invalidated CCF whose guest code is again what it was (`page`: the bytes of the physical
+  // page now), and that holds no breakpoint; or null.
+  Ccf* Revive(u64 pc, u64 phys_page, const CodeMode& mode, const u8* page,
+              const DebugPoints& points);
+  // Of the bytes that a CCF depends on. `page` is its physical page.
+  static u64 ContentHash(const Ccf& ccf, const u8* page);
+
+  // --- Links ---
+  // Makes the exit lead straight to the target, where that is allowed.
+  void Chain(ExitDesc* exit, Ccf* target);
+  // Makes a CCF that is running come out at its end.
+  void UnlinkExits(Ccf* ccf);
+  void RelinkExits();
+
+  // --- Going ---
+  // Nothing may enter it again: its guest code changed, a debugger's breakpoint lies in it, or it
+  // loses flags that its guest is shown. Code that is running in it leaves at the next callout,
+  // because valid is false.
+  void Invalidate(Ccf* ccf);
+  // Invalidates the CCFs that depend on bytes [from, to) of the page, and tells f(ccf) of each.
+  // Returns whether the page has others.
+  template <class F>
+  bool InvalidateBytes(u64 phys_page, u64 from, u64 to, F f) {
+    const bool others = tc_->index().ForEachDependent(phys_page, from, to, [&](Ccf* ccf) {
+      Invalidate(ccf);
+      f(ccf);
+    });
+    counters_.index_steps = tc_->index().steps();
+    return others;
+  }
+  // A new translation of the same code will take its place. Predecessors are not visited: its entry
+  // forwards as soon as the new one exists, and until then looks up.
+  void Retire(Ccf* ccf);
+  // Throws everything away. Nothing may be running.
+  void Flush();
+
+  u64 tc_bytes_peak() const { return std::max(peak_tc_bytes_, tc_->used()); }
+  u64 ccfs_peak() const { return std::max<u64>(peak_ccfs_, tc_->all().size()); }
+
+ private:
+  struct UnlinkedExit {
+    u64 at;
+    u8 length;
+    u8 bytes[10];
+  };
+  static constexpr unsigned kMaxUnlinkedExits = 64;
+
+  void PatchJump(u64 at, u8 length, u64 target);
+  void Unlink(u64 at, u8 length, u64 target);
+  void Unchain(ExitDesc* exit);
+  void RedirectEntry(Ccf* ccf, u64 target) { PatchJump(ccf->entry, 5, target); }
+  void RedirectEntryToLookup(Ccf* ccf);
+  Replaced ForwardReplaced(Ccf* to);
+  void GiveUp(Ccf* ccf);
+
+  std::unique_ptr<TranslationCache> tc_;
+  const StubTable& stubs_;
+  Counters& counters_;
+  Listener& listener_;
+  u64 peak_tc_bytes_ = 0, peak_ccfs_ = 0;  // when it was last flushed
+  UnlinkedExit unlinked_exits_[kMaxUnlinkedExits];
+  unsigned unlinked_exit_count_ = 0;
+};
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_FRAGMENTS_H_

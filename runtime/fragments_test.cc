@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links, entries and versions of CCFs that are made by hand: what their jumps say.
+#include "runtime/fragments.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <deque>
+#include <utility>
+#include <vector>
+
+namespace alibi::runtime {
+namespace {
+
+using translator::Ccf;
+using translator::CodeMode;
+using translator::ExitDesc;
+using translator::ExitKind;
+
+constexpr u64 kPc = 0x401000, kPhysPage = 0x123;
+constexpr u8 kNop = 0x90;
+constexpr unsigned kBody = 8;        // bytes of hot code in front of the exits' jumps
+constexpr unsigned kGuestBytes = 4;  // of each CCF
+
+u8 ByteAt(u64 host) { return *reinterpret_cast<const u8*>(host); }
+
+// Where the jump at `host` leads; 0: there is none.
+u64 TargetOf(u64 host) {
+  if (ByteAt(host) != 0xe9) return 0;
+  i32 rel;
+  std::memcpy(&rel, reinterpret_cast<const void*>(host + 1), 4);
+  return host + 5 + static_cast<u64>(i64{rel});
+}
+
+// Where one comes out who enters there.
+u64 Follow(u64 host) {
+  while (const u64 target = TargetOf(host)) host = target;
+  return host;
+}
+
+class Replacements final : public Fragments::Listener {
+ public:
+  void CodeReplaced(const Ccf& from, const Ccf& to) override { seen.push_back({&from, &to}); }
+  std::vector<std::pair<const Ccf*, const Ccf*>> seen;
+};
+
+class Bench {
+ public:
+  Bench() { page.resize(kPageSize); }
+
+  // A CCF of four bytes, each exit with a jump to its stub. The index does not know it yet.
+  Ccf* Emit(u64 pc, const std::vector<ExitDesc>& exits = {}, const CodeMode& mode = {}) {
+    TranslationCache& tc = fragments.tc();
+    REQUIRE(tc.HasRoom());
+    Ccf* ccf = tc.NewCcf();
+    const translator::EmitTarget target = tc.Target();
+    ccf->pc = pc;
+    ccf->phys_page = kPhysPage;
+    ccf->mode = mode;
+    ccf->examined_begin = pc;
+    ccf->examined_end = pc + kGuestBytes;
+    ccf->guest_bytes = kGuestBytes;
+    ccf->content_hash = Fragments::ContentHash(*ccf, page.data());
+    ccf->hot_start = ccf->entry = target.hot;
+    ccf->cold_start = ccf->redirect = target.cold;
+
+    std::vector<u8> hot(kBody, kNop), cold(8, kNop);
+    std::vector<u8>& side = sides_.emplace_back(8 * exits.size() + 64);
+    for (const ExitDesc& wanted : exits) {
+      ExitDesc& exit = exits_.emplace_back(wanted);
+      exit.ccf = ccf;
+      exit.patch = target.hot + hot.size();
+      exit.patch_length = 5;
+      exit.stub = target.cold + cold.size();
+      const i32 rel = static_cast<i32>(exit.stub - (exit.patch + 5));
+      const u8* bytes = reinterpret_cast<const u8*>(&rel);
+      hot.push_back(0xe9);
+      hot.insert(hot.end(), bytes, bytes + 4);
+      cold.insert(cold.end(), 8, kNop);
+      const ExitDesc* address = &exit;
+      std::memcpy(side.data() + 8 * ccf->exit_count++, &address, 8);
+    }
+    ccf->side = side.data();
+    ccf->instr_count = 1;  // at pc: the lists behind the exits are zeros
+    ccf->hot_end = target.hot + hot.size();
+    ccf->cold_end = target.cold + cold.size();
+    translator::EmitResult emitted;
+    emitted.hot_code = hot.data();
+    emitted.hot_size = static_cast<u32>(hot.size());
+    emitted.cold_code = cold.data();
+    emitted.cold_size = static_cast<u32>(cold.size());
+    tc.Commit(ccf, emitted);
+    return ccf;
+  }
+  Ccf* Make(u64 pc, const std::vector<ExitDesc>& exits = {}, const CodeMode& mode = {}) {
+    Ccf* ccf = Emit(pc, exits, mode);
+    replaced = fragments.Add(ccf);
+    return ccf;
+  }
+  Ccf* Revive(u64 pc) { return fragments.Revive(pc, kPhysPage, {}, page.data(), points); }
+  Ccf* Find(u64 pc) { return fragments.Find(pc, kPhysPage, {}); }
+
+  Counters counters;
+  std::unique_ptr<TranslationCache> tc = std::move(TranslationCache::Create(1 << 20).value());
+  StubTable stubs = StubTable::Somewhere(tc->stub_host());
+  Replacements replacements;
+  Fragments fragments{std::move(tc), stubs, counters, replacements};
+  DebugPoints points;
+  std::vector<u8> page;  // the guest's code
+  Fragments::Replaced replaced{};
+
+ private:
+  std::deque<ExitDesc> exits_;
+  std::deque<std::vector<u8>> sides_;
+};
+
+ExitDesc To(u64 pc) { return {.target = pc}; }
+
+TEST_CASE("An exit is chained to its successor once, in its page, and not from a single step") {
+  Bench bench;
+  Ccf* to = bench.Make(kPc + 16);
+  Ccf* from = bench.Make(kPc, {To(kPc + 16)});
+  ExitDesc* exit = from->exits()[0];
+  CHECK(TargetOf(exit->patch) == exit->stub);
+  bench.fragments.Chain(exit, to);
+  CHECK(TargetOf(exit->patch) == to->entry);
+  CHECK(exit->linked == to);
+  CHECK(to->incoming == exit);
+  bench.fragments.Chain(exit, from);
+  CHECK(exit->linked == to);
+  CHECK(bench.counters.chained_exits == 1);
+
+  Ccf* elsewhere = bench.Emit(kPc + 32);
+  elsewhere->phys_page = kPhysPage + 1;
+  CodeMode single;
+  single.single = true;
+  Ccf* stepped = bench.Make(kPc, {To(kPc + 16)}, single);
+  Ccf* other = bench.Make(kPc + 64, {To(kPc + 32)});
+  bench.fragments.Chain(other->exits()[0], elsewhere);
+  bench.fragments.Chain(stepped->exits()[0], to);
+  CHECK(bench.counters.chained_exits == 1);
+}
+
+TEST_CASE(
+    "A CCF that is invalidated is left by its predecessors, and left alone by its successors") {
+  Bench bench;
+  Ccf* last = bench.Make(kPc + 32);
+  Ccf* ccf = bench.Make(kPc + 16, {To(kPc + 32)});
+  Ccf* first = bench.Make(kPc, {To(kPc + 16)});
+  bench.fragments.Chain(ccf->exits()[0], last);
+  bench.fragments.Chain(first->exits()[0], ccf);
+  bench.fragments.Invalidate(ccf);
+  CHECK_FALSE(ccf->valid);
+  CHECK(TargetOf(first->exits()[0]->patch) == first->exits()[0]->stub);
+  CHECK(TargetOf(ccf->exits()[0]->patch) == ccf->exits()[0]->stub);
+  CHECK(TargetOf(ccf->entry) == ccf->redirect);
+  CHECK(last->incoming == nullptr);
+  CHECK(bench.Find(ccf->pc) == nullptr);
+  CHECK(bench.Find(first->pc) == first);
+}
+
+TEST_CASE("A CCF that is retired looks up, and forwards once its successor is there") {
+  Bench bench;
+  Ccf* old = bench.Make(kPc + 16);
+  CHECK(bench.replaced == Fragments::Replaced::kNothing);
+  Ccf* first = bench.Make(kPc, {To(kPc + 16)});
+  bench.fragments.Chain(first->exits()[0], old);
+  bench.fragments.Retire(old);
+  CHECK(TargetOf(first->exits()[0]->patch) == old->entry);  // not visited
+  CHECK(TargetOf(old->entry) == old->redirect);
+  CHECK(old->valid);
+  CHECK(bench.Find(old->pc) == nullptr);
+  Ccf* now = bench.Make(kPc + 16);
+  CHECK(bench.replaced == Fragments::Replaced::kRetired);
+  CHECK(TargetOf(old->entry) == now->entry);
+  CHECK_FALSE(old->valid);
+  CHECK(bench.Find(old->pc) == now);
+  REQUIRE(bench.replacements.seen.size() == 1);
+  CHECK(bench.replacements.seen[0] == std::pair<const Ccf*, const Ccf*>(old, now));
+}
+
+TEST_CASE("A CCF is revived if its bytes are what they were, and nobody wants to stop in it") {
+  Bench bench;
+  Ccf* ccf = bench.Make(kPc);
+  bench.fragments.Invalidate(ccf);
+  bench.page[1] = 0xcc;
+  CHECK(bench.Revive(kPc) == nullptr);
+  Ccf* patched = bench.Make(kPc);
+  CHECK(bench.replaced == Fragments::Replaced::kOverwritten);
+  CHECK(Follow(ccf->entry) == patched->entry);
+  bench.fragments.Invalidate(patched);
+  CHECK(Follow(ccf->entry) != ccf->entry);
+
+  bench.page[1] = 0;
+  bench.points.AddBreakpoint(kPc);
+  CHECK(bench.Revive(kPc) == nullptr);
+  bench.points.RemoveBreakpoint(kPc);
+  CHECK(bench.Revive(kPc) == ccf);
+  CHECK(ByteAt(ccf->entry) == kNop);
+  CHECK(ccf->valid);
+  CHECK(Follow(patched->entry) == ccf->entry);
+  CHECK(bench.Find(kPc) == ccf);
+  CHECK(bench.counters.ccf_revivals == 1);
+
+  bench.fragments.Retire(ccf);  // a verdict: this translation of the bytes is not wanted again
+  CHECK(bench.Revive(kPc) == nullptr);
+}
+
+TEST_CASE("A CCF takes the place of its predecessor's last jump") {
+  Bench bench;
+  Ccf* first = bench.Make(kPc, {To(kPc + 64), To(kPc + 16)});
+  ExitDesc* taken = first->exits()[0];
+  ExitDesc* falls = first->exits()[1];
+  CHECK_FALSE(bench.fragments.DropJump(taken, kPc + 64, kPhysPage));      // others lie behind
+  CHECK_FALSE(bench.fragments.DropJump(falls, kPc + 17, kPhysPage));      // leads elsewhere
+  CHECK_FALSE(bench.fragments.DropJump(falls, kPc + 16, kPhysPage + 1));  // and in another page
+  const u64 end = first->hot_end;
+  CHECK(bench.fragments.DropJump(falls, kPc + 16, kPhysPage));
+  CHECK(first->hot_end == end - 5);
+  Ccf* next = bench.Emit(kPc + 16);
+  bench.fragments.Elide(falls, next);
+  bench.fragments.Add(next);
+  CHECK(next->entry == falls->patch);
+  CHECK(falls->elided);
+  CHECK(next->incoming == falls);
+
+  // It is not there any more: its entry says so, because there is no jump to take back.
+  bench.fragments.Invalidate(next);
+  CHECK(falls->linked == nullptr);
+  CHECK(TargetOf(falls->patch) == next->redirect);
+}
+
+TEST_CASE("A CCF that begins with its last jump keeps it: its entry needs the room") {
+  Bench bench;
+  Ccf* ccf = bench.Make(kPc, {To(kPc + 16)});
+  ccf->entry = ccf->exits()[0]->patch;
+  CHECK_FALSE(bench.fragments.DropJump(ccf->exits()[0], kPc + 16, kPhysPage));
+}
+
+TEST_CASE("A request to stop unlinks all exits, and they are relinked as they were") {
+  Bench bench;
+  Ccf* target = bench.Make(kPc + 64);
+  Ccf* ccf =
+      bench.Make(kPc, {To(kPc + 64), To(kPc + 32), {.kind = ExitKind::kIndirect}, To(kPc + 16)});
+  const auto exits = ccf->exits();
+  bench.fragments.Chain(exits[0], target);
+  REQUIRE(bench.fragments.DropJump(exits[3], kPc + 16, kPhysPage));
+  Ccf* next = bench.Emit(kPc + 16);
+  bench.fragments.Elide(exits[3], next);
+  bench.fragments.Add(next);
+  const u64 indirect = TargetOf(exits[2]->patch);
+
+  bench.fragments.UnlinkExits(ccf);
+  bench.fragments.UnlinkExits(ccf);  // again, before anybody has come out
+  CHECK(bench.counters.async_stops == 1);
+  CHECK(TargetOf(exits[0]->patch) == exits[0]->stub);
+  CHECK(TargetOf(exits[1]->patch) == exits[1]->stub);
+  CHECK(TargetOf(exits[2]->patch) == bench.stubs.at(Callout::kStop));
+  CHECK(TargetOf(next->entry) == exits[3]->stub);
+  bench.fragments.RelinkExits();
+  CHECK(TargetOf(exits[0]->patch) == target->entry);
+  CHECK(TargetOf(exits[2]->patch) == indirect);
+  CHECK(ByteAt(next->entry) == kNop);
+
+  // What was unlinked is not what a link is taken back from.
+  bench.fragments.UnlinkExits(ccf);
+  bench.fragments.Invalidate(target);
+  bench.fragments.RelinkExits();
+  CHECK(TargetOf(exits[0]->patch) == exits[0]->stub);
+}
+
+TEST_CASE("Bytes are overwritten: the CCFs that depend on them go, and no others") {
+  Bench bench;
+  Ccf* first = bench.Make(kPc);
+  Ccf* second = bench.Make(kPc + 2);
+  Ccf* third = bench.Make(kPc + 16);
+  std::vector<const Ccf*> gone;
+  const auto note = [&](const Ccf* ccf) { gone.push_back(ccf); };
+  CHECK(bench.fragments.InvalidateBytes(kPhysPage, 3, 4, note));
+  CHECK(gone.size() == 2);
+  CHECK_FALSE(first->valid);
+  CHECK_FALSE(second->valid);
+  CHECK(third->valid);
+  CHECK_FALSE(bench.fragments.InvalidateBytes(kPhysPage, 0, kPageSize, note));
+  CHECK(gone.size() == 3);
+  CHECK_FALSE(bench.fragments.InvalidateBytes(kPhysPage + 1, 0, kPageSize, note));
+}
+
+TEST_CASE("However often a verdict changes, each old entry leads to the newest CCF") {
+  Bench bench;
+  std::vector<Ccf*> all;
+  for (unsigned i = 0; i < 3 * CodeIndex::kMaxVersions; ++i) {
+    if (!all.empty()) bench.fragments.Retire(all.back());
+    all.push_back(bench.Make(kPc));
+    for (const Ccf* ccf : all) CHECK(Follow(ccf->entry) == all.back()->entry);
+  }
+}
+
+TEST_CASE("A CCF's entry for jumps through tables is made once") {
+  Bench bench;
+  Ccf* ccf = bench.Make(kPc);
+  const u64 entry = bench.fragments.IndirectEntry(ccf);
+  CHECK(entry != 0);
+  CHECK(bench.fragments.IndirectEntry(ccf) == entry);
+  CHECK(bench.fragments.IndirectEntry(bench.Make(kPc + 16)) != entry);
+}
+
+TEST_CASE("A flush leaves nothing but the peaks") {
+  Bench bench;
+  bench.Make(kPc);
+  bench.Make(kPc + 16);
+  const u64 bytes = bench.fragments.tc().used();
+  bench.fragments.Flush();
+  CHECK(bench.Find(kPc) == nullptr);
+  CHECK(bench.fragments.tc().used() == 0);
+  bench.Make(kPc);
+  CHECK(bench.fragments.tc_bytes_peak() == bytes);
+  CHECK(bench.fragments.ccfs_peak() == 2);
+  CHECK(bench.counters.tc_flushes == 1);
+}
+
+}  // namespace
+}  // namespace alibi::runtime

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Translation: from the guest's bytes to a CCF that its predecessors lead to.
+#include <x86intrin.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "runtime/engine_impl.h"
+#include "translator/decoder.h"
+#include "vcpu/cpu_differences.h"
+#include "vcpu/exceptions.h"
+
+namespace alibi::runtime {
+
+using adapt::log::Why;
+using translator::Ccf;
+using translator::CodeMode;
+using translator::DecodeStatus;
+using translator::ExitDesc;
+using translator::kNoPage;
+using vcpu::GuestFault;
+
+namespace {
+
+// What is known of the instructions of one page.
+class SitesOfPage final : public translator::ExactFlagSites {
+ public:
+  SitesOfPage(adapt::SiteTable& sites, PhysAddr page)
+      : sites_(sites), page_(page.value & ~kPageMask), any_(sites.MayHaveInPage(page_)) {}
+  bool any() const { return any_; }
+  const adapt::SiteRecord* Find(u64 pc) const {
+    return any_ ? sites_.Find(pc, page_ | (pc & kPageMask)) : nullptr;
+  }
+  bool KeepsExactFlags(u64 pc) const override {
+    const adapt::SiteRecord* site = Find(pc);
+    return site != nullptr && site->shows_flags;
+  }
+
+ private:
+  adapt::SiteTable& sites_;
+  const u64 page_;
+  const bool any_;
+};
+
+Why WhyOf(const CodeMode& mode, Fragments::Replaced replaced) {
+  if (mode.single) return Why::kSingle;
+  if (mode.simulate) return Why::kSimulate;
+  switch (replaced) {
+    case Fragments::Replaced::kRetired:
+      return Why::kVerdict;
+    case Fragments::Replaced::kOverwritten:
+      return Why::kOverwritten;
+    case Fragments::Replaced::kNothing:
+      break;
+  }
+  return Why::kFirst;
+}
+
+}  // namespace
+
+// What one translation is made from.
+struct EngineImpl::GuestCode {
+  GuestCode(u64 code_pc, PhysAddr code_phys, const CodeMode& code_mode, adapt::SiteTable& table)
+      : pc(code_pc), phys(code_phys), mode(code_mode), sites(table, code_phys) {}
+
+  // The bytes of its physical page; in RAM only.
+  const u8* page() const { return bytes - phys.PageOffset(); }
+
+  const u64 pc;
+  const PhysAddr phys;
+  const CodeMode& mode;
+  const SitesOfPage sites;
+  bool in_ram = true;
+  const u8* bytes = nullptr;  // at `phys`
+  unsigned available = 0;     // in this page, and not behind CS's limit
+  u64 in_segment = 0;         // up to CS's limit, in whichever page
+  unsigned max_instructions = 0;
+  u64 second_page = kNoPage;  // of an instruction that crosses
+  u8 copy[16];
+};
+
+u64 EngineImpl::PrepareEntry() {
+  Pending how = std::exchange(pending_, {});
+  CodeMode mode = CurrentMode();
+  mode.single = in_single_;
+  mode.simulate = how.simulate;
+  mode.careful = mode.careful || watching_;
+  NoticeMode(mode);
+  const u64 pc = LinearPc();
+  PhysAddr phys;
+  GuestFault fault;
+  bool faulted = false;
+  Ccf* ccf = Lookup(pc, mode, &phys, &fault, &faulted);
+  if (faulted) {
+    Deliver(fault);
+    return 0;
+  }
+  if (ccf == nullptr) ccf = Translate(pc, phys, mode, &how);
+  if (ccf == nullptr) return 0;
+  if (!mode.simulate && !mode.single) {
+    if (how.by_table && mode.UsesJumpTable()) LinkJumpTable(ccf, how.jump_kinds);
+    if (how.exit != nullptr) fragments_->Chain(how.exit, ccf);
+  }
+  return ccf->entry;
+}
+
+void EngineImpl::FetchCode(GuestCode* code) {
+  // Code outside RAM is rare: it is copied, and cannot be traced.
+  code->bytes = memory_.HostRw(code->phys);
+  code->available = static_cast<unsigned>(kPageSize - code->phys.PageOffset());
+  code->in_ram = code->bytes != nullptr;
+  if (!code->in_ram) {
+    code->available = std::min<unsigned>(code->available, sizeof(code->copy));
+    memory_.ReadPhys(code->phys, code->copy, code->available);
+    code->bytes = code->copy;
+  }
+  // An instruction behind CS's limit faults when it is reached.
+  const CodeMode& mode = code->mode;
+  code->in_segment =
+      mode.code_bits == 64 ? ~u64{0} : mode.code_limit - mode.RipOf(code->pc) + u64{1};
+  code->available = static_cast<unsigned>(std::min<u64>(code->available, code->in_segment));
+  const unsigned most = options_.plan_override == nullptr
+                            ? translator::kMaxTuInstructions
+                            : options_.plan_override->MaxInstructions();
+  code->max_instructions = mode.single || mode.simulate || !code->in_ram ? 1 : most;
+}
+
+// Decodes what lies there into tu_; or the fault of its first instruction.
+vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
+  u8 next_bytes[16];
+  translator::CodeRequest request{
+      .pc = code->pc,
+      .code_bits = code->mode.code_bits,
+      .bytes = code->bytes,
+      .available = code->available,
+      .page_before = code->in_ram ? static_cast<unsigned>(code->phys.PageOffset()) : 0,
+      .code_base = code->mode.code_base,
+      .max_instructions = code->max_instructions,
+      // A single step's #DB shows all flags.
+      .look_ahead = !code->mode.single,
+      .shown = &shown_features_,
+      .exact_sites = code->sites.any() ? &code->sites : nullptr};
+  DecodeStatus status = BuildTranslationUnit(request, tu_.get());
+  if (status == DecodeStatus::kNeedMoreBytes && code->in_segment > code->available) {
+    PhysAddr next;
+    GuestFault fault;
+    u64 next_pc = (code->pc & ~kPageMask) + kPageSize;
+    if (code->mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
+    if (code->mode.code_bits == 64 && !Canonical(next_pc)) return vcpu::GeneralProtection();
+    if (!mmu_.Fetch(LinearAddr(next_pc), &next, &fault)) return fault;
+    memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
+    request.next_page = next_bytes;
+    request.next_available = static_cast<unsigned>(
+        std::min<u64>(sizeof(next_bytes), code->in_segment - code->available));
+    request.page_before = 0;
+    request.max_instructions = 1;
+    status = BuildTranslationUnit(request, tu_.get());
+    code->second_page = next.PageNumber();
+  }
+  // A breakpoint begins a translation, which is then not made.
+  for (unsigned i = 1; points_.any_breakpoint() && i < tu_->count; ++i) {
+    if (!points_.IsBreakpoint(tu_->instrs[i].pc)) continue;
+    request.max_instructions = i;
+    status = BuildTranslationUnit(request, tu_.get());
+    break;
+  }
+  if (status == DecodeStatus::kTooLong || status == DecodeStatus::kNeedMoreBytes) {
+    return vcpu::GeneralProtection();
+  }
+  return status == DecodeStatus::kOk ? vcpu::Outcome::Done() : vcpu::InvalidOpcode();
+}
+
+// How each instruction of tu_ is to be translated.
+void EngineImpl::PlanSites(const GuestCode& code, translator::EmitRequest* request) {
+  for (unsigned i = 0; i < tu_->count; ++i) {
+    translator::SitePlan& plan = request->plans[i];
+    if (const adapt::SiteRecord* site = code.sites.Find(tu_->instrs[i].pc)) {
+      plan.kind = static_cast<translator::SiteKind>(site->kind);
+      plan.alone = site->alone;
+      if (site->table_lookup) plan.lookup = translator::LookupKind::kTable;
+    }
+    if (options_.plan_override != nullptr) {
+      options_.plan_override->Override(tu_->instrs[i], &plan);
+    }
+    if (code.mode.simulate || code.mode.careful ||
+        (tu_->instrs[i].op == translator::Op::kMovCr && recorder_.Wants(RecordKind::kControl))) {
+      plan.kind = translator::SiteKind::kSimulate;
+    }
+  }
+}
+
+// Emits tu_ into the TC, where the exit through which the guest comes may fall into it.
+Ccf* EngineImpl::EmitUnit(const GuestCode& code, Pending* how) {
+  const CodeMode& mode = code.mode;
+  Ccf* const ccf = tc().NewCcf();
+  ccf->phys_page = code.phys.PageNumber();
+  ccf->phys_page2 = code.second_page;
+  translator::EmitRequest request;
+  request.tu = tu_.get();
+  request.mode = mode;
+  request.indirect_entry = how->by_table && !mode.simulate && !mode.single && mode.UsesJumpTable();
+  request.shown = &shown_features_;
+  request.slot_seed = slot_seed_;
+  request.count = options_.executions != nullptr;
+  request.ports = options_.ports;
+  request.sysret_loads_ss =
+      vcpu::HasIntelsWay(vcpu::GuestDifference::kSysretStackSegment, options_.cpuid->vendor());
+  request.cmps_destination_first =
+      vcpu::HostHasIntelsWay(vcpu::HostDifference::kCompareStringsFault);
+  PlanSites(code, &request);
+
+  // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF
+  // takes the jump's place.
+  ExitDesc* elided = nullptr;
+  if (how->exit != nullptr && !mode.single && !mode.simulate && code.second_page == kNoPage &&
+      fragments_->DropJump(how->exit, code.pc, ccf->phys_page)) {
+    elided = std::exchange(how->exit, nullptr);
+  }
+  request.target = tc().Target();
+  const translator::EmitResult emitted = emitter_->Emit(request, ccf);
+  ALIBI_CHECK(emitted.fits, "a CCF fits the room that HasRoom() promised");
+  slot_seed_ += emitted.slots_used;
+  counters_.emitted_bytes += emitted.hot_size + emitted.cold_size;
+  ccf->examined_begin = tu_->examined_begin;
+  ccf->examined_end = tu_->examined_end;
+  tc().Commit(ccf, emitted);
+  if (elided != nullptr) fragments_->Elide(elided, ccf);
+  return ccf;
+}
+
+void EngineImpl::TraceCodeOf(const Ccf& ccf) {
+  mmu_.TraceCode(PhysAddr(ccf.phys_page * kPageSize));
+  if (ccf.phys_page2 != kNoPage) mmu_.TraceCode(PhysAddr(ccf.phys_page2 * kPageSize));
+}
+
+Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, Pending* how) {
+  const u64 begin = __rdtsc();
+  if (!tc().HasRoom() || sites_.overflowed()) FlushTc(how);
+  GuestCode code(pc, phys, mode, sites_);
+  FetchCode(&code);
+  const vcpu::Outcome decoded = DecodeUnit(&code);
+  if (decoded.faulted()) {
+    Deliver(decoded.fault());
+    return nullptr;
+  }
+  if (code.in_ram && code.second_page == kNoPage && code.max_instructions != 1) {
+    if (Ccf* old = fragments_->Revive(pc, phys.PageNumber(), mode, code.page(), points_)) {
+      TraceCodeOf(*old);
+      if (recorder_.Wants(RecordKind::kTranslation)) RecordTranslation(*old, Why::kRevived, begin);
+      return old;
+    }
+  }
+  Ccf* const ccf = EmitUnit(code, how);
+  if (code.in_ram) {
+    ccf->content_hash = Fragments::ContentHash(*ccf, code.page());
+    TraceCodeOf(*ccf);
+  }
+  const Fragments::Replaced replaced = fragments_->Add(ccf);
+  ++counters_.translations;
+  counters_.translated_instructions += tu_->count;
+  counters_.translated_guest_bytes += tu_->byte_length;
+  counters_.translation_cycles += __rdtsc() - begin;
+  prices_.retranslate = static_cast<u32>(counters_.translation_cycles / counters_.translations);
+  if (recorder_.Wants(RecordKind::kTranslation)) {
+    RecordTranslation(*ccf, WhyOf(mode, replaced), begin);
+  }
+  if (observer_ != nullptr) observer_->OnTranslation(*ccf);
+  return ccf;
+}
+
+void EngineImpl::FlushTc(Pending* how) {
+  how->exit = nullptr;
+  // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
+  // page without translations only costs its own callout.
+  for (const Ccf* ccf : tc().all()) mmu_.UntraceCode(PhysAddr(ccf->phys_page * kPageSize));
+  CollectExecutions();
+  fragments_->Flush();
+  for (MissedSite& missed : missed_sites_) missed = {};
+  mmu_.ResetAllJumpTables();
+  if (recorder_.Wants(RecordKind::kFlush)) RecordFlush(sites_.overflowed());
+  if (sites_.overflowed()) {
+    sites_.Clear();
+    ++counters_.site_table_flushes;
+  }
+}
+
+}  // namespace alibi::runtime
