@@ -130,6 +130,7 @@ class EngineImpl final : public TranslatingEngine,
   void CodeReplaced(const Ccf& from, const Ccf& to) override {
     if (observer_ != nullptr) observer_->OnAdaptation(from, to);
   }
+  void CodeInvalidated(PhysAddr page) override { mmu_.ResetJumpEntriesForPhysPage(page); }
   struct GuestCode;
   void FetchCode(GuestCode* code);
   vcpu::Outcome DecodeUnit(GuestCode* code);

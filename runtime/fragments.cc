@@ -214,6 +214,7 @@ void Fragments::Invalidate(Ccf* ccf) {
   if (!ccf->valid) return;
   RelinkExits();
   ccf->valid = false;
+  listener_.CodeInvalidated(PhysAddr(ccf->phys_page * kPageSize));
   while (ccf->incoming != nullptr) Unchain(ccf->incoming);
   for (ExitDesc* exit : ccf->exits()) Unchain(exit);
   RedirectEntryToLookup(ccf);

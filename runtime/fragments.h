@@ -43,6 +43,9 @@ class Fragments {
    public:
     // A verdict has led to another translation of the same code.
     virtual void CodeReplaced(const Ccf& from, const Ccf& to) = 0;
+    // A CCF of this page is gone: no jump-table entry may lead to it. Its check of the PC could be
+    // passed, and spoils flags that a later translation takes for live.
+    virtual void CodeInvalidated(PhysAddr page) = 0;
 
    protected:
     ~Listener() = default;

@@ -40,7 +40,9 @@ u64 Follow(u64 host) {
 class Replacements final : public Fragments::Listener {
  public:
   void CodeReplaced(const Ccf& from, const Ccf& to) override { seen.push_back({&from, &to}); }
+  void CodeInvalidated(PhysAddr page) override { pages.push_back(page); }
   std::vector<std::pair<const Ccf*, const Ccf*>> seen;
+  std::vector<PhysAddr> pages;
 };
 
 class Bench {
@@ -150,6 +152,8 @@ TEST_CASE(
   bench.fragments.Chain(first->exits()[0], ccf);
   bench.fragments.Invalidate(ccf);
   CHECK_FALSE(ccf->valid);
+  REQUIRE(bench.replacements.pages.size() == 1);
+  CHECK(bench.replacements.pages[0].value == kPhysPage * kPageSize);
   CHECK(TargetOf(first->exits()[0]->patch) == first->exits()[0]->stub);
   CHECK(TargetOf(ccf->exits()[0]->patch) == ccf->exits()[0]->stub);
   CHECK(TargetOf(ccf->entry) == ccf->redirect);
@@ -167,6 +171,7 @@ TEST_CASE("A CCF that is retired looks up, and forwards once its successor is th
   bench.fragments.Retire(old);
   CHECK(TargetOf(first->exits()[0]->patch) == old->entry);  // not visited
   CHECK(TargetOf(old->entry) == old->redirect);
+  CHECK(bench.replacements.pages.empty());
   CHECK(old->valid);
   CHECK(bench.Find(old->pc) == nullptr);
   Ccf* now = bench.Make(kPc + 16);

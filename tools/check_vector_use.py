@@ -20,7 +20,8 @@ import subprocess
 import sys
 
 ROOTS = re.compile(
-    r'^alibi::(runtime::EngineImpl::(On[A-Z]\w*|StopSoon|DispatchFromState|CodeWritten)\('
+    r'^alibi::(runtime::EngineImpl::(On[A-Z]\w*|StopSoon|DispatchFromState|CodeWritten'
+    r'|CodeInvalidated)\('
     r'|runtime::Watched(Memory|Ports)::\w+\('
     r'|runtime::\(anonymous namespace\)::\w+\(alibi::runtime::Execution&\)'
     r'|mmu::Mmu::(Read|Write|ProbeWrite|PagingModeChanged|AddressSpaceLoaded|InvalidatePage'
