@@ -18,25 +18,19 @@ enum class AttemptedStore : u8 {
 };
 
 inline AttemptedStore AttemptedStoreOf(const translator::Instr& instr) {
-  using translator::Encoding, translator::Unit;
+  using translator::Unit;
   using vcpu::HostDifference, vcpu::HostHasIntelsWay;
   if (!instr.mem.written || instr.treatment != translator::Treatment::kIdent) {
     return AttemptedStore::kNoTrace;
   }
-  const u8 opcode = instr.bytes[instr.layout.opcode];
   if (instr.unit == Unit::kMmx && HostHasIntelsWay(HostDifference::kMmxStoreFault)) {
     return AttemptedStore::kMmx;
   }
   if (instr.unit == Unit::kX87 && HostHasIntelsWay(HostDifference::kX87StoreFault)) {
-    const unsigned extension = instr.bytes[instr.layout.modrm] >> 3 & 7;
-    const bool control =
-        (opcode == 0xd9 || opcode == 0xdd) && extension >= 6;  // FNSTCW and its kin
-    return control ? AttemptedStore::kNoTrace : AttemptedStore::kX87;
+    return instr.Is(translator::kStoresX87Control) ? AttemptedStore::kNoTrace
+                                                   : AttemptedStore::kX87;
   }
-  // VCVTPS2PH: map 3, 1D.
-  if (opcode == 0x1d && instr.encoding != Encoding::kLegacy &&
-      instr.bytes[instr.layout.vector_prefix] != 0xc5 &&
-      (instr.bytes[instr.layout.vector_prefix + 1u] & 7) == 3 &&
+  if (instr.Is(translator::kConvertsToHalf) &&
       HostHasIntelsWay(HostDifference::kConvertToHalfFault)) {
     return AttemptedStore::kConvert;
   }

@@ -65,28 +65,6 @@ CalloutFunction ThunkOf(bool counts) {
   return &CalloutThunk<Descriptor, Method>;
 }
 
-bool IsSoftwareInterrupt(Op op) {
-  return op == Op::kInt || op == Op::kInt3 || op == Op::kInto || op == Op::kInt1;
-}
-
-bool IsString(Op op) {
-  return op == Op::kMovs || op == Op::kStos || op == Op::kLods || op == Op::kCmps ||
-         op == Op::kScas || op == Op::kIns || op == Op::kOuts;
-}
-
-// Those after which an interrupt shadow is that of SS, which holds debug exceptions back as well.
-bool LoadsSs(Op op) { return op == Op::kMovSreg || op == Op::kPopSreg || op == Op::kLds; }
-
-// FLDCW, FLDENV and FRSTOR: of the waiting instructions those that load the control word.
-bool LoadsControlWord(const Instr& instr) {
-  if (instr.unit != translator::Unit::kX87) return false;
-  const u8* byte = &instr.bytes[instr.layout.opcode];
-  const u8 extension = byte[1] >> 3 & 7;
-  if (byte[1] >= 0xc0) return false;
-  return (byte[0] == 0xd9 && (extension == 4 || extension == 5)) ||
-         (byte[0] == 0xdd && extension == 4);
-}
-
 u64 ReadXcr0() {
   u32 low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -299,7 +277,7 @@ void EngineImpl::HideNumericError() {
 }
 
 void EngineImpl::ShowNumericError(const Instr* instr) {
-  if (instr != nullptr && LoadsControlWord(*instr)) return;
+  if (instr != nullptr && instr->Is(translator::kLoadsControlWord)) return;
   u16 words[2];
   std::memcpy(words, state_.xsave_area, sizeof(words));
   words[0] = (words[0] & ~kX87Exceptions) | (hidden_control_ & kX87Exceptions);
@@ -358,7 +336,8 @@ bool EngineImpl::Step() {
     const Ccf& ccf = *fragments_->FindByHost(entry);
     const Instr instr = ccf.instrs().front();
     const u64 next_rip = ccf.mode.RipOf(instr.next_pc());
-    const translator::Op op = instr.op;
+    const Op op = instr.op;
+    const translator::OpInfo& info = translator::InfoOf(op);
     const bool repeated = instr.rep || instr.repne;
     const u8 shadow = state_.interrupt_shadow;
     state_.interrupt_shadow = 0;  // it covers exactly this instruction
@@ -387,20 +366,21 @@ bool EngineImpl::Step() {
     ss_shadow_ = false;
     const u64 held = held_debug_hits_;
     held_debug_hits_ = 0;
-    const bool unfinished = repeated && IsString(op) && state_.rip == start;
+    const bool unfinished = repeated && info.Has(translator::kString) && state_.rip == start;
     const bool switched = op != Op::kLtr && state_.segment[vcpu::kTr].selector != task;
     if (op != Op::kIret && !switched && !unfinished)
       state_.system_flags &= ~static_cast<u32>(vcpu::kRf);
     // A taken INT n, INT3, INTO or INT1 has cleared TF before the trap would come.
-    const bool taken = IsSoftwareInterrupt(op) && !(state_.system_flags & vcpu::kTf);
+    const bool taken =
+        info.Has(translator::kSoftwareInterrupt) && !(state_.system_flags & vcpu::kTf);
     u64 hits = watch_hits_ | held;
-    if (LoadsSs(op) && state_.interrupt_shadow != 0) {
+    if (info.Has(translator::kLoadsSs) && state_.interrupt_shadow != 0) {
       ss_shadow_ = true;
       held_debug_hits_ = hits;
       return true;
     }
     // SYSCALL and SYSRET step by the TF they leave behind, by themselves.
-    const bool steps_itself = op == Op::kSyscall || op == Op::kSysret;
+    const bool steps_itself = info.Has(translator::kSystemCall);
     const bool passes = only_branches && (unfinished || state_.rip == next_rip);
     // Of a task switch TF went into the old task's TSS.
     if (trap && !taken && !steps_itself && !switched && !passes) hits |= vcpu::kDr6Bs;

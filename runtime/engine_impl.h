@@ -205,7 +205,7 @@ class EngineImpl final : public TranslatingEngine,
     return split ? bounce_ : bounce_ + linear % 64;
   }
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
-  static u64 ActiveElements(const translator::MemOperand& mem, unsigned mask_register);
+  static u64 ActiveElements(const translator::MemOperand& mem);
   bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,
                       vcpu::GuestFault* fault);
 

@@ -74,26 +74,16 @@ GuestFault EngineImpl::NonCanonicalFault(const Instr& instr, u64 linear) const {
 }
 
 bool EngineImpl::MayChangeMode(const Instr& instr) const {
+  const translator::OpInfo& op = InfoOf(instr.op);
   if (instr.code_bits != 64) {
     return instr.treatment == translator::Treatment::kTerminator ||
-           instr.op == translator::Op::kPopf || instr.op == translator::Op::kIret ||
-           instr.op == translator::Op::kSyscall || instr.op == translator::Op::kSysret;
+           op.Has(translator::kLoadsFlags | translator::kSystemCall);
   }
   // The rest is dispatched with a look at its mode.
-  switch (instr.op) {
-    case translator::Op::kMovCr:
-      return instr.system_reg == 0 || instr.system_reg == 4;
-    case translator::Op::kClts:
-    case translator::Op::kLmsw:
-    case translator::Op::kXsetbv:
-      return true;
-    case translator::Op::kPopf:
-    case translator::Op::kIret:
-    case translator::Op::kSysret:
-      return state_.AlignmentArmed() != ((mode_key_ & kAlignmentKey) != 0);
-    default:
-      return false;
+  if (op.Has(translator::kLoadsFlags)) {
+    return state_.AlignmentArmed() != ((mode_key_ & kAlignmentKey) != 0);
   }
+  return op.Has(translator::kChangesMode);
 }
 
 Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
@@ -326,8 +316,8 @@ bool EngineImpl::X87Opcodes(u64 host, u16* guest, u16* translated) const {
 }
 
 // One bit per element of a masked operand that the instruction accesses.
-u64 EngineImpl::ActiveElements(const translator::MemOperand& mem, unsigned mask_register) {
-  u64 mask = LiveMask(mask_register);
+u64 EngineImpl::ActiveElements(const translator::MemOperand& mem) {
+  u64 mask = LiveMask(mem.mask_register);
   if (mem.mask_bits < 64) mask &= (u64{1} << mem.mask_bits) - 1;
   const unsigned elements = mem.size / mem.masked_element;
   if (mem.packed) {
@@ -344,8 +334,7 @@ u64 EngineImpl::ActiveElements(const translator::MemOperand& mem, unsigned mask_
 bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess access,
                                 GuestFault* fault) {
   const unsigned size = instr.mem.masked_element;
-  const unsigned mask_register = instr.bytes[instr.layout.vector_prefix + 3] & 7;
-  const u64 active = ActiveElements(instr.mem, mask_register);
+  const u64 active = ActiveElements(instr.mem);
   u8* const bounced = BounceOf(linear, instr.mem.size);
   const unsigned elements = instr.mem.size / size;
   const auto in_segment = [&](unsigned i, u64* at) {
@@ -464,9 +453,7 @@ Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 linear) {
   }
   GuestFault fault;
   if (instr.mem.masked_element != 0) {
-    const unsigned mask_register = instr.bytes[instr.layout.vector_prefix + 3] & 7;
-    if ((linear & (instr.mem.alignment - 1u)) != 0 &&
-        ActiveElements(instr.mem, mask_register) != 0) {
+    if ((linear & (instr.mem.alignment - 1u)) != 0 && ActiveElements(instr.mem) != 0) {
       return DeliverAtAndDispatch(site, GuestFault::WithCode(vcpu::kGeneralProtection, 0));
     }
     const ElementAccess access = instr.mem.written ? ElementAccess::kProbe : ElementAccess::kRead;

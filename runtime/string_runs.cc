@@ -64,7 +64,7 @@ bool EngineImpl::MakeStringRun(const SiteDesc& site) {
     return false;
   }
   const u64 mask = mode.code_bits == 64 ? ~u64{0} : 0xffffffffu;
-  const unsigned size = (instr.bytes[instr.layout.opcode] & 1) == 0 ? 1 : instr.operand_bits / 8u;
+  const unsigned size = instr.element_bytes;
   u64& count = state_.gpr[vcpu::kRcx];
   u64& from = state_.gpr[vcpu::kRsi];
   u64& to = state_.gpr[vcpu::kRdi];

@@ -184,7 +184,8 @@ void EngineImpl::PlanSites(const GuestCode& code, translator::EmitRequest* reque
       options_.plan_override->Override(tu_->instrs[i], &plan);
     }
     if (code.mode.simulate || code.mode.careful ||
-        (tu_->instrs[i].op == translator::Op::kMovCr && recorder_.Wants(RecordKind::kControl))) {
+        (InfoOf(tu_->instrs[i].op).Has(translator::kLogsControl) &&
+         recorder_.Wants(RecordKind::kControl))) {
       plan.kind = translator::SiteKind::kSimulate;
     }
   }

@@ -23,7 +23,7 @@ ROOTS = re.compile(
     r'^alibi::(runtime::EngineImpl::(On[A-Z]\w*|StopSoon|DispatchFromState|CodeWritten'
     r'|CodeInvalidated)\('
     r'|runtime::Watched(Memory|Ports)::\w+\('
-    r'|runtime::\(anonymous namespace\)::\w+\(alibi::runtime::Execution&\)'
+    r'|runtime::handlers::\w+\(alibi::runtime::Execution&\)'
     r'|mmu::Mmu::(Read|Write|ProbeWrite|PagingModeChanged|AddressSpaceLoaded|InvalidatePage'
     r'|PrivilegeChanged|WriteTraced)\('
     r'|adapt::.*::(OnEvent|OnPageForgotten)\()')
@@ -41,7 +41,7 @@ SYSTEM_CALLS = {'mmap', 'munmap', 'mprotect', 'madvise'}
 # Functions that touch the guest's live registers on purpose, and leave them as they are or as the
 # guest's own instruction does (FNSTENV masks exceptions, FNSAVE resets the FPU, FRSTOR loads it).
 READERS = re.compile(r'::(LiveMask|MaskMovQ|StoreX87|LoadX87|ActiveElements|AccessElements)\b'
-                     r'|\(anonymous namespace\)::MaskMov\(')
+                     r'|handlers::MaskMov\(')
 
 REGISTER = re.compile(r'\b([xyz]mm\d+|mm[0-7]|st\([0-7]\)|st|k[0-7]|bnd[0-3]|tmm[0-7])\b')
 FUNCTION = re.compile(r'^([0-9a-f]+) <(.+)>:$')

@@ -33,17 +33,13 @@ bool WritesGpr(const Instr& instr, u8 reg) {
 
 // ADD/SUB reg, imm (of the address size): the register moves by a known amount.
 bool ConstantAdjust(const Instr& instr, u8 reg, i64* delta) {
-  if (instr.operand_bits != instr.code_bits || instr.gpr_count != 1 || instr.gprs[0].reg != reg ||
-      instr.mem.present || instr.layout.modrm == 0xff || instr.layout.imm == 0xff) {
+  if (!instr.Is(kAddsConstant | kSubtractsConstant) || instr.operand_bits != instr.code_bits ||
+      instr.gprs[0].reg != reg) {
     return false;
   }
-  const u8 opcode = instr.bytes[instr.layout.opcode];
-  if (opcode != 0x83 && opcode != 0x81) return false;
-  const u8 extension = (instr.bytes[instr.layout.modrm] >> 3) & 7;
-  if (extension != 0 && extension != 5) return false;
   const i64 imm =
       instr.code_bits == 32 ? static_cast<i32>(instr.immediate) : static_cast<i64>(instr.immediate);
-  *delta = extension == 0 ? imm : -imm;
+  *delta = instr.Is(kAddsConstant) ? imm : -imm;
   return true;
 }
 
@@ -64,8 +60,10 @@ bool Derived(const Instr& instr, u8* dest, u8* source, i64* delta) {
     *delta = mem.disp;
     return true;
   }
-  const u8 opcode = instr.bytes[instr.layout.opcode];
-  if (instr.mem.present || instr.gpr_count != 2 || (opcode != 0x89 && opcode != 0x8b)) return false;
+  if (instr.op != Op::kMov || instr.mem.present || instr.gpr_count != 2 ||
+      instr.gprs[0].bits == 8) {
+    return false;
+  }
   const unsigned to = instr.gprs[0].written ? 0 : 1;
   *dest = instr.gprs[to].reg;
   *source = instr.gprs[1 - to].reg;

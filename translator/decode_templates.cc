@@ -4,22 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "translator/opcode_set.h"
+
 namespace alibi::translator {
 namespace {
-
-// A bit per opcode: it has a ModRM byte. Rows of 16 opcodes, bit 0 first.
-constexpr u16 kModRm1[16] = {
-    0x0f0f, 0x0f0f, 0x0f0f, 0x0f0f, 0x0000, 0x0000, 0x0a08, 0x0000,
-    0xffff, 0x0000, 0x0000, 0x0000, 0x00c3, 0xff0f, 0x0000, 0xc0c0,
-};
-constexpr u16 kModRm2[16] = {
-    0xa00f, 0xffff, 0xffff, 0x0000, 0xffff, 0xffff, 0xffff, 0xff7f,
-    0x0000, 0xffff, 0xf8f8, 0xffff, 0x00ff, 0xffff, 0xffff, 0xffff,
-};
-
-constexpr bool HasBit(const u16* rows, u8 opcode) {
-  return (rows[opcode >> 4] >> (opcode & 0xf)) & 1;
-}
 
 constexpr bool IsLegacyPrefix(u8 byte) {
   switch (byte) {
@@ -54,16 +42,6 @@ u64 LoadSigned(const u8* bytes, unsigned size) {
 
 u64 LowBits(u64 value, unsigned bits) {
   return bits >= 64 ? value : value & ((u64{1} << bits) - 1);
-}
-
-// Some immediates say more than a value: a shift by zero writes no flags, and a VEX immediate may
-// name a register. Such an instruction is a template for itself only.
-bool ImmediateDecides(const Instr& instr) {
-  if (instr.layout.imm_size == 0) return false;
-  if (instr.encoding != Encoding::kLegacy) return true;
-  const u8 opcode = instr.bytes[instr.layout.opcode];
-  const bool two_bytes = instr.layout.opcode > 0 && instr.bytes[instr.layout.opcode - 1] == 0x0f;
-  return two_bytes ? opcode == 0xa4 || opcode == 0xac : opcode == 0xc0 || opcode == 0xc1;
 }
 
 std::size_t HashHead(const u8* bytes, unsigned length, unsigned code_bits) {
@@ -119,11 +97,11 @@ unsigned HeadLength(const u8* bytes, unsigned available, unsigned code_bits) {
         ++at;
         modrm = true;
       } else {
-        modrm = HasBit(kModRm2, opcode);
+        modrm = kModRmOpcodes0F.Has(opcode);
       }
       break;
     default:
-      modrm = HasBit(kModRm1, opcode);
+      modrm = kModRmOpcodes.Has(opcode);
   }
   ++at;
   if (!modrm) return at <= available ? at : 0;
@@ -189,7 +167,8 @@ DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, u64 pc
     number = static_cast<u16>(templates_.size());
   }
   Template& made = templates_[number - 1u];
-  made.same = static_cast<u8>(ImmediateDecides(*out) ? out->length : head);
+  // An immediate that says more than a value makes a template for the same bytes only.
+  made.same = static_cast<u8>(out->Is(kImmediateDecides) ? out->length : head);
   made.instr = *out;
   return status;
 }

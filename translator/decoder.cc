@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "translator/decoder_library.h"
+#include "translator/opcode_set.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/state.h"
 
@@ -20,7 +21,7 @@ using Operand = ZydisDecodedOperand;
 
 constexpr unsigned kMaxInstructionLength = 15;
 
-// What the predicates of ops.inc look at.
+// What the predicates of instructions.inc look at.
 struct Facts {
   const ZydisDecodedInstruction& zydis;
   const Operand* operands;
@@ -38,7 +39,7 @@ ZydisRegister RegOf(const Operand& operand) {
   return operand.type == ZYDIS_OPERAND_TYPE_REGISTER ? operand.reg.value : ZYDIS_REGISTER_NONE;
 }
 
-// The operand shapes that rows of ops.inc name.
+// The operand shapes that rows of instructions.inc name.
 namespace shape {
 bool Any(const Facts&) { return true; }
 bool NoSystemRegister(const Facts& f) {
@@ -90,9 +91,23 @@ struct Row {
 constexpr Row kRows[] = {
 #define ALIBI_ROW(mnemonic, shape_name, op, treatment) \
   {ZYDIS_MNEMONIC_##mnemonic, shape::shape_name, Op::op, Treatment::treatment},
-#include "translator/ops.inc"
+#include "translator/instructions.inc"
 };
 constexpr std::size_t kRowCount = std::size(kRows);
+
+#define ALIBI_ROW(mnemonic, shape_name, op, treatment)                              \
+  static_assert(Offers(InfoOf(Op::op), Treatment::treatment),                       \
+                "instructions.inc: " #mnemonic " is " #treatment ", for which " #op \
+                " has no function in ops.inc");
+#include "translator/instructions.inc"
+
+static_assert(
+    [] {
+      std::array<bool, kOpCount> used{};
+      for (const Row& row : kRows) used[static_cast<std::size_t>(row.op)] = true;
+      return std::all_of(used.begin(), used.end(), [](bool u) { return u; });
+    }(),
+    "every operation of ops.inc has a row in instructions.inc");
 
 // Mnemonic -> first row (kNoRow: its instruction set decides). Rows of one mnemonic are adjacent.
 constexpr u8 kNoRow = 0xff;
@@ -105,32 +120,40 @@ constexpr auto kFirstRow = [] {
 }();
 
 // What a new version of the library adds is #UD until somebody has looked at it.
-static_assert(ZYDIS_ISA_SET_MAX_VALUE == 182 && ZYDIS_MNEMONIC_MAX_VALUE == 1754,
-              "This Zydis knows other instructions than the one that ops.inc was written for. New "
-              "instruction sets: ALIBI_IDENT_SET, if all they do is compute. New mnemonics of sets "
-              "that have it: an ALIBI_ROW, if they do more. Then adapt these numbers; "
-              "decoder_deny_test walks over all of it.");
+static_assert(
+    ZYDIS_ISA_SET_MAX_VALUE == 182 && ZYDIS_MNEMONIC_MAX_VALUE == 1754,
+    "This Zydis knows other instructions than the one that instructions.inc was written "
+    "for. New instruction sets: ALIBI_IDENT_SET, if all they do is compute. New mnemonics "
+    "of sets that have it: an ALIBI_ROW, if they do more. Then adapt these numbers; "
+    "decoder_deny_test walks over all of it.");
 constexpr auto kIdentSet = [] {
   std::array<bool, ZYDIS_ISA_SET_MAX_VALUE + 1> ident{};
 #define ALIBI_IDENT_SET(name) ident[ZYDIS_ISA_SET_##name] = true;
-#include "translator/ops.inc"
+#include "translator/instructions.inc"
   return ident;
 }();
 
 constexpr auto kKeepsUndefined = [] {
   std::array<bool, ZYDIS_MNEMONIC_MAX_VALUE + 1> keeps{};
 #define ALIBI_KEEPS_UNDEFINED(mnemonic) keeps[ZYDIS_MNEMONIC_##mnemonic] = true;
-#include "translator/ops.inc"
+#include "translator/instructions.inc"
   return keeps;
 }();
 
-// Sizes that ops.inc states itself; kLibrarySize: as the library says.
+constexpr auto kFacts = [] {
+  std::array<u16, ZYDIS_MNEMONIC_MAX_VALUE + 1> facts{};
+#define ALIBI_FACT(mnemonic, fact) facts[ZYDIS_MNEMONIC_##mnemonic] |= fact;
+#include "translator/instructions.inc"
+  return facts;
+}();
+
+// Sizes that instructions.inc states itself; kLibrarySize: as the library says.
 constexpr u16 kLibrarySize = 0xffff, kWholeXsaveArea = 0xfffe;
 constexpr auto kMemSize = [] {
   std::array<u16, ZYDIS_MNEMONIC_MAX_VALUE + 1> size{};
   for (u16& s : size) s = kLibrarySize;
 #define ALIBI_MEM_SIZE(mnemonic, bytes) size[ZYDIS_MNEMONIC_##mnemonic] = bytes;
-#include "translator/ops.inc"
+#include "translator/instructions.inc"
   return size;
 }();
 
@@ -439,6 +462,7 @@ void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const O
     static_assert(std::size(kTo) == ZYDIS_BROADCAST_MODE_MAX_VALUE + 1);
     mem->masked_element = static_cast<u8>(mem->size / kFrom[z.avx.broadcast.mode]);
     mem->mask_bits = kTo[z.avx.broadcast.mode];
+    mem->mask_register = z.raw.evex.aaa;
     return;
   }
   unsigned element_bits = memory.element_size;
@@ -449,6 +473,7 @@ void ReadMask(const ZydisDecodedInstruction& z, const Operand* operands, const O
   }
   mem->masked_element = static_cast<u8>(element_bits / 8);
   mem->mask_bits = static_cast<u8>(mem->size / mem->masked_element);
+  mem->mask_register = z.raw.evex.aaa;
   mem->packed =
       z.meta.category == ZYDIS_CATEGORY_COMPRESS || z.meta.category == ZYDIS_CATEGORY_EXPAND;
 }
@@ -711,6 +736,45 @@ unsigned RefusedW(const u8* bytes, unsigned available, unsigned code_bits) {
   return 0;
 }
 
+// What the sets of opcodes say.
+unsigned LegacyFacts(const ZydisDecodedInstruction& z, const Instr& instr) {
+  const bool fault_free = instr.unit == Unit::kNone && !InfoOf(instr.op).Has(kDivides);
+  const bool memory = instr.mem.present;
+  switch (z.opcode_map) {
+    case ZYDIS_OPCODE_MAP_DEFAULT:
+      return fault_free && kFaultFreeOpcodes.Has(z.opcode) ? kCannotFault : 0;
+    case ZYDIS_OPCODE_MAP_0F: {
+      const bool group9_memory = z.opcode == 0xc7 && memory;  // RDRAND and RDSEED: 16-bit forms
+      unsigned facts = group9_memory || kPrefix66Opcodes0F.Has(z.opcode) ? kOwnsPrefix66 : 0;
+      if (fault_free && kFaultFreeOpcodes0F.Has(z.opcode)) facts |= kCannotFault;
+      return facts;
+    }
+    case ZYDIS_OPCODE_MAP_0F38:
+      return z.opcode >= kMovbeFirst0F38 && z.opcode <= kMovbeLast0F38 ? 0 : kOwnsPrefix66;
+    default:
+      return kOwnsPrefix66;
+  }
+}
+
+void ReadFacts(const ZydisDecodedInstruction& z, Instr* out) {
+  const bool legacy = out->encoding == Encoding::kLegacy;
+  const bool immediate = out->layout.imm_size != 0;
+  unsigned facts = kFacts[z.mnemonic];
+  if (legacy) facts |= LegacyFacts(z, *out);
+  if (immediate && (!legacy || IsShift(z.mnemonic))) facts |= kImmediateDecides;
+  if (immediate && out->gpr_count == 1 && out->gprs[0].bits != 8 && !out->mem.present) {
+    if (z.mnemonic == ZYDIS_MNEMONIC_ADD) facts |= kAddsConstant;
+    if (z.mnemonic == ZYDIS_MNEMONIC_SUB) facts |= kSubtractsConstant;
+  }
+  out->facts = static_cast<u16>(facts);
+  const bool port = out->op == Op::kIn || out->op == Op::kOut;
+  if (port || InfoOf(out->op).Has(kString)) {
+    const bool narrow = port || out->op == Op::kIns || out->op == Op::kOuts;
+    const unsigned bytes = z.opcode & 1 ? out->operand_bits / 8u : 1;
+    out->element_bytes = static_cast<u8>(narrow ? std::min(bytes, 4u) : bytes);
+  }
+}
+
 // True when the first row of the mnemonic (or its absence) decides, for look-ahead purposes.
 bool ClassifiedWithoutOperands(ZydisMnemonic mnemonic) {
   u8 row = kFirstRow[mnemonic];
@@ -784,6 +848,7 @@ DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned c
   }
   RefuseWideExtract(z, out);
   RefineFlags(z, out);
+  ReadFacts(z, out);
   NarrowBranch(z, out);
   return out->treatment == Treatment::kUndefined ? DecodeStatus::kUndefined : DecodeStatus::kOk;
 }

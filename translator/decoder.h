@@ -37,7 +37,6 @@ std::string Disassemble(const Instr& instr);
 // are none.
 std::string DisassembleBytes(std::span<const u8> bytes, u64 pc, unsigned code_bits);
 const char* MnemonicName(u16 mnemonic);
-const char* OpName(Op op);
 const char* TreatmentName(Treatment treatment);
 
 }  // namespace alibi::translator

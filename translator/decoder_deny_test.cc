@@ -17,7 +17,7 @@ namespace {
 const std::set<ZydisMnemonic>& MnemonicsWithRow() {
   static const std::set<ZydisMnemonic> with_row = {
 #define ALIBI_ROW(mnemonic, shape, op, treatment) ZYDIS_MNEMONIC_##mnemonic,
-#include "translator/ops.inc"
+#include "translator/instructions.inc"
   };
   return with_row;
 }
@@ -25,7 +25,7 @@ const std::set<ZydisMnemonic>& MnemonicsWithRow() {
 const std::set<ZydisISASet>& IdentSets() {
   static const std::set<ZydisISASet> sets = {
 #define ALIBI_IDENT_SET(name) ZYDIS_ISA_SET_##name,
-#include "translator/ops.inc"
+#include "translator/instructions.inc"
   };
   return sets;
 }

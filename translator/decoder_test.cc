@@ -296,17 +296,17 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
   using enum Treatment;
   for (const Row& row : {
            Row{"89 d8", 64, kMov, kIdent},
-           {"8e d0", 64, kMovSreg, kTerminator},  // MOV ss
-           {"8e d8", 64, kMovSreg, kSimulate},
-           {"8e d8", 32, kMovSreg, kTerminator},
-           {"8c d8", 64, kMovSreg, kInTc},
-           {"8c 1b", 64, kMovSreg, kSimulate},
-           {"44 0f 22 c0", 64, kMovCr, kInTc},  // MOV cr8
-           {"44 0f 20 c0", 64, kMovCr, kInTc},
-           {"0f 22 d8", 64, kMovCr, kInTc},        // MOV cr3
-           {"0f 22 e0", 64, kMovCr, kTerminator},  // MOV cr4
-           {"0f 22 d0", 64, kMovCr, kSimulate},    // MOV cr2
-           {"0f 20 d8", 64, kMovCr, kInTc},
+           {"8e d0", 64, kWriteSreg, kTerminator},  // MOV ss
+           {"8e d8", 64, kWriteSreg, kSimulate},
+           {"8e d8", 32, kWriteSreg, kTerminator},
+           {"8c d8", 64, kReadSreg, kInTc},
+           {"8c 1b", 64, kReadSreg, kSimulate},
+           {"44 0f 22 c0", 64, kMovCr8, kInTc},  // MOV cr8
+           {"44 0f 20 c0", 64, kMovCr8, kInTc},
+           {"0f 22 d8", 64, kWriteCr3, kInTc},       // MOV cr3
+           {"0f 22 e0", 64, kWriteCr, kTerminator},  // MOV cr4
+           {"0f 22 d0", 64, kWriteCr, kSimulate},    // MOV cr2
+           {"0f 20 d8", 64, kReadCr, kInTc},
            {"0f 23 f8", 64, kMovDr, kTerminator},
            {"0f 21 f8", 64, kMovDr, kSimulate},
            {"0f a3 d8", 64, kNone, kIdent},          // BT eax, ebx
@@ -336,7 +336,9 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"0f 01 f8", 64, kSwapgs, kInTc},
            {"f3 0f ae c0", 64, kRdfsbase, kInTc},
            {"0f 05", 64, kSyscall, kInTc},
-           {"48 cf", 64, kIret, kInTc},
+           {"48 cf", 64, kIret, kTerminator},
+           {"e6 80", 64, kOut, kSimulate},
+           {"0f 01 3b", 64, kInvlpg, kSimulate},
            {"cc", 64, kInt3, kTerminator},
            {"f4", 64, kHlt, kTerminator},
            {"0f a2", 64, kCpuid, kSimulate},
@@ -386,8 +388,8 @@ TEST_CASE("Names and listings", "[decoder]") {
   CHECK(Disassemble(D("48 8b 44 8b 10")) == "MOV rax, qword ptr [rbx+rcx*4+0x10]");
   CHECK(Disassemble(D("eb fe")) == "JMP 0x1000");
   CHECK(std::string(MnemonicName(D("48 01 d8").mnemonic)) == "ADD");
-  CHECK(std::string(OpName(Op::kMovSreg)) == "MovSreg");
-  CHECK(std::string(OpName(Op::kUd)) == "Ud");
+  CHECK(OpName(Op::kReadSreg) == "ReadSreg");
+  CHECK(OpName(Op::kUd) == "Ud");
   CHECK(std::string(TreatmentName(Treatment::kTerminator)) == "TERMINATOR");
 }
 

@@ -55,17 +55,6 @@ const char* MnemonicName(u16 mnemonic) {
   return mnemonic < names.size() ? names[mnemonic].c_str() : "?";
 }
 
-const char* OpName(Op op) {
-  static constexpr const char* kNames[] = {
-      "none",
-#define ALIBI_OP_NAME(name) (#name) + 1,
-#include "translator/op_names.inc"
-#undef ALIBI_OP_NAME
-  };
-  static_assert(std::size(kNames) == static_cast<std::size_t>(Op::kCount));
-  return op < Op::kCount ? kNames[static_cast<std::size_t>(op)] : "?";
-}
-
 const char* TreatmentName(Treatment treatment) {
   static constexpr const char* kNames[] = {"IDENT",    "STACK",      "CONTROL",  "IN-TC",
                                            "SIMULATE", "TERMINATOR", "UNDEFINED"};

@@ -61,6 +61,17 @@ x86::Mem Emitter::Impl::GsAbs(i32 displacement, unsigned size) {
   return m;
 }
 
+// The OpNeeds that do not hold in the mode.
+static constexpr u8 Missing(const CodeMode& mode) {
+  unsigned missing = 0;
+  if (mode.code_bits != 64) missing |= kCode64;
+  if (mode.user || mode.cpl_1_or_2) missing |= kCpl0;
+  if (!mode.user) missing |= kCpl3;
+  if (mode.cpl_1_or_2) missing |= kNotCpl1Or2;
+  if (mode.single) missing |= kNotStepped;
+  return static_cast<u8>(missing);
+}
+
 EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   request_ = &request;
   tu_ = request.tu;
@@ -68,6 +79,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   data_used_ = 0;
   next_slot_ = request.slot_seed;
   overflow_ = false;
+  missing_ = Missing(request.mode);
   cold_lookups_.clear();
   cold_exits_.clear();
   cold_calls_.clear();
@@ -212,28 +224,16 @@ void Emitter::Impl::EmitTranslation(const Instr& instr) {
   }
   switch (instr.treatment) {
     case Treatment::kIdent:
-      if (instr.mem.present) {
-        EmitMemory(instr);
-      } else {
-        EmitPlain(instr);
-      }
+      EmitCopy(instr);
       break;
     case Treatment::kStack:
-      EmitStack(instr);
-      break;
     case Treatment::kControl:
-      EmitControl(instr);
-      break;
     case Treatment::kInTc:
-      if (request_->plans[index_].kind == SiteKind::kSimulate || !EmitInTc(instr)) {
-        EmitSimulateWhole(index_ + 1 == tu_->count && tu_->ends_with_control);
-      }
+      if (!EmitSequence(instr)) EmitSimulateWhole(EndsTranslationUnit(instr));
       break;
     case Treatment::kSimulate:
-      EmitSimulateWhole(false);
-      break;
     case Treatment::kTerminator:
-      EmitSimulateWhole(true);
+      EmitSimulateWhole(EndsTranslationUnit(instr));
       break;
     case Treatment::kUndefined:
       EmitRaise(vcpu::kInvalidOpcode);
@@ -241,41 +241,32 @@ void Emitter::Impl::EmitTranslation(const Instr& instr) {
   }
 }
 
-namespace {
+const std::array<Emitter::Impl::Sequence, kOpCount> Emitter::Impl::kSequences = {{
+#define ALIBI_OP(name, emit, needs, simulate, traits) &Emitter::Impl::Emit##emit,
+#include "translator/ops.inc"
+}};
 
-// Opcodes that never fault without a memory operand, a bit each: moves, integer arithmetic, bits.
-// Most instructions are such; a descriptor for each of them is memory that nobody looks at.
-constexpr u16 kFaultFree1[16] = {
-    0x3f3f, 0x3f3f, 0x3f3f, 0x3f3f, 0xffff, 0x0000, 0x0a08, 0x0000,
-    0x2fff, 0xc3ff, 0x0300, 0xffff, 0x0003, 0x000f, 0x0000, 0xc3e0,
-};
-constexpr u16 kFaultFree2[16] = {
-    0x0000, 0xff00, 0x0000, 0x0000, 0xffff, 0x0000, 0x0000, 0x0000,
-    0x0000, 0xffff, 0xb838, 0xfdcb, 0xff03, 0x0000, 0x0000, 0x0000,
-};
-
-bool CannotFault(const Instr& instr) {
-  if (instr.encoding != Encoding::kLegacy || instr.unit != Unit::kNone || instr.op == Op::kDivide) {
+bool Emitter::Impl::EmitSequence(const Instr& instr) {
+  const OpInfo& op = InfoOf(instr.op);
+  const unsigned missing = missing_ | (instr.operand_bits == 64 ? 0u : unsigned{kOperand64});
+  if ((op.needs & missing) != 0 || request_->plans[index_].kind == SiteKind::kSimulate) {
     return false;
   }
-  const unsigned at = instr.layout.opcode;
-  const u8 opcode = instr.bytes[at], before = at == 0 ? 0 : instr.bytes[at - 1];
-  if (at >= 2 && instr.bytes[at - 2] == 0x0f && (before == 0x38 || before == 0x3a)) return false;
-  const u16* table = before == 0x0f ? kFaultFree2 : kFaultFree1;
-  return (table[opcode >> 4] >> (opcode & 0xf)) & 1;
+  return (this->*kSequences[static_cast<std::size_t>(instr.op)])(instr);
 }
 
-// VZEROUPPER or VZEROALL.
-bool IsVzero(const Instr& instr) {
-  return instr.encoding == Encoding::kVex && instr.layout.modrm == 0xff &&
-         instr.bytes[instr.layout.opcode] == 0x77;
+bool Emitter::Impl::EmitCopy(const Instr& instr) {
+  if (instr.mem.present) {
+    EmitMemory(instr);
+  } else {
+    EmitPlain(instr);
+  }
+  return true;
 }
-
-}  // namespace
 
 // Outside 64-bit mode these two know eight registers, and the others keep what they hold.
 void Emitter::Impl::EmitVzero32(const Instr& instr) {
-  const bool all = instr.bytes[instr.layout.opcode - 1] & 4;  // VEX.L
+  const bool all = instr.Is(kZeroesVectors);
   for (unsigned i = 0; i < 8; ++i) {
     const x86::Xmm reg = x86::xmm(i);
     if (all) {
@@ -287,16 +278,18 @@ void Emitter::Impl::EmitVzero32(const Instr& instr) {
 }
 
 void Emitter::Impl::EmitPlain(const Instr& instr) {
-  if (instr.code_bits != 64 && IsVzero(instr)) return EmitVzero32(instr);
+  if (instr.code_bits != 64 && instr.Is(kZeroesUpper | kZeroesVectors)) {
+    return EmitVzero32(instr);
+  }
   bool uses_stolen = false;
   for (unsigned k = 0; k < instr.gpr_count; ++k) uses_stolen |= IsStolen(instr.gprs[k].reg);
-  if (instr.op == Op::kDivide && request_->plans[index_].kind != SiteKind::kDirect &&
+  if (InfoOf(instr.op).Has(kDivides) && request_->plans[index_].kind != SiteKind::kDirect &&
       !instr.gprs[0].high_byte) {
     EmitCheckedDivide(instr);
     return;
   }
   // Host instructions without a memory operand fault only arithmetically (#DE, #XM, #MF).
-  SiteDesc* site = CannotFault(instr) ? nullptr : NewSite();
+  SiteDesc* site = instr.Is(kCannotFault) ? nullptr : NewSite();
   if (!uses_stolen) {
     if (site != nullptr) MarkFaultPoint(site, false);
     if (SameInHostCode(instr)) {

@@ -15,59 +15,40 @@ constexpr unsigned SlotBytes(const Instr& instr) {
 
 }  // namespace
 
-void Emitter::Impl::EmitControl(const Instr& instr) {
+// Some targets are no addresses, or lie behind the segment's limit: then the branch faults.
+bool Emitter::Impl::IsUnusualBranch(const Instr& instr) const {
   const CodeMode& mode = request_->mode;
-  // Some targets are no addresses, or lie behind the segment's limit: then the branch faults.
-  const bool relative = instr.layout.imm_kind == ImmKind::kRelative;
-  const bool nowhere = relative && (!CanBeCode(instr.branch_target) ||
-                                    mode.RipOf(instr.branch_target) > mode.code_limit);
-  // Outside flat code a computed target may lie behind the limit, unless it has 16 bits or there
-  // is none. In flat 32-bit code 16-bit branches are what compilers never make.
-  const bool computed =
-      instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect;
-  const bool within = mode.code_limit >= (instr.operand_bits == 16 ? 0xffff : 0xffffffff);
-  const bool unusual = mode.flat ? instr.operand_bits == 16 &&
-                                       (computed || instr.op == Op::kCall || instr.code_bits == 64)
-                                 : computed && !within;
-  if (nowhere || unusual || request_->plans[index_].kind == SiteKind::kSimulate) {
-    EmitSimulateWhole(true);
-    return;
+  if (InfoOf(instr.op).Has(kComputesTarget)) {
+    // A stepped branch must not be left before its target has been checked. Outside flat code the
+    // target may lie behind the limit, unless it has 16 bits or there is none; in flat code
+    // 16-bit branches are what compilers never make.
+    const bool within = mode.code_limit >= (instr.operand_bits == 16 ? 0xffff : 0xffffffff);
+    return mode.single || (mode.flat ? instr.operand_bits == 16 : !within);
   }
-  // A stepped indirect branch must not be left before its target has been checked.
-  if (mode.single && computed) {
-    EmitSimulateWhole(true);
-    return;
-  }
-  switch (instr.op) {
-    case Op::kJmp:
-      PadEntry();
-      EmitExit(instr.branch_target);
-      break;
-    case Op::kJcc:
-      EmitJccExit(instr.condition, instr.branch_target);
-      EmitExit(instr.next_pc());
-      break;
-    case Op::kCall:
-      EmitReturnAddressPush(instr);
-      EmitExit(instr.branch_target);
-      break;
-    case Op::kRet:
-      EmitRet(instr);
-      break;
-    case Op::kJmpIndirect:
-    case Op::kCallIndirect:
-      EmitIndirect(instr);
-      break;
-    case Op::kLoop:
-    case Op::kLoope:
-    case Op::kLoopne:
-    case Op::kJcxz:
-      EmitLoop(instr);
-      break;
-    default:
-      EmitSimulateWhole(true);
-      break;
-  }
+  const bool narrow = mode.flat && instr.operand_bits == 16;
+  return !CanBeCode(instr.branch_target) || mode.RipOf(instr.branch_target) > mode.code_limit ||
+         (narrow && (instr.op == Op::kCall || instr.code_bits == 64));
+}
+
+bool Emitter::Impl::EmitJmp(const Instr& instr) {
+  if (IsUnusualBranch(instr)) return false;
+  PadEntry();
+  EmitExit(instr.branch_target);
+  return true;
+}
+
+bool Emitter::Impl::EmitJcc(const Instr& instr) {
+  if (IsUnusualBranch(instr)) return false;
+  EmitJccExit(instr.condition, instr.branch_target);
+  EmitExit(instr.next_pc());
+  return true;
+}
+
+bool Emitter::Impl::EmitCall(const Instr& instr) {
+  if (IsUnusualBranch(instr)) return false;
+  EmitReturnAddressPush(instr);
+  EmitExit(instr.branch_target);
+  return true;
 }
 
 void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
@@ -95,13 +76,15 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
   AdjustRsp(-static_cast<i32>(size));
 }
 
-void Emitter::Impl::EmitRet(const Instr& instr) {
+bool Emitter::Impl::EmitRet(const Instr& instr) {
+  if (IsUnusualBranch(instr)) return false;
   const unsigned size = SlotBytes(instr);
   Ea ea = StackEa(vcpu::kRsp, 0, size, false);
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kPop);
   LoadR11(ea, size, site);
   AdjustRsp(static_cast<i32>(size + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0)));
   EmitIndirectExit();
+  return true;
 }
 
 void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
@@ -123,7 +106,8 @@ void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
   LoadR11(ea, size, site);
 }
 
-void Emitter::Impl::EmitIndirect(const Instr& instr) {
+bool Emitter::Impl::EmitIndirect(const Instr& instr) {
+  if (IsUnusualBranch(instr)) return false;
   EmitBranchTargetToR11(instr);
   if (instr.op == Op::kCallIndirect) {
     // The target is read before the push (SDM vol. 2, CALL), and the push needs r11.
@@ -133,12 +117,14 @@ void Emitter::Impl::EmitIndirect(const Instr& instr) {
     a().mov(x86::r11, target);
   }
   EmitIndirectExit();
+  return true;
 }
 
-void Emitter::Impl::EmitLoop(const Instr& instr) {
+bool Emitter::Impl::EmitLoop(const Instr& instr) {
+  if (IsUnusualBranch(instr)) return false;
   if (instr.address_bits == 16) {
     EmitLoop16(instr);
-    return;
+    return true;
   }
   PadEntry();
   if (instr.address_bits == 32) hot_.Raw({0x67});
@@ -148,6 +134,7 @@ void Emitter::Impl::EmitLoop(const Instr& instr) {
   EmitExit(instr.next_pc());
   hot_.PatchRel8(from);
   EmitExit(instr.branch_target);
+  return true;
 }
 
 // 64-bit code has no loops that count in CX.

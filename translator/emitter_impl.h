@@ -8,6 +8,7 @@
 
 #include <asmjit/x86.h>
 
+#include <array>
 #include <vector>
 
 #include "abi/contract.h"
@@ -95,6 +96,11 @@ class Emitter::Impl {
   // Where rax waits while it holds flags that a compare must not disturb.
   enum class FlagsSave : u8 { kNone, kRaxInR11, kRaxInMemory };
 
+  // How an operation runs in the TC: false if not this instruction, which is simulated then. By
+  // operation, made from ops.inc.
+  using Sequence = bool (Impl::*)(const Instr&);
+  static const std::array<Sequence, kOpCount> kSequences;
+
   // An effective address, ready to be looked up.
   struct Ea {
     bool base_disp = false;    // [base + disp], 64-bit, base not stolen; else the address is in r11
@@ -107,6 +113,9 @@ class Emitter::Impl {
   void EmitCount();
   void EmitInstr(unsigned i);
   void EmitTranslation(const Instr& instr);
+  bool EmitSequence(const Instr& instr);  // false: nothing was emitted, simulate
+  bool EmitNone(const Instr&) { return false; }
+  bool EmitCopy(const Instr& instr);
   void NoteWaitingDisplacements();
   void EmitPlain(const Instr& instr);
   void EmitVzero32(const Instr& instr);
@@ -154,11 +163,10 @@ class Emitter::Impl {
   SiteDesc* EmitOneLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
   void EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
   x86::Mem HostOperand(const Ea& ea, unsigned size) const;
-  void EmitStack(const Instr& instr);
-  void EmitPush(const Instr& instr);
-  void EmitPushMemory(const Instr& instr);
-  void EmitPop(const Instr& instr);
-  void EmitLeave(const Instr& instr);
+  bool EmitPush(const Instr& instr);
+  bool EmitPushMemory(const Instr& instr);
+  bool EmitPop(const Instr& instr);
+  bool EmitLeave(const Instr& instr);
   void AdjustRsp(i32 delta);
   void SetRsp(u8 base, i32 delta);
   void LoadGpr(const x86::Gp& host, u8 guest_reg);   // 64 bits
@@ -167,39 +175,45 @@ class Emitter::Impl {
   void LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site);
 
   // --- emitter_control.cc ---
-  void EmitControl(const Instr& instr);
-  void EmitCall(const Instr& instr);
-  void EmitRet(const Instr& instr);
-  void EmitIndirect(const Instr& instr);
+  bool IsUnusualBranch(const Instr& instr) const;
+  bool EmitJmp(const Instr& instr);
+  bool EmitJcc(const Instr& instr);
+  bool EmitCall(const Instr& instr);
+  bool EmitRet(const Instr& instr);
+  bool EmitIndirect(const Instr& instr);
   void EmitBranchTargetToR11(const Instr& instr);
   void EmitReturnAddressPush(const Instr& instr);
-  void EmitLoop(const Instr& instr);
+  bool EmitLoop(const Instr& instr);
   void EmitLoop16(const Instr& instr);
 
-  // --- emitter_strings.cc --- (false: simulate)
+  // --- emitter_strings.cc ---
   bool EmitString(const Instr& instr);
   bool EmitBitTest(const Instr& instr);
 
   // --- emitter_system.cc ---
-  bool EmitInTc(const Instr& instr);  // false: no sequence here, simulate
-  void EmitSti();
-  void EmitPushf();
-  void EmitPopf();
-  void EmitRdtsc(const Instr& instr);
-  void EmitSegmentBase(const Instr& instr);
+  bool EmitCli(const Instr& instr);
+  bool EmitSti(const Instr& instr);
+  bool EmitWriteDf(const Instr& instr);
+  bool EmitWriteAc(const Instr& instr);
+  bool EmitPushf(const Instr& instr);
+  bool EmitPopf(const Instr& instr);
+  bool EmitRdtsc(const Instr& instr);
+  bool EmitSegmentBase(const Instr& instr);
+  bool EmitReadSelector(const Instr& instr);
+  bool EmitSwapgs(const Instr& instr);
+  bool EmitSyscall(const Instr& instr);
+  bool EmitSysret(const Instr& instr);
+  bool EmitReadCr(const Instr& instr);
+  bool EmitWriteCr3(const Instr& instr);
+  bool EmitMovCr8(const Instr& instr);
+  bool EmitIn(const Instr& instr);
   void EmitIdleClac(SiteDesc* slow, u32 fixup);
   void SimulateUnlessFlagsSimple(SiteDesc* site);
-  void EmitReadSelector(const Instr& instr);
-  void EmitSwapgs();
-  void EmitSyscall(const Instr& instr);
-  void EmitSysret();
   void ComposeRflagsInR11();
   void StoreSystemFlagsFromR11();
   void LoadArithmeticFlagsFromR11();
   void CopySegment(vcpu::SegmentIndex to, std::size_t image);
   void SwitchToPeer(bool remember_self);
-  bool EmitReadCr(const Instr& instr);
-  bool EmitWriteCr3(const Instr& instr);
   void EmitWriteCr8(const Instr& instr);
   // The whole instruction in software, from cold code, when the jump at `fixup` is taken.
   void SimulateIfTaken(SiteDesc* site, u32 fixup, FlagsSave save = FlagsSave::kNone) {
@@ -255,6 +269,7 @@ class Emitter::Impl {
   Ccf* ccf_ = nullptr;
   unsigned index_ = 0;
   u32 data_used_ = 0;
+  u8 missing_ = 0;  // OpNeeds that do not hold in this TU
   MissWord MissWordOf(const SiteDesc& site) const;
   unsigned ChooseSlot(const Instr& instr, AccessShape shape);
   // %gs displacement of an inline TLB entry.

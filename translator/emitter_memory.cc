@@ -418,24 +418,6 @@ bool Emitter::Impl::EmitSimulatedStore(const Instr& instr) {
   return true;
 }
 
-void Emitter::Impl::EmitStack(const Instr& instr) {
-  const bool simple = request_->plans[index_].kind != SiteKind::kSimulate && !instr.mem.present;
-  if (simple && instr.op == Op::kPush) {
-    EmitPush(instr);
-  } else if (request_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kPush &&
-             request_->mode.flat && instr.operand_bits == instr.code_bits &&
-             !ChecksSegment(instr, request_->mode)) {
-    EmitPushMemory(instr);
-  } else if (simple && instr.op == Op::kPop) {
-    EmitPop(instr);
-  } else if (request_->plans[index_].kind != SiteKind::kSimulate && instr.op == Op::kLeave &&
-             (instr.operand_bits == request_->mode.code_bits || !request_->mode.flat)) {
-    EmitLeave(instr);
-  } else {
-    EmitSimulateWhole(false);
-  }
-}
-
 void Emitter::Impl::AdjustRsp(i32 delta) { SetRsp(vcpu::kRsp, delta); }
 
 // The stack pointer becomes base + delta, in its own width.
@@ -452,7 +434,11 @@ void Emitter::Impl::SetRsp(u8 base, i32 delta) {
 
 // Kernels copy the frames of exceptions so, and 32-bit code passes arguments. Read first, as one
 // access; then pushed.
-void Emitter::Impl::EmitPushMemory(const Instr& instr) {
+bool Emitter::Impl::EmitPushMemory(const Instr& instr) {
+  if (!request_->mode.flat || instr.operand_bits != instr.code_bits ||
+      ChecksSegment(instr, request_->mode)) {
+    return false;
+  }
   const unsigned size = instr.operand_bits / 8;
   Ea ea = PrepareEa(instr.mem, instr);
   SiteDesc* load = EmitLookup(ea, size, false, AccessShape::kOperand);
@@ -465,9 +451,11 @@ void Emitter::Impl::EmitPushMemory(const Instr& instr) {
   MarkFaultPoint(push, false);
   a().mov(HostOperand(slot, size), size == 8 ? x86::Gp(x86::r11) : x86::Gp(x86::r11d));
   AdjustRsp(-static_cast<i32>(size));
+  return true;
 }
 
-void Emitter::Impl::EmitPush(const Instr& instr) {
+bool Emitter::Impl::EmitPush(const Instr& instr) {
+  if (instr.mem.present) return EmitPushMemory(instr);
   const unsigned size = instr.operand_bits / 8;
   Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   const bool follower = groups_[index_].follower;
@@ -477,7 +465,7 @@ void Emitter::Impl::EmitPush(const Instr& instr) {
     MarkFaultPoint(site, follower);
     a().mov(slot, asmjit::imm(static_cast<i64>(instr.immediate)));
     AdjustRsp(-static_cast<i32>(size));
-    return;
+    return true;
   }
   x86::Gp value = Gp64(instr.gprs[0].reg);
   if (IsStolen(instr.gprs[0].reg)) {
@@ -489,6 +477,7 @@ void Emitter::Impl::EmitPush(const Instr& instr) {
       size == 8 ? value : x86::Gp(size == 4 ? x86::Gp(value.r32()) : x86::Gp(value.r16()));
   a().mov(slot, sized);
   AdjustRsp(-static_cast<i32>(size));
+  return true;
 }
 
 void Emitter::Impl::LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site) {
@@ -503,7 +492,8 @@ void Emitter::Impl::LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site) {
   }
 }
 
-void Emitter::Impl::EmitPop(const Instr& instr) {
+bool Emitter::Impl::EmitPop(const Instr& instr) {
+  if (instr.mem.present) return false;
   const unsigned size = instr.operand_bits / 8;
   const u8 reg = instr.gprs[0].reg;
   Ea ea = StackEa(vcpu::kRsp, 0, size, false);
@@ -516,7 +506,7 @@ void Emitter::Impl::EmitPop(const Instr& instr) {
       a().mov(Gp64(reg).r32(), HostOperand(ea, 4));
     }
     if (reg != vcpu::kRsp) AdjustRsp(static_cast<i32>(size));
-    return;
+    return true;
   }
   LoadR11(ea, size, site);
   // POP SP replaces the low half of what the addition makes, carry and all.
@@ -530,9 +520,11 @@ void Emitter::Impl::EmitPop(const Instr& instr) {
   } else {
     StoreGpr(reg, x86::r11);
   }
+  return true;
 }
 
-void Emitter::Impl::EmitLeave(const Instr& instr) {
+bool Emitter::Impl::EmitLeave(const Instr& instr) {
+  if (instr.operand_bits != request_->mode.code_bits && request_->mode.flat) return false;
   const unsigned size = instr.operand_bits / 8;
   Ea ea = StackEa(vcpu::kRbp, 0, size, false);
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kFrame);
@@ -545,6 +537,7 @@ void Emitter::Impl::EmitLeave(const Instr& instr) {
   } else {
     a().mov(x86::bp, x86::r11w);
   }
+  return true;
 }
 
 }  // namespace alibi::translator

@@ -59,8 +59,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
     return false;
   }
   const StringShape shape = ShapeOf(instr.op);
-  const bool bytes = !(instr.bytes[instr.layout.opcode] & 1);
-  const unsigned size = bytes ? 1 : instr.operand_bits / 8u;
+  const unsigned size = instr.element_bytes;
   const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
   SiteDesc* whole = NewSite();
 

@@ -21,122 +21,61 @@ constexpr u32 kSlowFlags = vcpu::kTf | vcpu::kIopl | vcpu::kNt | vcpu::kAc | vcp
 
 }  // namespace
 
-bool Emitter::Impl::EmitInTc(const Instr& instr) {
-  const bool kernel = !request_->mode.user && !request_->mode.cpl_1_or_2;
-  const bool long_mode = request_->mode.code_bits == 64;
-  switch (instr.op) {
-    case Op::kMovs:
-    case Op::kStos:
-    case Op::kLods:
-    case Op::kCmps:
-    case Op::kScas:
-      return EmitString(instr);
-    case Op::kBitTestMemory:
-      return EmitBitTest(instr);
-    case Op::kCld:
-      a().mov(State(offsetof(VcpuState, df_flag), 1), 0);
-      return true;
-    case Op::kStd:
-      a().mov(State(offsetof(VcpuState, df_flag), 1), 1);
-      return true;
-    case Op::kPushf:
-      if (!long_mode || instr.operand_bits != 64) return false;
-      EmitPushf();
-      return true;
-    case Op::kMovSreg:
-      if (!long_mode) return false;
-      EmitReadSelector(instr);
-      return true;
-    case Op::kRdtsc:
-    case Op::kRdtscp:
-      if (request_->mode.cpl_1_or_2) return false;
-      EmitRdtsc(instr);
-      return true;
-    case Op::kSyscall:
-      if (!long_mode || !request_->mode.user || request_->mode.single) return false;
-      EmitSyscall(instr);
-      return true;
-    case Op::kRdfsbase:
-    case Op::kRdgsbase:
-    case Op::kWrfsbase:
-    case Op::kWrgsbase:
-      if (!long_mode) return false;
-      EmitSegmentBase(instr);
-      return true;
-    default:
-      break;
-  }
-  if (!kernel) return false;
-  switch (instr.op) {
-    case Op::kCli:
-      a().mov(State(offsetof(VcpuState, if_flag), 1), 0);
-      return true;
-    case Op::kSti:
-      // At the TU's end an asynchronous stop could fall between STI and its shadowed successor.
-      if (index_ + 1 == tu_->count) return false;
-      EmitSti();
-      return true;
-    case Op::kStac:
-    case Op::kClac: {
-      // In a view of closed SMAP AC is clear, in an open one it is set; anywhere else there is no
-      // peer. Translations do not depend on which it is.
-      const bool open = instr.op == Op::kStac;
-      const i32 peer = kSmapPeerOffset;
-      SiteDesc* slow = NewSite();
-      a().mov(x86::r10, GsAbs(peer + static_cast<i32>(open ? offsetof(SmapPeer, no_stac)
-                                                           : offsetof(SmapPeer, no_clac)),
-                              8));
-      const u32 no_peer = JumpToColdIfR10NonZero();
-      a().mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
-      a().lea(x86::r10d, x86::ptr(x86::r10, open ? i32{vcpu::kAc} : -i32{vcpu::kAc}));
-      a().mov(State(offsetof(VcpuState, system_flags), 4), x86::r10d);
-      a().mov(x86::r10, GsAbs(peer + static_cast<i32>(offsetof(SmapPeer, gs_base)), 8));
-      a().wrgsbase(x86::r10);
-      slow->resume = hot_.Here();
-      if (open) {
-        SimulateIfTaken(slow, no_peer);
-      } else {
-        EmitIdleClac(slow, no_peer);
-      }
-      return true;
-    }
-    case Op::kPopf:
-      if (!long_mode || instr.operand_bits != 64) return false;
-      EmitPopf();
-      return true;
-    case Op::kSwapgs:
-      EmitSwapgs();
-      return true;
-    case Op::kSysret:
-      if (!long_mode || instr.operand_bits != 64 || request_->mode.single) return false;
-      EmitSysret();
-      return true;
-    case Op::kMovCr:
-      if (!long_mode) return false;
-      if (instr.gprs[0].written) return EmitReadCr(instr);
-      if (instr.system_reg == 3) return EmitWriteCr3(instr);
-      EmitWriteCr8(instr);
-      return true;
-    case Op::kIn: {
-      // IN AL, imm8 from a port that is a plain latch.
-      if (instr.bytes[instr.layout.opcode] != 0xe4 || request_->ports == nullptr) return false;
-      const u8* latch = request_->ports->Latch(static_cast<u16>(instr.immediate & 0xff));
-      if (latch == nullptr) return false;
-      a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(latch)));
-      a().mov(x86::al, x86::ptr(x86::r10));
-      return true;
-    }
-    default:
-      return false;
-  }
+bool Emitter::Impl::EmitWriteDf(const Instr& instr) {
+  a().mov(State(offsetof(VcpuState, df_flag), 1), instr.op == Op::kStd);
+  return true;
 }
 
-void Emitter::Impl::EmitSti() {
+bool Emitter::Impl::EmitCli(const Instr&) {
+  a().mov(State(offsetof(VcpuState, if_flag), 1), 0);
+  return true;
+}
+
+bool Emitter::Impl::EmitSti(const Instr&) {
+  // At the TU's end an asynchronous stop could fall between STI and its shadowed successor.
+  if (index_ + 1 == tu_->count) return false;
   SiteDesc* site = NewSite();
   a().mov(x86::r10d, State(offsetof(VcpuState, irq_pending), 4));
   SimulateIfTaken(site, JumpToColdIfR10NonZero());  // sets up the shadow, then the interrupt
   a().mov(State(offsetof(VcpuState, if_flag), 1), 1);
   site->resume = hot_.Here();
+  return true;
+}
+
+// STAC, CLAC. In a view of closed SMAP AC is clear, in an open one it is set; anywhere else there
+// is no peer. Translations do not depend on which it is.
+bool Emitter::Impl::EmitWriteAc(const Instr& instr) {
+  const bool open = instr.op == Op::kStac;
+  const i32 peer = kSmapPeerOffset;
+  SiteDesc* slow = NewSite();
+  a().mov(x86::r10, GsAbs(peer + static_cast<i32>(open ? offsetof(SmapPeer, no_stac)
+                                                       : offsetof(SmapPeer, no_clac)),
+                          8));
+  const u32 no_peer = JumpToColdIfR10NonZero();
+  a().mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
+  a().lea(x86::r10d, x86::ptr(x86::r10, open ? i32{vcpu::kAc} : -i32{vcpu::kAc}));
+  a().mov(State(offsetof(VcpuState, system_flags), 4), x86::r10d);
+  a().mov(x86::r10, GsAbs(peer + static_cast<i32>(offsetof(SmapPeer, gs_base)), 8));
+  a().wrgsbase(x86::r10);
+  slow->resume = hot_.Here();
+  if (open) {
+    SimulateIfTaken(slow, no_peer);
+  } else {
+    EmitIdleClac(slow, no_peer);
+  }
+  return true;
+}
+
+// From a port that is a plain latch, named by the instruction, into AL.
+bool Emitter::Impl::EmitIn(const Instr& instr) {
+  if (instr.element_bytes != 1 || instr.layout.imm_size == 0 || request_->ports == nullptr) {
+    return false;
+  }
+  const u8* latch = request_->ports->Latch(static_cast<u16>(instr.immediate & 0xff));
+  if (latch == nullptr) return false;
+  a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(latch)));
+  a().mov(x86::al, x86::ptr(x86::r10));
+  return true;
 }
 
 // RFLAGS as PUSHF shows them, in r11; rax holds LAHF/SETO's result and must be restored.
@@ -186,7 +125,7 @@ void Emitter::Impl::LoadArithmeticFlagsFromR11() {
   a().mov(x86::rax, State(kScratchRax));
 }
 
-void Emitter::Impl::EmitPushf() {
+bool Emitter::Impl::EmitPushf(const Instr&) {
   ComposeRflagsInR11();
   a().mov(State(kScratchValue), x86::r11);
   a().add(x86::al, 0x7f);
@@ -198,9 +137,10 @@ void Emitter::Impl::EmitPushf() {
   MarkFaultPoint(site, false);
   a().mov(HostOperand(ea, 8), x86::r11);
   AdjustRsp(-8);
+  return true;
 }
 
-void Emitter::Impl::EmitPopf() {
+bool Emitter::Impl::EmitPopf(const Instr&) {
   Ea ea = StackEa(vcpu::kRsp, 0, 8, false);
   SiteDesc* pop = EmitLookup(ea, 8, false, AccessShape::kPop);
   LoadR11(ea, 8, pop);
@@ -211,6 +151,7 @@ void Emitter::Impl::EmitPopf() {
   LoadArithmeticFlagsFromR11();
   AdjustRsp(8);
   slow->resume = hot_.Here();
+  return true;
 }
 
 // Goes to the simulator when the RFLAGS image in r11 changes a bit that needs it, or lets a waiting
@@ -249,7 +190,7 @@ void Emitter::Impl::SwitchToPeer(bool remember_self) {
   if (remember_self) a().mov(peer, x86::r11);
 }
 
-void Emitter::Impl::EmitSyscall(const Instr& instr) {
+bool Emitter::Impl::EmitSyscall(const Instr& instr) {
   using Fast = VcpuState::FastSyscall;
   constexpr std::size_t kFast = offsetof(VcpuState, fast_syscall);
   SiteDesc* slow = NewSite();
@@ -272,9 +213,10 @@ void Emitter::Impl::EmitSyscall(const Instr& instr) {
   SwitchToPeer(false);
   a().mov(x86::r11, State(offsetof(VcpuState, lstar)));
   EmitIndirectExit();
+  return true;
 }
 
-void Emitter::Impl::EmitSysret() {
+bool Emitter::Impl::EmitSysret(const Instr&) {
   using Fast = VcpuState::FastSyscall;
   constexpr std::size_t kFast = offsetof(VcpuState, fast_syscall);
   SiteDesc* slow = NewSite();
@@ -307,6 +249,7 @@ void Emitter::Impl::EmitSysret() {
   SwitchToPeer(true);
   a().mov(x86::r11, x86::rcx);
   EmitIndirectExit();
+  return true;
 }
 
 // Kernels are entered by CLAC, mostly with AC clear: nothing to do. Without flags.
@@ -327,7 +270,7 @@ void Emitter::Impl::EmitIdleClac(SiteDesc* slow, u32 fixup) {
 }
 
 // RDFSBASE and its kin.
-void Emitter::Impl::EmitSegmentBase(const Instr& instr) {
+bool Emitter::Impl::EmitSegmentBase(const Instr& instr) {
   const bool write = instr.op == Op::kWrfsbase || instr.op == Op::kWrgsbase;
   const bool fs = instr.op == Op::kRdfsbase || instr.op == Op::kWrfsbase;
   const GprUse& use = instr.gprs[0];
@@ -356,9 +299,10 @@ void Emitter::Impl::EmitSegmentBase(const Instr& instr) {
     StoreGpr(use.reg, x86::r10);
   }
   slow->resume = hot_.Here();
+  return true;
 }
 
-void Emitter::Impl::EmitRdtsc(const Instr& instr) {
+bool Emitter::Impl::EmitRdtsc(const Instr& instr) {
   SiteDesc* slow = NewSite();
   a().mov(x86::r10, State(offsetof(VcpuState, slow_rdtsc) + (request_->mode.user ? 8 : 0)));
   SimulateIfTaken(slow, JumpToColdIfR10NonZero());
@@ -377,9 +321,10 @@ void Emitter::Impl::EmitRdtsc(const Instr& instr) {
   a().mov(x86::eax, x86::eax);
   if (with_aux) a().mov(x86::ecx, State(offsetof(VcpuState, tsc_aux), 4));
   slow->resume = hot_.Here();
+  return true;
 }
 
-void Emitter::Impl::EmitReadSelector(const Instr& instr) {
+bool Emitter::Impl::EmitReadSelector(const Instr& instr) {
   const GprUse& dest = instr.gprs[0];
   a().movzx(x86::r10d,
             State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * instr.system_reg +
@@ -392,9 +337,10 @@ void Emitter::Impl::EmitReadSelector(const Instr& instr) {
   } else {
     a().mov(Gp64(dest.reg).r16(), x86::r10w);
   }
+  return true;
 }
 
-void Emitter::Impl::EmitSwapgs() {
+bool Emitter::Impl::EmitSwapgs(const Instr&) {
   const x86::Mem base = State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * vcpu::kGs +
                               offsetof(vcpu::Segment, base));
   const x86::Mem other = State(offsetof(VcpuState, kernel_gs_base));
@@ -402,6 +348,7 @@ void Emitter::Impl::EmitSwapgs() {
   a().mov(x86::r11, other);
   a().mov(base, x86::r11);
   a().mov(other, x86::r10);
+  return true;
 }
 
 bool Emitter::Impl::EmitReadCr(const Instr& instr) {
@@ -451,6 +398,12 @@ bool Emitter::Impl::EmitWriteCr3(const Instr& instr) {
   a().wrgsbase(x86::r10);
   a().mov(x86::r11, asmjit::imm(next));
   EmitIndirectExit();
+  return true;
+}
+
+bool Emitter::Impl::EmitMovCr8(const Instr& instr) {
+  if (instr.gprs[0].written) return EmitReadCr(instr);
+  EmitWriteCr8(instr);
   return true;
 }
 

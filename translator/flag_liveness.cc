@@ -14,20 +14,7 @@ constexpr u32 kAll = static_cast<u32>(vcpu::kArithmeticFlags);
 // Real code writes the flags within three or four instructions of a block's start, or not soon.
 constexpr unsigned kLookAheadInstructions = 8;
 
-// The whole flag image becomes visible: saved, pushed, or shown to the simulator.
-bool ShowsAllFlags(const Instr& instr) {
-  switch (instr.treatment) {
-    case Treatment::kSimulate:
-    case Treatment::kTerminator:
-    case Treatment::kUndefined:
-      return true;
-    case Treatment::kInTc:
-      return instr.op == Op::kSyscall || instr.op == Op::kSysret || instr.op == Op::kIret ||
-             instr.op == Op::kPushf || (instr.op == Op::kMovCr && instr.system_reg != 8);
-    default:
-      return false;
-  }
-}
+bool ShowsAllFlags(const Instr& instr) { return ShowsAllFlags(instr.treatment, InfoOf(instr.op)); }
 
 // The flags of which nothing is left behind `instr`.
 u32 FlagsKilled(const Instr& instr) {
@@ -38,7 +25,7 @@ u32 FlagsKilled(const Instr& instr) {
 // them, too, but is repaired and forgotten.) 16-bit code is old or short, and its faults are those
 // of segments: all of them show the flags exactly.
 bool MayShowAllFlags(const Instr& instr, const ExactFlagSites* exact_sites) {
-  return ShowsAllFlags(instr) || instr.op == Op::kDivide || instr.code_bits == 16 ||
+  return ShowsAllFlags(instr) || InfoOf(instr.op).Has(kDivides) || instr.code_bits == 16 ||
          (exact_sites != nullptr && exact_sites->KeepsExactFlags(instr.pc));
 }
 
@@ -89,21 +76,13 @@ u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
 
 u32 FlagsLiveAtExit(const Instr& last, CodeWindow* window) {
   if (ShowsAllFlags(last)) return kAll;
-  switch (last.op) {
-    case Op::kJmp:
-    case Op::kCall:
-      return FlagsLiveAt(last.branch_target, window);
-    case Op::kJcc:
-    case Op::kLoop:
-    case Op::kLoope:
-    case Op::kLoopne:
-    case Op::kJcxz: {
-      u32 live = FlagsLiveAt(last.branch_target, window);
-      return live == kAll ? live : live | FlagsLiveAt(last.next_pc(), window);
-    }
-    default:
-      return last.treatment == Treatment::kControl ? kAll : FlagsLiveAt(last.next_pc(), window);
+  const OpInfo& op = InfoOf(last.op);
+  if (op.Has(kJumps)) return FlagsLiveAt(last.branch_target, window);
+  if (op.Has(kBranches)) {
+    const u32 live = FlagsLiveAt(last.branch_target, window);
+    return live == kAll ? live : live | FlagsLiveAt(last.next_pc(), window);
   }
+  return last.treatment == Treatment::kControl ? kAll : FlagsLiveAt(last.next_pc(), window);
 }
 
 }  // namespace alibi::translator

@@ -9,28 +9,9 @@
 
 #include "base/types.h"
 #include "translator/features.h"
+#include "translator/op.h"
 
 namespace alibi::translator {
-
-// How an instruction is translated. The row of an instruction in ops.inc names it.
-enum class Treatment : u8 {
-  kIdent,       // same bytes; memory operand (if any) rewritten, stolen registers substituted
-  kStack,       // PUSH/POP/LEAVE/...: an explicit access off rsp plus an rsp update
-  kControl,     // ends the TU; direct, indirect, call, return
-  kInTc,        // privileged or virtualized, with an in-TC sequence
-  kSimulate,    // always a callout to the simulator; the TU goes on afterwards
-  kTerminator,  // a callout to the simulator that ends the TU (mode, PC or mapping may change)
-  kUndefined,   // #UD (undefined, or not shown by CPUID)
-};
-
-// What the non-IDENT parts of the pipeline need to tell apart. kNone: plain IDENT instruction.
-enum class Op : u16 {
-  kNone = 0,
-#define ALIBI_OP_NAME(name) name,
-#include "translator/op_names.inc"
-#undef ALIBI_OP_NAME
-  kCount
-};
 
 // Which part of the processor an instruction uses, as far as CR0, CR4 and XCR0 can forbid it (SDM
 // vol. 3, 2.5 and 13.1-13.6; vol. 2, 2.4).
@@ -70,6 +51,7 @@ struct MemOperand {
   // mask, or it suppresses nothing), and how many bits of the mask count.
   u8 masked_element = 0;
   u8 mask_bits = 0;
+  u8 mask_register = 0;
   bool packed = false;  // compress and expand: the mask's population is accessed, from the start
   i64 disp = 0;
 
@@ -114,6 +96,24 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
+// What the rest of the pipeline would otherwise read out of an instruction's bytes.
+enum Fact : u16 {
+  // Without a memory operand it raises no exception: moves, integer arithmetic, bits.
+  kCannotFault = 1 << 0,
+  // It has an immediate that says more than a value: whether flags are written, or which register.
+  kImmediateDecides = 1 << 1,
+  // The 66 prefix, or its absence, selects the instruction and not the operand size.
+  kOwnsPrefix66 = 1 << 2,
+  kAddsConstant = 1 << 3,       // ADD register, immediate
+  kSubtractsConstant = 1 << 4,  // SUB register, immediate
+  kFlushesLine = 1 << 5,        // CLFLUSH, CLFLUSHOPT, CLWB
+  kZeroesUpper = 1 << 6,        // VZEROUPPER
+  kZeroesVectors = 1 << 7,      // VZEROALL
+  kLoadsControlWord = 1 << 8,   // FLDCW, FLDENV, FRSTOR
+  kStoresX87Control = 1 << 9,   // FNSTCW, FNSTSW, FNSTENV, FNSAVE
+  kConvertsToHalf = 1 << 10,    // VCVTPS2PH
+};
+
 struct Instr {
   u64 pc = 0;  // linear
   u8 length = 0;
@@ -127,7 +127,9 @@ struct Instr {
   u8 code_bits = 64;                 // 16, 32, 64: mode it was decoded in
   u8 operand_bits = 64;              // effective operand size
   u8 address_bits = 64;
-  u8 condition = 0;  // low nibble of Jcc/SETcc/CMOVcc
+  u8 condition = 0;      // low nibble of Jcc/SETcc/CMOVcc
+  u8 element_bytes = 0;  // of string and port instructions
+  u16 facts = 0;         // Fact
   bool lock = false, rep = false, repne = false;
   u8 segment_override = 0xff;  // vcpu::SegmentIndex or 0xff
   u8 system_reg = kNoReg;      // number of the segment, control or debug register operand
@@ -146,6 +148,7 @@ struct Instr {
   u64 branch_target = 0;  // direct branches: linear target
 
   u64 next_pc() const { return pc + length; }
+  bool Is(unsigned any_of) const { return (facts & any_of) != 0; }
   bool operator==(const Instr&) const = default;
 };
 

@@ -29,24 +29,6 @@ struct Parts {
   unsigned disp_size = 0;
 };
 
-// Two-byte opcodes (0F xx) in which 66 selects another instruction instead of the operand size.
-constexpr bool PrefixIsOpcode0F(u8 opcode) {
-  return (opcode >= 0x10 && opcode <= 0x17) || (opcode >= 0x28 && opcode <= 0x2f) ||
-         (opcode >= 0x50 && opcode <= 0x7f) || opcode == 0x1c || opcode == 0xae || opcode == 0xc2 ||
-         (opcode >= 0xc3 && opcode <= 0xc6) || opcode >= 0xd0;
-}
-
-bool OperandSizePrefixIsOpcode(const Parts& parts) {
-  if (parts.escape_count == 0) return false;
-  if (parts.escape_count == 1) {
-    // 0F C7: RDRAND and RDSEED have 16-bit forms, the memory forms take no prefix.
-    bool memory_group9 = parts.opcode == 0xc7 && (parts.modrm >> 6) != 3;
-    return memory_group9 || PrefixIsOpcode0F(parts.opcode);
-  }
-  // 0F 38 F0/F1: MOVBE and CRC32 have 16-bit forms; everything else there takes 66 as opcode.
-  return !(parts.escape[1] == 0x38 && (parts.opcode == 0xf0 || parts.opcode == 0xf1));
-}
-
 bool FitsI8(i32 value) { return value >= -128 && value <= 127; }
 
 u8 ModRm(unsigned mod, unsigned reg, unsigned rm) {
@@ -207,7 +189,7 @@ void To64BitOpcode(const Instr& instr, Parts* parts) {
       parts->opcode = 0x80;
     }
   }
-  if (instr.code_bits == 16 && !OperandSizePrefixIsOpcode(*parts)) {
+  if (instr.code_bits == 16 && !instr.Is(kOwnsPrefix66)) {
     parts->operand_size = !parts->operand_size;
   }
 }

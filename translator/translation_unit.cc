@@ -33,15 +33,7 @@ void FindLiveFlags(CodeWindow* window, bool look_ahead, TranslationUnit* tu) {
 }  // namespace
 
 bool EndsTranslationUnit(const Instr& instr) {
-  switch (instr.treatment) {
-    case Treatment::kControl:
-    case Treatment::kTerminator:
-    case Treatment::kUndefined:
-      return true;
-    default:
-      return instr.op == Op::kSyscall || instr.op == Op::kSysret || instr.op == Op::kIret ||
-             (instr.op == Op::kMovCr && instr.system_reg == 3 && !instr.gprs[0].written);
-  }
+  return EndsTranslationUnit(instr.treatment, InfoOf(instr.op));
 }
 
 DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out) {

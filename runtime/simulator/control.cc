@@ -6,9 +6,10 @@
 #include "vcpu/exceptions.h"
 
 namespace alibi::runtime {
-namespace {
 
 using vcpu::kCf, vcpu::kOf, vcpu::kPf, vcpu::kRcx, vcpu::kSf, vcpu::kZf;
+
+namespace {
 
 // In 64-bit mode the decoder knows whether this CPU heeds an operand-size prefix.
 unsigned TargetBits(const Instr& instr) {
@@ -32,14 +33,16 @@ bool ConditionHolds(u64 flags, unsigned condition) {
   return table[(condition >> 1) & 7] != ((condition & 1) != 0);
 }
 
-Outcome Jmp(Execution& e) { return e.Jump(RelativeTarget(e)); }
+}  // namespace
 
-Outcome Jcc(Execution& e) {
+Outcome handlers::Jmp(Execution& e) { return e.Jump(RelativeTarget(e)); }
+
+Outcome handlers::Jcc(Execution& e) {
   if (!ConditionHolds(e.state.arithmetic_flags, e.instr.condition)) return {};
   return e.Jump(RelativeTarget(e));
 }
 
-Outcome Loop(Execution& e) {
+Outcome handlers::Loop(Execution& e) {
   const unsigned bits = e.instr.address_bits;
   const u64 count = LowBits(e.state.gpr[kRcx] - 1, bits);
   const bool zero = e.state.arithmetic_flags & kZf;
@@ -49,10 +52,12 @@ Outcome Loop(Execution& e) {
   return {};
 }
 
-Outcome Jcxz(Execution& e) {
+Outcome handlers::Jcxz(Execution& e) {
   if (e.Reg(kRcx, e.instr.address_bits) != 0) return {};
   return e.Jump(RelativeTarget(e));
 }
+
+namespace {
 
 Outcome IndirectTarget(Execution& e, u64* target) {
   const unsigned bits = TargetBits(e.instr);
@@ -61,11 +66,15 @@ Outcome IndirectTarget(Execution& e, u64* target) {
   return {};
 }
 
-Outcome JmpIndirect(Execution& e) {
+}  // namespace
+
+Outcome handlers::JmpIndirect(Execution& e) {
   u64 target;
   ALIBI_RETURN_IF_FAULT(IndirectTarget(e, &target));
   return e.Jump(target);
 }
+
+namespace {
 
 Outcome CallTo(Execution& e, u64 target) {
   ALIBI_RETURN_IF_FAULT(e.CheckTarget(target));
@@ -75,19 +84,25 @@ Outcome CallTo(Execution& e, u64 target) {
   return e.Jump(target);
 }
 
-Outcome Call(Execution& e) { return CallTo(e, RelativeTarget(e)); }
+}  // namespace
 
-Outcome CallIndirect(Execution& e) {
+Outcome handlers::Call(Execution& e) { return CallTo(e, RelativeTarget(e)); }
+
+Outcome handlers::CallIndirect(Execution& e) {
   u64 target;
   ALIBI_RETURN_IF_FAULT(IndirectTarget(e, &target));
   return CallTo(e, target);
 }
 
+namespace {
+
 u16 Release(const Instr& instr) {
   return instr.layout.imm == 0xff ? 0 : static_cast<u16>(instr.immediate);
 }
 
-Outcome Ret(Execution& e) {
+}  // namespace
+
+Outcome handlers::Ret(Execution& e) {
   u64 pointer = e.StackPointer();
   u64 target;
   ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, TargetBits(e.instr) / 8, &target));
@@ -95,6 +110,8 @@ Outcome Ret(Execution& e) {
   e.CommitStackPointer(LowBits(pointer + Release(e.instr), e.StackBits()));
   return {};
 }
+
+namespace {
 
 // The far pointer of JMP and CALL: immediate, or offset and selector in memory.
 Outcome FarTarget(Execution& e, u16* selector, u64* offset) {
@@ -116,7 +133,9 @@ Outcome FarTarget(Execution& e, u16* selector, u64* offset) {
   return {};
 }
 
-Outcome JmpFar(Execution& e) {
+}  // namespace
+
+Outcome handlers::JmpFar(Execution& e) {
   u16 selector;
   u64 offset;
   ALIBI_RETURN_IF_FAULT(FarTarget(e, &selector, &offset));
@@ -124,7 +143,7 @@ Outcome JmpFar(Execution& e) {
       vcpu::FarJump(e.state, e.memory, selector, offset, e.instr.operand_bits, e.next_rip));
 }
 
-Outcome CallFar(Execution& e) {
+Outcome handlers::CallFar(Execution& e) {
   u16 selector;
   u64 offset;
   ALIBI_RETURN_IF_FAULT(FarTarget(e, &selector, &offset));
@@ -132,31 +151,33 @@ Outcome CallFar(Execution& e) {
       vcpu::FarCall(e.state, e.memory, selector, offset, e.instr.operand_bits, e.next_rip));
 }
 
-Outcome RetFar(Execution& e) {
+Outcome handlers::RetFar(Execution& e) {
   return e.Transferred(vcpu::FarReturn(e.state, e.memory, e.instr.operand_bits, Release(e.instr)));
 }
 
-Outcome Iret(Execution& e) {
+Outcome handlers::Iret(Execution& e) {
   return e.Transferred(vcpu::InterruptReturn(e.state, e.memory, e.instr.operand_bits, e.next_rip));
 }
 
-Outcome Int(Execution& e) {
+Outcome handlers::Int(Execution& e) {
   return e.Transferred(
       vcpu::SoftwareInterrupt(e.state, e.memory, static_cast<u8>(e.instr.immediate), e.next_rip));
 }
 
-Outcome Int1(Execution& e) { return e.Transferred(vcpu::DebugTrap(e.state, e.memory, e.next_rip)); }
+Outcome handlers::Int1(Execution& e) {
+  return e.Transferred(vcpu::DebugTrap(e.state, e.memory, e.next_rip));
+}
 
-Outcome Int3(Execution& e) {
+Outcome handlers::Int3(Execution& e) {
   return e.Transferred(vcpu::SoftwareTrap(e.state, e.memory, vcpu::kBreakpoint, e.next_rip));
 }
 
-Outcome Into(Execution& e) {
+Outcome handlers::Into(Execution& e) {
   if (!(e.state.arithmetic_flags & kOf)) return {};
   return e.Transferred(vcpu::SoftwareTrap(e.state, e.memory, vcpu::kOverflow, e.next_rip));
 }
 
-Outcome Bound(Execution& e) {
+Outcome handlers::Bound(Execution& e) {
   const unsigned bits = e.instr.operand_bits, size = bits / 8;
   const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
   const i64 index = static_cast<i64>(SignExtend(e.Reg(e.instr.gprs[0]), bits));
@@ -172,38 +193,19 @@ Outcome Bound(Execution& e) {
   return below || above ? Outcome::Simple(vcpu::kBoundRange) : Outcome();
 }
 
-Outcome Syscall(Execution& e) {
+Outcome handlers::Syscall(Execution& e) {
   return e.Transferred(vcpu::Syscall(e.state, e.memory, e.context.cpuid.vendor(), e.next_rip));
 }
-Outcome Sysret(Execution& e) {
+Outcome handlers::Sysret(Execution& e) {
   return e.Transferred(
       vcpu::Sysret(e.state, e.memory, e.context.cpuid.vendor(), e.instr.operand_bits));
 }
-Outcome Sysenter(Execution& e) {
+Outcome handlers::Sysenter(Execution& e) {
   return e.Transferred(vcpu::Sysenter(e.state, e.memory, e.context.cpuid.vendor()));
 }
-Outcome Sysexit(Execution& e) {
+Outcome handlers::Sysexit(Execution& e) {
   return e.Transferred(
       vcpu::Sysexit(e.state, e.memory, e.context.cpuid.vendor(), e.instr.operand_bits));
 }
-
-constexpr HandlerRow kRows[] = {
-    {Op::kJmp, Jmp},         {Op::kJmpIndirect, JmpIndirect},
-    {Op::kJmpFar, JmpFar},   {Op::kJcc, Jcc},
-    {Op::kLoop, Loop},       {Op::kLoope, Loop},
-    {Op::kLoopne, Loop},     {Op::kJcxz, Jcxz},
-    {Op::kCall, Call},       {Op::kCallIndirect, CallIndirect},
-    {Op::kCallFar, CallFar}, {Op::kRet, Ret},
-    {Op::kRetFar, RetFar},   {Op::kIret, Iret},
-    {Op::kInt, Int},         {Op::kInt1, Int1},
-    {Op::kInt3, Int3},       {Op::kInto, Into},
-    {Op::kBound, Bound},     {Op::kSyscall, Syscall},
-    {Op::kSysret, Sysret},   {Op::kSysenter, Sysenter},
-    {Op::kSysexit, Sysexit},
-};
-
-}  // namespace
-
-Handler ControlHandler(Op op) { return FindHandler(kRows, op); }
 
 }  // namespace alibi::runtime

@@ -4,12 +4,11 @@
 #include "vcpu/cpu_differences.h"
 
 namespace alibi::runtime {
-namespace {
 
 using vcpu::kAf, vcpu::kCf, vcpu::kPf, vcpu::kSf, vcpu::kZf;
 using vcpu::kRax, vcpu::kRbx;
 
-Outcome Mov(Execution& e) {
+Outcome handlers::Mov(Execution& e) {
   const Instr& instr = e.instr;
   const unsigned size = instr.mem.present ? instr.mem.size : 0;
   // A0-A3 name AL..RAX without encoding it.
@@ -37,12 +36,12 @@ Outcome Mov(Execution& e) {
   return {};
 }
 
-Outcome Lea(Execution& e) {
+Outcome handlers::Lea(Execution& e) {
   e.SetReg(e.instr.gprs[0], e.Offset());
   return {};
 }
 
-Outcome Xchg(Execution& e) {
+Outcome handlers::Xchg(Execution& e) {
   const Instr& instr = e.instr;
   if (!instr.mem.present) {
     const GprUse& first = instr.gprs[0];
@@ -62,9 +61,9 @@ Outcome Xchg(Execution& e) {
   return {};
 }
 
-Outcome Nop(Execution&) { return {}; }
+Outcome handlers::Nop(Execution&) { return {}; }
 
-Outcome Xlat(Execution& e) {
+Outcome handlers::Xlat(Execution& e) {
   const unsigned bits = e.instr.address_bits;
   u64 offset = LowBits(e.Reg(kRbx, bits) + e.Reg(kRax, 8), bits);
   u64 value;
@@ -74,7 +73,7 @@ Outcome Xlat(Execution& e) {
 }
 
 // BT, BTS, BTR, BTC with a register as bit offset: it reaches beyond the operand.
-Outcome BitTest(Execution& e) {
+Outcome handlers::BitTest(Execution& e) {
   const Instr& instr = e.instr;
   const unsigned bits = instr.operand_bits, size = bits / 8;
   const u64 index = SignExtend(e.Reg(instr.gprs[0]), bits);
@@ -106,6 +105,8 @@ Outcome BitTest(Execution& e) {
   e.SetFlag(kCf, old);
   return {};
 }
+
+namespace {
 
 void SetResultFlags(Execution& e, u8 value) {
   e.SetFlag(kZf, value == 0);
@@ -156,7 +157,9 @@ void DecimalAdjust(Execution& e, int direction) {
   e.SetFlag(vcpu::kOf, !HasOwnDecimalFlags() && Overflows(old, step, al, direction, 0x80));
 }
 
-Outcome Decimal(Execution& e) {
+}  // namespace
+
+Outcome handlers::Decimal(Execution& e) {
   enum : u8 { kDaa = 0x27, kDas = 0x2f, kAaa = 0x37, kAas = 0x3f, kAam = 0xd4, kAad = 0xd5 };
   const u8 base = static_cast<u8>(e.instr.immediate);
   const u8 al = static_cast<u8>(e.state.gpr[kRax]);
@@ -193,19 +196,9 @@ Outcome Decimal(Execution& e) {
   }
 }
 
-Outcome Salc(Execution& e) {
+Outcome handlers::Salc(Execution& e) {
   e.SetReg(kRax, 8, e.state.arithmetic_flags & kCf ? 0xff : 0);
   return {};
 }
-
-constexpr HandlerRow kRows[] = {
-    {Op::kMov, Mov},   {Op::kLea, Lea},         {Op::kXchg, Xchg},
-    {Op::kNop, Nop},   {Op::kPause, Nop},       {Op::kXlat, Xlat},
-    {Op::kSalc, Salc}, {Op::kDecimal, Decimal}, {Op::kBitTestMemory, BitTest},
-};
-
-}  // namespace
-
-Handler DataHandler(Op op) { return FindHandler(kRows, op); }
 
 }  // namespace alibi::runtime

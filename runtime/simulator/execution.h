@@ -97,31 +97,12 @@ struct Execution {
   }
 };
 
-using Handler = Outcome (*)(Execution&);
-
-// The handlers, by file.
-Handler DataHandler(Op op);     // data.cc: moves, exchanges, bit tests, decimal arithmetic
-Handler StackHandler(Op op);    // stack.cc
-Handler ControlHandler(Op op);  // control.cc
-Handler StringHandler(Op op);   // strings.cc
-Handler SystemHandler(Op op);   // system.cc
-Handler VectorHandler(Op op);   // vector.cc: gathers, scatters, masked moves
-Handler XsaveHandler(Op op);    // xsave.cc
-Handler X87Handler(Op op);      // x87.cc: images that show where x87 instructions lie
-
-// One row of such a file's table.
-struct HandlerRow {
-  Op op;
-  Handler handler;
-};
-
-template <unsigned N>
-constexpr Handler FindHandler(const HandlerRow (&rows)[N], Op op) {
-  for (const HandlerRow& row : rows) {
-    if (row.op == op) return row.handler;
-  }
-  return nullptr;
-}
+// One function per operation, or per few that differ little: those that translator/ops.inc names,
+// and no others.
+namespace handlers {
+#define ALIBI_OP(name, emit, needs, simulate, traits) Outcome simulate(Execution& e);
+#include "translator/ops.inc"
+}  // namespace handlers
 
 }  // namespace alibi::runtime
 

@@ -42,7 +42,9 @@ struct SimulatorContext {
 
 // Does Simulate know this operation? What it does not know runs on a bounce operand; Simulate
 // answers #UD to it.
-bool CanSimulate(translator::Op op);
+constexpr bool CanSimulate(translator::Op op) {
+  return translator::InfoOf(op).simulate == translator::OpInfo::Simulate::kFunction;
+}
 
 // Segmentation of `size` bytes of the memory operand, at `offset`: limit, type and canonical
 // checks, and their linear address. For operands that are bounced, whole or by elements.

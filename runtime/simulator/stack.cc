@@ -6,11 +6,10 @@
 #include "vcpu/segments.h"
 
 namespace alibi::runtime {
-namespace {
 
 using vcpu::kRbp, vcpu::kRsp;
 
-Outcome Push(Execution& e) {
+Outcome handlers::Push(Execution& e) {
   const Instr& instr = e.instr;
   const unsigned size = instr.operand_bits / 8;
   u64 value = instr.immediate;
@@ -25,7 +24,7 @@ Outcome Push(Execution& e) {
   return {};
 }
 
-Outcome Pop(Execution& e) {
+Outcome handlers::Pop(Execution& e) {
   const Instr& instr = e.instr;
   const unsigned size = instr.operand_bits / 8;
   const u64 old = e.state.gpr[kRsp];
@@ -43,7 +42,7 @@ Outcome Pop(Execution& e) {
   return outcome;
 }
 
-Outcome PushSreg(Execution& e) {
+Outcome handlers::PushSreg(Execution& e) {
   u64 pointer = e.StackPointer();
   const u16 selector = e.state.segment[e.instr.system_reg].selector;
   const unsigned size = e.instr.operand_bits / 8;
@@ -54,7 +53,7 @@ Outcome PushSreg(Execution& e) {
   return {};
 }
 
-Outcome PopSreg(Execution& e) {
+Outcome handlers::PopSreg(Execution& e) {
   u64 pointer = e.StackPointer();
   // The pointer's width is that of the stack it was popped from.
   const unsigned stack_bits = e.StackBits();
@@ -70,7 +69,7 @@ Outcome PopSreg(Execution& e) {
   return {};
 }
 
-Outcome Pusha(Execution& e) {
+Outcome handlers::Pusha(Execution& e) {
   const unsigned size = e.instr.operand_bits / 8;
   const u64 start = e.StackPointer();
   // All eight slots must be writable before the first is written.
@@ -91,7 +90,7 @@ Outcome Pusha(Execution& e) {
   return {};
 }
 
-Outcome Popa(Execution& e) {
+Outcome handlers::Popa(Execution& e) {
   const unsigned size = e.instr.operand_bits / 8;
   u64 values[8];
   u64 pointer = e.StackPointer();
@@ -103,7 +102,7 @@ Outcome Popa(Execution& e) {
   return {};
 }
 
-Outcome Pushf(Execution& e) {
+Outcome handlers::Pushf(Execution& e) {
   const unsigned bits = e.instr.operand_bits;
   ALIBI_RETURN_IF_FAULT(vcpu::CheckFlagsAccess(e.state, bits));
   u64 pointer = e.StackPointer();
@@ -112,7 +111,7 @@ Outcome Pushf(Execution& e) {
   return {};
 }
 
-Outcome Popf(Execution& e) {
+Outcome handlers::Popf(Execution& e) {
   const unsigned bits = e.instr.operand_bits;
   ALIBI_RETURN_IF_FAULT(vcpu::CheckFlagsAccess(e.state, bits));
   u64 pointer = e.StackPointer();
@@ -123,7 +122,7 @@ Outcome Popf(Execution& e) {
   return {};
 }
 
-Outcome Enter(Execution& e) {
+Outcome handlers::Enter(Execution& e) {
   const unsigned size = e.instr.operand_bits / 8, stack_bits = e.StackBits();
   const u64 locals = e.instr.immediate & 0xffff;
   const unsigned level = e.instr.immediate2 & 31;
@@ -150,7 +149,7 @@ Outcome Enter(Execution& e) {
   return {};
 }
 
-Outcome Leave(Execution& e) {
+Outcome handlers::Leave(Execution& e) {
   const unsigned size = e.instr.operand_bits / 8;
   u64 pointer = LowBits(e.state.gpr[kRbp], e.StackBits());
   u64 value;
@@ -159,15 +158,5 @@ Outcome Leave(Execution& e) {
   e.SetReg(kRbp, size * 8, value);
   return {};
 }
-
-constexpr HandlerRow kRows[] = {
-    {Op::kPush, Push},   {Op::kPop, Pop},     {Op::kPushSreg, PushSreg}, {Op::kPopSreg, PopSreg},
-    {Op::kPusha, Pusha}, {Op::kPopa, Popa},   {Op::kPushf, Pushf},       {Op::kPopf, Popf},
-    {Op::kEnter, Enter}, {Op::kLeave, Leave},
-};
-
-}  // namespace
-
-Handler StackHandler(Op op) { return FindHandler(kRows, op); }
 
 }  // namespace alibi::runtime

@@ -13,11 +13,12 @@
 #include "vcpu/port_access.h"
 
 namespace alibi::runtime {
-namespace {
 
 using vcpu::GuestFault;
 using vcpu::kEs, vcpu::kRax, vcpu::kRcx, vcpu::kRdi, vcpu::kRdx, vcpu::kRsi;
 using vcpu::Privilege;
+
+namespace {
 
 // What one call may do, so that interrupts get in between.
 constexpr u64 kMaxBytes = 64 * 1024;
@@ -27,11 +28,7 @@ class StringRun {
  public:
   explicit StringRun(Execution& e)
       : e_(e),
-        // Opcode bit 0 clear: bytes. There are no 64-bit ports.
-        size_(!(e.Opcode() & 1) ? 1
-              : e.instr.op == Op::kIns || e.instr.op == Op::kOuts
-                  ? std::min(4u, e.instr.operand_bits / 8u)
-                  : e.instr.operand_bits / 8u),
+        size_(e.instr.element_bytes),
         repeated_(e.instr.rep || e.instr.repne),
         backward_(e.state.df_flag != 0) {
     ClearUpperHalves();
@@ -152,7 +149,9 @@ Outcome WriteSpan(Execution& e, const StringRun& run, u64 count, const u8* data)
   });
 }
 
-Outcome Movs(Execution& e) {
+}  // namespace
+
+Outcome handlers::Movs(Execution& e) {
   StringRun run(e);
   const SegmentIndex source = e.SourceSegment();
   u8 data[kPageSize];
@@ -179,13 +178,17 @@ Outcome Movs(Execution& e) {
   return run.Finish();
 }
 
+namespace {
+
 // Fills `bytes`, rounded up to whole words, with the low `size` (1, 2, 4, 8) bytes of `value`.
 void RepeatElement(u64 value, unsigned size, u8* data, u64 bytes) {
   if (size < 8) value = LowBits(value, 8 * size) * (~u64{0} / LowBits(~u64{0}, 8 * size));
   RawFill(reinterpret_cast<u64*>(data), value, (bytes + 7) / 8);
 }
 
-Outcome Stos(Execution& e) {
+}  // namespace
+
+Outcome handlers::Stos(Execution& e) {
   StringRun run(e);
   alignas(8) u8 data[kPageSize];
   u64 filled = 0;
@@ -204,7 +207,7 @@ Outcome Stos(Execution& e) {
   return run.Finish();
 }
 
-Outcome Lods(Execution& e) {
+Outcome handlers::Lods(Execution& e) {
   StringRun run(e);
   const SegmentIndex source = e.SourceSegment();
   u8 data[kPageSize];
@@ -220,6 +223,8 @@ Outcome Lods(Execution& e) {
   return run.Finish();
 }
 
+namespace {
+
 void SetCompareFlags(Execution& e, u64 a, u64 b, unsigned bits) {
   const u64 result = LowBits(a - b, bits);
   const u64 sign = u64{1} << (bits - 1);
@@ -231,8 +236,10 @@ void SetCompareFlags(Execution& e, u64 a, u64 b, unsigned bits) {
   e.SetFlag(vcpu::kOf, (a ^ b) & (a ^ result) & sign);
 }
 
+}  // namespace
+
 // CMPS and SCAS: they differ in where the first operand comes from.
-Outcome Compare(Execution& e) {
+Outcome handlers::Compare(Execution& e) {
   StringRun run(e);
   const bool two = e.instr.op == Op::kCmps;
   const bool repeated = e.instr.rep || e.instr.repne;
@@ -270,7 +277,7 @@ Outcome Compare(Execution& e) {
   return decided ? Outcome() : run.Finish();
 }
 
-Outcome Ins(Execution& e) {
+Outcome handlers::Ins(Execution& e) {
   StringRun run(e);
   const u16 port = static_cast<u16>(e.state.gpr[kRdx]);
   ALIBI_RETURN_IF_FAULT(vcpu::CheckPortAccess(e.state, e.memory, port, run.size()));
@@ -288,7 +295,7 @@ Outcome Ins(Execution& e) {
   return run.Finish();
 }
 
-Outcome Outs(Execution& e) {
+Outcome handlers::Outs(Execution& e) {
   StringRun run(e);
   const u16 port = static_cast<u16>(e.state.gpr[kRdx]);
   ALIBI_RETURN_IF_FAULT(vcpu::CheckPortAccess(e.state, e.memory, port, run.size()));
@@ -302,14 +309,5 @@ Outcome Outs(Execution& e) {
   }
   return run.Finish();
 }
-
-constexpr HandlerRow kRows[] = {
-    {Op::kMovs, Movs},    {Op::kStos, Stos}, {Op::kLods, Lods}, {Op::kCmps, Compare},
-    {Op::kScas, Compare}, {Op::kIns, Ins},   {Op::kOuts, Outs},
-};
-
-}  // namespace
-
-Handler StringHandler(Op op) { return FindHandler(kRows, op); }
 
 }  // namespace alibi::runtime

@@ -10,9 +10,10 @@
 #include "vcpu/segments.h"
 
 namespace alibi::runtime {
-namespace {
 
 using vcpu::kCs, vcpu::kRax, vcpu::kRdx, vcpu::kSs, vcpu::kZf;
+
+namespace {
 
 // The integer register of a MOV to or from a control or debug register: always whole.
 unsigned WholeBits(const Execution& e) { return e.instr.code_bits == 64 ? 64 : 32; }
@@ -20,7 +21,9 @@ unsigned WholeBits(const Execution& e) { return e.instr.code_bits == 64 ? 64 : 3
 // 0F 20-23: bit 1 of the opcode is the direction.
 bool ToSystemRegister(const Execution& e) { return e.Opcode() & 2; }
 
-Outcome MovCr(Execution& e) {
+}  // namespace
+
+Outcome handlers::MovCr(Execution& e) {
   const unsigned reg = e.instr.gprs[0].reg, number = e.instr.system_reg;
   if (ToSystemRegister(e)) {
     return vcpu::WriteControlRegister(e.state, e.memory, e.context.cpuid, e.context.platform,
@@ -32,7 +35,7 @@ Outcome MovCr(Execution& e) {
   return {};
 }
 
-Outcome MovDr(Execution& e) {
+Outcome handlers::MovDr(Execution& e) {
   const unsigned reg = e.instr.gprs[0].reg, number = e.instr.system_reg;
   if (ToSystemRegister(e)) {
     return vcpu::WriteDebugRegister(e.state, number, e.Reg(reg, WholeBits(e)));
@@ -43,6 +46,8 @@ Outcome MovDr(Execution& e) {
   return {};
 }
 
+namespace {
+
 // Selectors and machine status words: 16 bits to memory, zero-extended into a register.
 Outcome StoreWord(Execution& e, u64 value) {
   if (e.instr.mem.present) return e.WriteOperand(2, value & 0xffff);
@@ -50,7 +55,9 @@ Outcome StoreWord(Execution& e, u64 value) {
   return {};
 }
 
-Outcome MovSreg(Execution& e) {
+}  // namespace
+
+Outcome handlers::MovSreg(Execution& e) {
   const auto index = static_cast<SegmentIndex>(e.instr.system_reg);
   if (!ToSystemRegister(e)) return StoreWord(e, e.state.segment[index].selector);
   if (index == kCs || index > vcpu::kGs) return vcpu::InvalidOpcode();
@@ -62,7 +69,7 @@ Outcome MovSreg(Execution& e) {
 }
 
 // LDS, LES, LFS, LGS, LSS: offset, then selector.
-Outcome LoadFarPointer(Execution& e) {
+Outcome handlers::LoadFarPointer(Execution& e) {
   struct Row {
     u8 opcode;
     SegmentIndex index;
@@ -88,10 +95,14 @@ Outcome LoadFarPointer(Execution& e) {
   return {};
 }
 
+namespace {
+
 // The operand of LGDT and relatives: 16-bit limit, then a base of 4 or 8 bytes.
 unsigned TableBaseBytes(const Execution& e) { return e.instr.code_bits == 64 ? 8 : 4; }
 
-Outcome LoadTable(Execution& e) {
+}  // namespace
+
+Outcome handlers::LoadTable(Execution& e) {
   ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
   const unsigned size = 2 + TableBaseBytes(e);
   LinearAddr linear;
@@ -107,7 +118,7 @@ Outcome LoadTable(Execution& e) {
                                  : vcpu::LoadIdtr(e.state, limit, base, e.instr.operand_bits);
 }
 
-Outcome StoreTable(Execution& e) {
+Outcome handlers::StoreTable(Execution& e) {
   ALIBI_RETURN_IF_FAULT(vcpu::CheckStoreTable(e.state));
   const vcpu::DescriptorTable& table = e.instr.op == Op::kSgdt ? e.state.gdtr : e.state.idtr;
   const unsigned size = 2 + TableBaseBytes(e);
@@ -121,7 +132,7 @@ Outcome StoreTable(Execution& e) {
   return {};
 }
 
-Outcome LoadSelector(Execution& e) {
+Outcome handlers::LoadSelector(Execution& e) {
   // #UD and the privilege come before the operand.
   if (vcpu::RealOrVirtual8086(e.state)) return vcpu::InvalidOpcode();
   ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
@@ -132,25 +143,27 @@ Outcome LoadSelector(Execution& e) {
              : vcpu::LoadTaskRegister(e.state, e.memory, static_cast<u16>(selector));
 }
 
-Outcome StoreSelector(Execution& e) {
+Outcome handlers::StoreSelector(Execution& e) {
   ALIBI_RETURN_IF_FAULT(vcpu::CheckStoreSelector(e.state));
   const SegmentIndex index = e.instr.op == Op::kSldt ? vcpu::kLdtr : vcpu::kTr;
   return StoreWord(e, e.state.segment[index].selector);
 }
 
-Outcome Lmsw(Execution& e) {
+Outcome handlers::Lmsw(Execution& e) {
   ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
   u64 value;
   ALIBI_RETURN_IF_FAULT(e.ReadRm(0, 2, &value));
   return vcpu::LoadMachineStatus(e.state, e.memory, static_cast<u16>(value));
 }
 
-Outcome Smsw(Execution& e) {
+Outcome handlers::Smsw(Execution& e) {
   ALIBI_RETURN_IF_FAULT(vcpu::CheckStoreTable(e.state));
   return StoreWord(e, vcpu::StoreMachineStatus(e.state));
 }
 
-Outcome Clts(Execution& e) { return vcpu::ClearTaskSwitched(e.state, e.memory); }
+Outcome handlers::Clts(Execution& e) { return vcpu::ClearTaskSwitched(e.state, e.memory); }
+
+namespace {
 
 Outcome QuerySelector(Execution& e, u64* selector) {
   if (vcpu::RealOrVirtual8086(e.state)) return vcpu::InvalidOpcode();
@@ -158,7 +171,9 @@ Outcome QuerySelector(Execution& e, u64* selector) {
   return e.ReadRm(has_destination ? 1 : 0, 2, selector);
 }
 
-Outcome LarLsl(Execution& e) {
+}  // namespace
+
+Outcome handlers::LarLsl(Execution& e) {
   u64 selector;
   ALIBI_RETURN_IF_FAULT(QuerySelector(e, &selector));
   vcpu::DescriptorQuery query;
@@ -169,7 +184,7 @@ Outcome LarLsl(Execution& e) {
   return {};
 }
 
-Outcome Verify(Execution& e) {
+Outcome handlers::Verify(Execution& e) {
   u64 selector;
   ALIBI_RETURN_IF_FAULT(QuerySelector(e, &selector));
   vcpu::DescriptorQuery query;
@@ -179,7 +194,7 @@ Outcome Verify(Execution& e) {
   return {};
 }
 
-Outcome Arpl(Execution& e) {
+Outcome handlers::Arpl(Execution& e) {
   if (vcpu::RealOrVirtual8086(e.state)) return vcpu::InvalidOpcode();
   u64 destination;
   ALIBI_RETURN_IF_FAULT(e.ReadRm(0, 2, &destination));
@@ -191,9 +206,9 @@ Outcome Arpl(Execution& e) {
   return {};
 }
 
-Outcome Swapgs(Execution& e) { return vcpu::SwapGs(e.state); }
+Outcome handlers::Swapgs(Execution& e) { return vcpu::SwapGs(e.state); }
 
-Outcome ReadBase(Execution& e) {
+Outcome handlers::ReadBase(Execution& e) {
   const GprUse& use = e.instr.gprs[0];
   u64 value;
   ALIBI_RETURN_IF_FAULT(vcpu::ReadSegmentBase(
@@ -202,16 +217,16 @@ Outcome ReadBase(Execution& e) {
   return {};
 }
 
-Outcome WriteBase(Execution& e) {
+Outcome handlers::WriteBase(Execution& e) {
   const GprUse& use = e.instr.gprs[0];
   return vcpu::WriteSegmentBase(e.state, e.instr.op == Op::kWrfsbase ? vcpu::kFs : vcpu::kGs,
                                 use.bits, e.Reg(use));
 }
 
-Outcome Cli(Execution& e) { return vcpu::ClearInterruptFlag(e.state); }
-Outcome Sti(Execution& e) { return vcpu::SetInterruptFlag(e.state); }
+Outcome handlers::Cli(Execution& e) { return vcpu::ClearInterruptFlag(e.state); }
+Outcome handlers::Sti(Execution& e) { return vcpu::SetInterruptFlag(e.state); }
 
-Outcome SetAc(Execution& e) {
+Outcome handlers::SetAc(Execution& e) {
   if (!(e.context.cpuid.cr4_valid() & vcpu::kCr4Smap) || e.state.cpl != 0) {
     return vcpu::InvalidOpcode();
   }
@@ -222,68 +237,70 @@ Outcome SetAc(Execution& e) {
   return {};
 }
 
-Outcome Cld(Execution& e) {
+Outcome handlers::Cld(Execution& e) {
   e.state.df_flag = 0;
   return {};
 }
 
-Outcome Std(Execution& e) {
+Outcome handlers::Std(Execution& e) {
   e.state.df_flag = 1;
   return {};
 }
 
-Outcome Hlt(Execution& e) {
+Outcome handlers::Hlt(Execution& e) {
   if (e.state.cpl != 0) return vcpu::GeneralProtection();
   e.state.halted = 1;
   return {};
 }
 
-// Ports: opcode bit 0 is the size, bit 3 says that DX names the port.
-unsigned PortSize(const Execution& e) {
-  return !(e.Opcode() & 1) ? 1 : e.instr.operand_bits == 16 ? 2 : 4;
-}
+namespace {
+
+// Named by the instruction, or by DX.
 u16 Port(const Execution& e) {
-  return e.Opcode() & 8 ? static_cast<u16>(e.state.gpr[kRdx]) : static_cast<u8>(e.instr.immediate);
+  return e.instr.layout.imm_size == 0 ? static_cast<u16>(e.state.gpr[kRdx])
+                                      : static_cast<u8>(e.instr.immediate);
 }
 
-Outcome In(Execution& e) {
-  const unsigned size = PortSize(e);
+}  // namespace
+
+Outcome handlers::In(Execution& e) {
+  const unsigned size = e.instr.element_bytes;
   const u16 port = Port(e);
   ALIBI_RETURN_IF_FAULT(vcpu::CheckPortAccess(e.state, e.memory, port, size));
   e.SetReg(kRax, size * 8, e.context.ports.In(port, size));
   return {};
 }
 
-Outcome Out(Execution& e) {
-  const unsigned size = PortSize(e);
+Outcome handlers::Out(Execution& e) {
+  const unsigned size = e.instr.element_bytes;
   const u16 port = Port(e);
   ALIBI_RETURN_IF_FAULT(vcpu::CheckPortAccess(e.state, e.memory, port, size));
   e.context.ports.Out(port, size, static_cast<u32>(e.Reg(kRax, size * 8)));
   return {};
 }
 
-Outcome Cpuid(Execution& e) {
+Outcome handlers::Cpuid(Execution& e) {
   vcpu::ExecuteCpuid(e.state, e.context.cpuid);
   return {};
 }
-Outcome Rdtsc(Execution& e) { return vcpu::ExecuteRdtsc(e.state, e.context.platform); }
-Outcome Rdtscp(Execution& e) { return vcpu::ExecuteRdtscp(e.state, e.context.platform); }
-Outcome Rdpid(Execution& e) {
+Outcome handlers::Rdtsc(Execution& e) { return vcpu::ExecuteRdtsc(e.state, e.context.platform); }
+Outcome handlers::Rdtscp(Execution& e) { return vcpu::ExecuteRdtscp(e.state, e.context.platform); }
+Outcome handlers::Rdpid(Execution& e) {
   e.SetReg(e.instr.gprs[0], e.state.tsc_aux);
   return {};
 }
 // There are no performance counters, so every index is wrong.
-Outcome Rdpmc(Execution&) { return vcpu::GeneralProtection(); }
-Outcome Rdmsr(Execution& e) {
+Outcome handlers::Rdpmc(Execution&) { return vcpu::GeneralProtection(); }
+Outcome handlers::Rdmsr(Execution& e) {
   return vcpu::ExecuteRdmsr(e.state, e.context.cpuid, e.context.platform);
 }
-Outcome Wrmsr(Execution& e) {
+Outcome handlers::Wrmsr(Execution& e) {
   return vcpu::ExecuteWrmsr(e.state, e.memory, e.context.cpuid, e.context.platform);
 }
-Outcome Xgetbv(Execution& e) { return vcpu::ExecuteXgetbv(e.state, e.context.cpuid); }
-Outcome Xsetbv(Execution& e) { return vcpu::ExecuteXsetbv(e.state, e.context.cpuid); }
+Outcome handlers::Xgetbv(Execution& e) { return vcpu::ExecuteXgetbv(e.state, e.context.cpuid); }
+Outcome handlers::Xsetbv(Execution& e) { return vcpu::ExecuteXsetbv(e.state, e.context.cpuid); }
 
-Outcome Invlpg(Execution& e) {
+Outcome handlers::Invlpg(Execution& e) {
   const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
   LinearAddr linear;
   if (e.state.In64BitCode()) {
@@ -296,7 +313,7 @@ Outcome Invlpg(Execution& e) {
   return vcpu::InvalidatePageInstruction(e.state, e.memory, linear);
 }
 
-Outcome Invpcid(Execution& e) {
+Outcome handlers::Invpcid(Execution& e) {
   ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
   const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
   LinearAddr linear;
@@ -309,68 +326,11 @@ Outcome Invpcid(Execution& e) {
 }
 
 // INVD, WBINVD: the host keeps its caches coherent.
-Outcome FlushCaches(Execution& e) {
+Outcome handlers::FlushCaches(Execution& e) {
   return e.state.cpl != 0 ? vcpu::GeneralProtection() : Outcome();
 }
 
 // What CPUID never shows.
-Outcome Undefined(Execution&) { return vcpu::InvalidOpcode(); }
-
-constexpr HandlerRow kRows[] = {
-    {Op::kMovSreg, MovSreg},
-    {Op::kMovCr, MovCr},
-    {Op::kMovDr, MovDr},
-    {Op::kLds, LoadFarPointer},
-    {Op::kLgdt, LoadTable},
-    {Op::kLidt, LoadTable},
-    {Op::kSgdt, StoreTable},
-    {Op::kSidt, StoreTable},
-    {Op::kLldt, LoadSelector},
-    {Op::kLtr, LoadSelector},
-    {Op::kSldt, StoreSelector},
-    {Op::kStr, StoreSelector},
-    {Op::kLmsw, Lmsw},
-    {Op::kSmsw, Smsw},
-    {Op::kClts, Clts},
-    {Op::kLar, LarLsl},
-    {Op::kLsl, LarLsl},
-    {Op::kVerr, Verify},
-    {Op::kVerw, Verify},
-    {Op::kArpl, Arpl},
-    {Op::kSwapgs, Swapgs},
-    {Op::kRdfsbase, ReadBase},
-    {Op::kRdgsbase, ReadBase},
-    {Op::kWrfsbase, WriteBase},
-    {Op::kWrgsbase, WriteBase},
-    {Op::kCli, Cli},
-    {Op::kSti, Sti},
-    {Op::kClac, SetAc},
-    {Op::kStac, SetAc},
-    {Op::kCld, Cld},
-    {Op::kStd, Std},
-    {Op::kHlt, Hlt},
-    {Op::kIn, In},
-    {Op::kOut, Out},
-    {Op::kRdtsc, Rdtsc},
-    {Op::kRdtscp, Rdtscp},
-    {Op::kRdpmc, Rdpmc},
-    {Op::kRdpid, Rdpid},
-    {Op::kCpuid, Cpuid},
-    {Op::kRdmsr, Rdmsr},
-    {Op::kWrmsr, Wrmsr},
-    {Op::kXgetbv, Xgetbv},
-    {Op::kXsetbv, Xsetbv},
-    {Op::kInvlpg, Invlpg},
-    {Op::kInvd, FlushCaches},
-    {Op::kWbinvd, FlushCaches},
-    {Op::kInvpcid, Invpcid},
-    {Op::kMonitor, Undefined},
-    {Op::kMwait, Undefined},
-    {Op::kUd, Undefined},
-};
-
-}  // namespace
-
-Handler SystemHandler(Op op) { return FindHandler(kRows, op); }
+Outcome handlers::Undefined(Execution&) { return vcpu::InvalidOpcode(); }
 
 }  // namespace alibi::runtime

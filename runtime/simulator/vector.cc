@@ -9,10 +9,11 @@
 #include "vcpu/cpu_differences.h"
 
 namespace alibi::runtime {
-namespace {
 
 using vcpu::GuestFault;
 using vcpu::Privilege;
+
+namespace {
 
 // The fields of a VEX or EVEX prefix that name registers (SDM vol. 2, 2.3.5 and 2.7.1).
 struct VectorFields {
@@ -68,9 +69,11 @@ struct VectorFields {
   }
 };
 
+}  // namespace
+
 // A gather or scatter, element by element from the lowest. What is done is done: its mask bit is
 // cleared, so after a fault the instruction goes on where it stopped.
-Outcome GatherScatter(Execution& e) {
+Outcome handlers::GatherScatter(Execution& e) {
   const Instr& instr = e.instr;
   const VectorFields f(instr);
   const bool scatter = (e.Opcode() & 0xf0) == 0xa0;
@@ -126,6 +129,8 @@ Outcome GatherScatter(Execution& e) {
   if (!scatter) v.ClearFrom(f.reg, count * element);
   return {};
 }
+
+namespace {
 
 // VMASKMOVPS/PD, VPMASKMOVD/Q: nothing is changed before every element is known to be accessible.
 Outcome MaskedMove(Execution& e) {
@@ -222,18 +227,14 @@ Outcome MaskMovQ(Execution& e) {
                     reinterpret_cast<const u8*>(&registers[f.rm & 7]), 8);
 }
 
-Outcome MaskMov(Execution& e) {
+}  // namespace
+
+Outcome handlers::MaskMov(Execution& e) {
   if (e.Opcode() != 0xf7) return MaskedMove(e);
   // MASKMOVDQU has the 66 prefix, in front of the opcode or inside VEX.
   bool dqu = e.instr.encoding != translator::Encoding::kLegacy;
   for (unsigned i = 0; i < e.instr.layout.opcode; ++i) dqu = dqu || e.instr.bytes[i] == 0x66;
   return dqu ? MaskMovDqu(e) : MaskMovQ(e);
 }
-
-constexpr HandlerRow kRows[] = {{Op::kGather, GatherScatter}, {Op::kMaskMov, MaskMov}};
-
-}  // namespace
-
-Handler VectorHandler(Op op) { return FindHandler(kRows, op); }
 
 }  // namespace alibi::runtime

@@ -7,10 +7,11 @@
 #include "vcpu/descriptors.h"
 
 namespace alibi::runtime {
-namespace {
 
 using vcpu::GuestFault;
 using vcpu::Privilege;
+
+namespace {
 
 constexpr u64 kLowEnd = u64{1} << 32, kHalf = u64{1} << 47;
 
@@ -105,8 +106,10 @@ struct Format {
   bool large, linear;
 };
 
+}  // namespace
+
 // FNSTENV and FNSAVE.
-Outcome StoreX87(Execution& e) {
+Outcome handlers::StoreX87(Execution& e) {
   constexpr u8 kSave = 0xdd;
   const bool save = e.Opcode() == kSave;
   const Format format(e);
@@ -156,7 +159,7 @@ Outcome StoreX87(Execution& e) {
 }
 
 // FLDENV and FRSTOR.
-Outcome LoadX87(Execution& e) {
+Outcome handlers::LoadX87(Execution& e) {
   constexpr u8 kRestore = 0xdd;
   const bool restore = e.Opcode() == kRestore;
   const Format format(e);
@@ -187,10 +190,6 @@ Outcome LoadX87(Execution& e) {
   }
   return {};
 }
-
-constexpr HandlerRow kRows[] = {{Op::kStoreX87, StoreX87}, {Op::kLoadX87, LoadX87}};
-
-}  // namespace
 
 X87Pointers ShownX87Pointers(const Execution& e, u64 instruction, u64 data) {
   if (GivenByGuest(instruction)) {
@@ -231,7 +230,5 @@ void LoadX87Pointers(bool rex_w, u8* image) {
     Put<u64>(image + at, LoadedX87Pointer(Load<u64>(image + at)));
   }
 }
-
-Handler X87Handler(Op op) { return FindHandler(kRows, op); }
 
 }  // namespace alibi::runtime

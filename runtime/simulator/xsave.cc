@@ -14,11 +14,11 @@
 
 namespace alibi::runtime {
 
-namespace {
-
 using vcpu::GuestFault;
 using vcpu::kRax, vcpu::kRdx;
 using vcpu::Privilege;
+
+namespace {
 
 constexpr unsigned kMxcsrAt = 24, kXmmAt = 160, kHeaderAt = 512, kExtendedAt = 576;
 constexpr unsigned kX87PartsAt[2] = {0, 32}, kX87PartsEnd[2] = {24, 160};
@@ -144,8 +144,10 @@ bool ValidMxcsr(u32 mxcsr, const u8* image) {
                : "a"(static_cast<u32>(components)), "d"(0)                  \
                : "memory")
 
+}  // namespace
+
 // 0F AE /4 is XSAVE, 0F C7 /4 XSAVEC, 0F AE /6 XSAVEOPT.
-Outcome Xsave(Execution& e) {
+Outcome handlers::Xsave(Execution& e) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 64));
   const bool compact = e.Opcode() == 0xc7;
   const bool optimized = !compact && ((e.instr.bytes[e.instr.layout.modrm] >> 3) & 7) == 6;
@@ -197,6 +199,8 @@ Outcome Xsave(Execution& e) {
   return Store(e, ranges, area);
 }
 
+namespace {
+
 // What XRSTOR refuses in the header (SDM vol. 1, 13.8).
 bool ValidHeader(const Execution& e, const u8* header) {
   const u64 present = Load64(header), layout = Load64(header + 8);
@@ -209,7 +213,9 @@ bool ValidHeader(const Execution& e, const u8* header) {
   return known && (layout & ~kCompacted & ~e.state.xcr0) == 0 && (present & ~layout) == 0;
 }
 
-Outcome Xrstor(Execution& e) {
+}  // namespace
+
+Outcome handlers::Xrstor(Execution& e) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 64));
   u64 requested = Requested(e);
   alignas(64) u8 given[vcpu::kXsaveAreaSize];
@@ -283,7 +289,7 @@ Outcome Xrstor(Execution& e) {
   return {};
 }
 
-Outcome Fxsave(Execution& e) {
+Outcome handlers::Fxsave(Execution& e) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 16));
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
   __builtin_memset(area, 0, kHeaderAt);
@@ -299,7 +305,7 @@ Outcome Fxsave(Execution& e) {
   return Store(e, ranges, area);
 }
 
-Outcome Fxrstor(Execution& e) {
+Outcome handlers::Fxrstor(Execution& e) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 16));
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
   asm volatile("fxsave64 %0" : "=m"(area) : : "memory");
@@ -328,8 +334,7 @@ Outcome Fxrstor(Execution& e) {
 
 #undef ALIBI_ON_AREA
 
-constexpr HandlerRow kRows[] = {
-    {Op::kXsave, Xsave}, {Op::kXrstor, Xrstor}, {Op::kFxsave, Fxsave}, {Op::kFxrstor, Fxrstor}};
+namespace {
 
 HostXsaveLayout LayoutOfHost() {
   HostXsaveLayout layout;
@@ -353,7 +358,5 @@ HostXsaveLayout LayoutOfHost() {
 }  // namespace
 
 const HostXsaveLayout HostXsaveLayout::kHost = LayoutOfHost();
-
-Handler XsaveHandler(Op op) { return FindHandler(kRows, op); }
 
 }  // namespace alibi::runtime

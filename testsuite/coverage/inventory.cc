@@ -189,30 +189,27 @@ class Inventory {
   // Near branches with an operand-size prefix, VPEXTRD with VEX.W: see decoder.cc.
   static bool OfOneVendor(const Instr& instr) {
     if (instr.code_bits == 64 && instr.operand_bits == 16) {
-      switch (instr.op) {
-        case Op::kJmp:
-        case Op::kJmpIndirect:
-        case Op::kJcc:
-        case Op::kLoop:
-        case Op::kLoope:
-        case Op::kLoopne:
-        case Op::kJcxz:
-        case Op::kCall:
-        case Op::kCallIndirect:
-        case Op::kRet:
-          return true;
-        default:
-          break;
-      }
+      constexpr u32 kNear =
+          translator::kJumps | translator::kBranches | translator::kComputesTarget;
+      if (translator::InfoOf(instr.op).Has(kNear)) return true;
     }
     return instr.encoding == Encoding::kVex && instr.code_bits != 64 &&
            instr.feature == Feature::kAvx512dq;
   }
 
+  // A sequence that needs 64-bit code or operands is not tried where there are others.
+  static Treatment TreatmentOf(const Instr& instr) {
+    const translator::OpInfo& op = translator::InfoOf(instr.op);
+    unsigned missing = instr.code_bits == 64 ? 0u : unsigned{translator::kCode64};
+    if (instr.operand_bits != 64) missing |= translator::kOperand64;
+    if (instr.treatment != Treatment::kInTc || (op.needs & missing) == 0) return instr.treatment;
+    return EndsTranslationUnit(instr.treatment, op) ? Treatment::kTerminator : Treatment::kSimulate;
+  }
+
   static std::string NameOf(const Instr& instr) {
     if (instr.treatment == Treatment::kUndefined) return "#UD";
-    std::string text = translator::TreatmentName(instr.treatment);
-    if (instr.op != Op::kNone) text += std::string(" ") + translator::OpName(instr.op);
+    std::string text = translator::TreatmentName(TreatmentOf(instr));
+    if (instr.op != Op::kNone) text += " " + std::string(translator::OpName(instr.op));
     return text;
   }
 

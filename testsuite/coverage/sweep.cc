@@ -232,7 +232,7 @@ class Sweeper {
       name += Hex(c.bytes.data(), std::max<unsigned>(c.significant, 2) - 1);
     }
     name += std::string(" ") + translator::TreatmentName(c.treatment) + " " +
-            translator::OpName(c.op) + " " + std::to_string(c.code_bits);
+            std::string(translator::OpName(c.op)) + " " + std::to_string(c.code_bits);
     Kind& kind = kinds_[name];
     ++kind.count;
     kind.reason = reason;

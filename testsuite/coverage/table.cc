@@ -152,6 +152,11 @@ instruction in all of them. *Forms*: lines of `testsuite/oracle/encodings.inc`, 
 *Also*: `host`: each of its encodings that is IDENT runs on the host and in all translation kinds
 (`every_encoding_test`); unit tests and FrobOS kernels that name it.
 
+**IN-TC, STACK, CONTROL.** An emitted sequence does it. What a sequence needs besides is listed
+[below](#sequences-and-what-they-need); where that is missing, and where the sequence declines rare
+operands (a STI that ends a TU, a port that is no latch, a string in FS or with narrow addresses), the
+simulator does it. SIMULATE and TERMINATOR are always calls of the simulator.
+
 **#UD.** What CPUID does not show is #UD: extensions that are never shown (last section) always, the
 others when the host, or the model of `--cpu`, does not have them. CR0, CR4, XCR0 and the mode decide on
 top of that (`translator/unit_rules.h`).
@@ -177,6 +182,33 @@ below. The test suite runs about a million of them.
 TERMINATOR there; Intel's ignore the prefix. VPEXTRD and VPINSRD with VEX.W in 32-bit code are #UD on
 AMD's only. Both are left out below.
 )";
+
+// From the table of operations.
+std::string RenderNeeds() {
+  struct Need {
+    unsigned bit;
+    const char* text;
+  };
+  constexpr Need kNeeds[] = {{translator::kCode64, "64-bit code"},
+                             {translator::kOperand64, "64-bit operands"},
+                             {translator::kCpl0, "CPL 0"},
+                             {translator::kCpl3, "CPL 3"},
+                             {translator::kNotCpl1Or2, "CPL 0 or 3"},
+                             {translator::kNotStepped, "not single-stepped"}};
+  std::map<std::string, std::string> operations;  // by what they need
+  for (const translator::OpInfo& op : translator::kOps) {
+    if (op.emit != translator::OpInfo::Emit::kSequence) continue;
+    std::string needs;
+    for (const Need& need : kNeeds) {
+      if ((op.needs & need.bit) != 0) needs += (needs.empty() ? "" : ", ") + std::string(need.text);
+    }
+    std::string& names = operations[needs.empty() ? "nothing" : needs];
+    names += (names.empty() ? "" : ", ") + std::string(op.name);
+  }
+  std::string text = "\n## Sequences and what they need\n\n| needs | operations |\n|---|---|\n";
+  for (const auto& [needs, names] : operations) text += "| " + needs + " | " + names + " |\n";
+  return text;
+}
 
 }  // namespace
 
@@ -267,6 +299,8 @@ std::string RenderTable(const std::vector<InventoryRow>& rows, const std::vector
   }
   out << "| all | " << total.instructions << " | " << total.ident << " | " << total.forms << " | "
       << total.run << " |\n";
+
+  out << RenderNeeds();
 
   for (const std::string& section : order) {
     out << "\n## " << section

@@ -57,12 +57,13 @@ bool Comparable(const translator::Instr& instr) {
       }
     case Treatment::kTerminator:
       if (instr.code_bits == 64) return false;
-      return instr.op == Op::kInto || instr.op == Op::kMovSreg || instr.op == Op::kPopSreg ||
+      return instr.op == Op::kInto || instr.op == Op::kWriteSreg || instr.op == Op::kPopSreg ||
              instr.op == Op::kLds || instr.op == Op::kJmpFar || instr.op == Op::kCallFar ||
              instr.op == Op::kRetFar;
     case Treatment::kSimulate:
       switch (instr.op) {
-        case Op::kMovSreg:
+        case Op::kReadSreg:
+        case Op::kWriteSreg:
         case Op::kPushSreg:
         case Op::kLar:
         case Op::kVerr:
@@ -553,8 +554,7 @@ void Generator::EmitRandomBytes() {
       continue;
     }
     // The stack pointer's upper half changes when a handler returns to a 16-bit stack.
-    if (instr.op == translator::Op::kPopSreg || instr.op == translator::Op::kMovSreg ||
-        instr.op == translator::Op::kLds) {
+    if (translator::InfoOf(instr.op).Has(translator::kLoadsSs)) {
       made_.traits.unsteppable = true;
     }
     bytes.resize(instr.length);
