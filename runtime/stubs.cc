@@ -7,6 +7,7 @@
 
 #include "abi/contract.h"
 #include "base/check.h"
+#include "translator/host_code.h"
 #include "vcpu/state.h"
 
 namespace alibi::runtime {
@@ -32,9 +33,8 @@ void SaveGuest(x86::Assembler& a) {
   }
   a.mov(State(kSavedR11), x86::r11);
   a.mov(State(offsetof(VcpuState, callout_argument)), x86::r10);
-  // LAHF and SETO instead of PUSHF: there is no stack yet, and POPF costs 20 cycles.
-  a.lahf();
-  a.seto(x86::al);
+  // Not PUSHF: there is no stack yet.
+  translator::TakeFlagsToRax(a);
   a.movzx(x86::ecx, x86::ah);
   a.movzx(x86::eax, x86::al);
   a.shl(x86::eax, 11);
@@ -50,8 +50,7 @@ void LoadGuestAndGo(x86::Assembler& a) {
   a.and_(x86::ecx, 1);
   a.mov(x86::ah, x86::al);
   a.mov(x86::al, x86::cl);
-  a.add(x86::al, 0x7f);  // OF = old OF
-  a.sahf();
+  translator::LoadFlagsFromRax(a);
   for (unsigned reg = 0; reg < 16; ++reg) {
     if (reg == vcpu::kR10 || reg == vcpu::kR11) continue;
     a.mov(x86::gpq(reg), State(8 * reg));
@@ -77,8 +76,7 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
                  save_flags = State(offsetof(VcpuState, scratch.flags));
   auto restore = [&] {
     a.mov(x86::rax, save_flags);
-    a.add(x86::al, 0x7f);
-    a.sahf();
+    translator::LoadFlagsFromRax(a);
     a.mov(x86::rax, save_rax);
     a.mov(x86::rcx, save_rcx);
     a.mov(x86::rdx, save_rdx);
@@ -93,8 +91,7 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
   a.mov(save_rax, x86::rax);
   a.mov(save_rcx, x86::rcx);
   a.mov(save_rdx, x86::rdx);
-  a.lahf();
-  a.seto(x86::al);
+  translator::TakeFlagsToRax(a);
   a.mov(save_flags, x86::rax);
   a.mov(x86::eax, x86::r11d);
   a.and_(x86::eax, static_cast<i32>(kPageMask));
@@ -255,8 +252,7 @@ Stubs EmitStubs(const StubRequest& request, std::vector<u8>* bytes) {
   stubs.entry_miss.restore_swapped = here();
   a.rorx(x86::r11, x86::r11, 32);
   stubs.entry_miss.restore = here();
-  a.add(x86::al, 0x7f);  // OF = old OF
-  a.sahf();
+  translator::LoadFlagsFromRax(a);
   a.mov(x86::rax, x86::r10);
   a.jmp(imm(stubs.at(Callout::kLookup)));
 

@@ -3,7 +3,6 @@
 #include "translator/emitter.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "translator/emitter_impl.h"
@@ -14,55 +13,16 @@ namespace alibi::translator {
 
 using vcpu::VcpuState;
 
-CodeStream::CodeStream() {
-  code_.init(asmjit::Environment::host());
-  code_.attach(&assembler);
-}
-
-void CodeStream::RawGsAbs(std::initializer_list<u8> bytes, i32 displacement) {
-  u8 all[16];
-  std::copy(bytes.begin(), bytes.end(), all);
-  std::memcpy(all + bytes.size(), &displacement, 4);
-  assembler.embed(all, bytes.size() + 4);
-}
-
-u32 CodeStream::JaCold(const x86::Gp& reg, u32 limit) {
-  const u8 modrm = static_cast<u8>(0xf8 | (reg.id() & 7));
-  u8 bytes[] = {0x49, 0x81, modrm, 0, 0, 0, 0, 0x0f, 0x87, 0, 0, 0, 0};
-  std::memcpy(bytes + 3, &limit, 4);
-  assembler.embed(bytes, sizeof(bytes));
-  return Offset() - 4;
-}
-
-void CodeStream::JmpTo(u64 target) {
-  Raw({0xe9, 0, 0, 0, 0});
-  PatchRel32(Offset() - 4, target);
-}
-
-void CodeStream::JmpWithWord(u64 word, u64 target) {
-  u8 bytes[kJmpWithWordBytes] = {0x49, 0xba};
-  std::memcpy(bytes + 2, &word, 8);
-  bytes[10] = 0xe9;
-  assembler.set_wrote_r10(true);
-  assembler.embed(bytes, sizeof(bytes));
-  PatchRel32(Offset() - 4, target);
-}
-
-void CodeStream::PatchRel32(u32 offset_of_rel32, u64 target) {
-  const i64 distance = static_cast<i64>(target - (host_ + offset_of_rel32 + 4));
-  ALIBI_CHECK(distance == static_cast<i32>(distance), "TC regions lie within rel32 reach");
-  const i32 rel = static_cast<i32>(distance);
-  std::memcpy(assembler.bufferData() + offset_of_rel32, &rel, 4);
-}
-
 x86::Mem Emitter::Impl::GsAbs(i32 displacement, unsigned size) {
   x86::Mem m = x86::ptr_abs(static_cast<u64>(static_cast<i64>(displacement)), size);
   m.setSegment(x86::gs);
   return m;
 }
 
+namespace {
+
 // The OpNeeds that do not hold in the mode.
-static constexpr u8 Missing(const CodeMode& mode) {
+constexpr u8 Missing(const CodeMode& mode) {
   unsigned missing = 0;
   if (mode.code_bits != 64) missing |= kCode64;
   if (mode.user || mode.cpl_1_or_2) missing |= kCpl0;
@@ -71,6 +31,8 @@ static constexpr u8 Missing(const CodeMode& mode) {
   if (mode.single) missing |= kNotStepped;
   return static_cast<u8>(missing);
 }
+
+}  // namespace
 
 EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   request_ = &request;
@@ -330,8 +292,7 @@ void Emitter::Impl::EmitCheckedDivide(const Instr& instr) {
   if (divisor.bits == 16) a().movzx(x86::r10d, x86::r10w);
   if (divisor.bits == 8) a().movzx(x86::r10d, x86::r10b);
   a().xchg(x86::r10, x86::rcx);
-  hot_.Raw({0xe3, 0});
-  const u32 from_jrcxz = hot_.Offset();
+  const HostCode::ShortJump zero = hot_.Jrcxz();
   a().mov(x86::rcx, x86::r10);
   if (IsStolen(divisor.reg)) LoadGpr(Gp64(divisor.reg), divisor.reg);
   SiteDesc* divide = NewSite();
@@ -339,15 +300,14 @@ void Emitter::Impl::EmitCheckedDivide(const Instr& instr) {
   u8 bytes[kMaxRewrittenLength];
   const unsigned length = RewriteInstr(instr, Rewrite{}, bytes);
   a().embed(bytes, length);
-  hot_.Raw({0xeb, 0});
-  const u32 from_jmp = hot_.Offset();
-  hot_.PatchRel8(from_jrcxz);
+  const HostCode::ShortJump done = hot_.JmpShort();
+  hot_.Bind(zero);
   a().mov(x86::rcx, x86::r10);
   SiteDesc* raise = NewSite();
   raise->vector = vcpu::kDivideError;
   CallStub(stubs_.at(Callout::kRaise), raise);
   raise->resume = 0;
-  hot_.PatchRel8(from_jmp);
+  hot_.Bind(done);
 }
 
 void Emitter::Impl::EmitSimulateWhole(bool ends_tu) {
@@ -389,24 +349,21 @@ void Emitter::Impl::EmitExit(u64 target_pc) {
   ExitDesc* exit = NewExit(ExitKind::kDirect, target_pc);
   exit->patch = hot_.Here();
   exit->patch_length = 5;
-  hot_.Raw({0xe9, 0, 0, 0, 0});
-  cold_exits_.push_back({exit, hot_.Offset() - 4, static_cast<u8>(index_)});
+  cold_exits_.push_back({exit, hot_.Jmp(), static_cast<u8>(index_)});
 }
 
 void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
   if (!Chainable(target_pc)) {
     // Jump over the unconditional exit on the opposite condition.
-    hot_.Raw({static_cast<u8>(0x70 | (condition ^ 1)), 0});
-    const u32 from = hot_.Offset();
+    const HostCode::ShortJump over = hot_.JccShort(condition ^ 1);
     EmitExit(target_pc);
-    hot_.PatchRel8(from);
+    hot_.Bind(over);
     return;
   }
   ExitDesc* exit = NewExit(ExitKind::kDirect, target_pc);
   exit->patch = hot_.Here();
   exit->patch_length = 6;
-  hot_.Raw({0x0f, static_cast<u8>(0x80 | condition), 0, 0, 0, 0});
-  cold_exits_.push_back({exit, hot_.Offset() - 4, static_cast<u8>(index_)});
+  cold_exits_.push_back({exit, hot_.Jcc(condition), static_cast<u8>(index_)});
 }
 
 // r11 is the target's RIP.
@@ -455,7 +412,7 @@ MissWord Emitter::Impl::MissWordOf(const SiteDesc& site) const {
 
 void Emitter::Impl::FlushCold() {
   for (const ColdLookup& miss : cold_lookups_) {
-    hot_.PatchRel32(miss.fixup, cold_.Here());
+    hot_.Bind(miss.jump, cold_.Here());
     NoteCold(miss.instr_index);
     RestoreFlags(cold_, miss.save);
     if (miss.ea.base_disp) {
@@ -464,7 +421,7 @@ void Emitter::Impl::FlushCold() {
     const x86::Mem group = State(offsetof(VcpuState, scratch.group));
     if (miss.hot_resume != 0) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
     if (miss.keep_r10) cold_.assembler.mov(group, x86::r10);
-    if (miss.hot_resume != 0) miss.site->resume = cold_.Here() + CodeStream::kJmpWithWordBytes;
+    if (miss.hot_resume != 0) miss.site->resume = cold_.Here() + HostCode::kJmpWithWordBytes;
     cold_.JmpWithWord(MissWordOf(*miss.site).word, stubs_.miss);
     if (miss.hot_resume == 0) continue;
     cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
@@ -472,13 +429,13 @@ void Emitter::Impl::FlushCold() {
     cold_.JmpTo(miss.hot_resume);
   }
   for (const ColdCall& call : cold_calls_) {
-    hot_.PatchRel32(call.fixup, cold_.Here());
+    hot_.Bind(call.jump, cold_.Here());
     NoteCold(call.site->instr_index);
     RestoreFlags(cold_, call.save);
     cold_.JmpWithDescriptor(call.site, call.stub);
   }
   for (const ColdExit& exit : cold_exits_) {
-    hot_.PatchRel32(exit.fixup, cold_.Here());
+    hot_.Bind(exit.jump, cold_.Here());
     NoteCold(exit.instr_index);
     exit.exit->stub = cold_.Here();
     cold_.JmpWithDescriptor(exit.exit, stubs_.at(Callout::kExit));
@@ -487,38 +444,6 @@ void Emitter::Impl::FlushCold() {
   u8 redirect[kRedirectBytes];
   cold_.assembler.embed(
       redirect, WriteRedirect(tu_->pc, stubs_.at(Callout::kLookup), cold_.Here(), redirect));
-}
-
-// LAHF and SETO take the flags into rax.
-// Raw bytes: with live flags these make up half of a look-up, and never vary.
-void Emitter::Impl::SaveFlags(CodeStream& code, FlagsSave save) {
-  if (save == FlagsSave::kNone) return;
-  if (save == FlagsSave::kRaxInR11) {
-    code.Raw({0x49, 0x89, 0xc3});  // mov r11, rax
-  } else {
-    code.RawGsAbs({0x65, 0x48, 0x89, 0x04, 0x25}, kSpilledRax);  // mov gs:[scratch.rax], rax
-  }
-  code.Raw({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto al
-}
-
-void Emitter::Impl::RestoreFlags(CodeStream& code, FlagsSave save) {
-  if (save == FlagsSave::kNone) return;
-  code.Raw({0x04, 0x7f, 0x9e});  // add al, 0x7f (OF); sahf
-  if (save == FlagsSave::kRaxInR11) {
-    code.Raw({0x4c, 0x89, 0xd8});  // mov rax, r11
-  } else {
-    code.RawGsAbs({0x65, 0x48, 0x8b, 0x04, 0x25}, kSpilledRax);  // mov rax, gs:[scratch.rax]
-  }
-}
-
-u32 Emitter::Impl::JumpToColdIfR10NonZero() {
-  a().xchg(x86::r10, x86::rcx);
-  hot_.Raw({0xe3, 8});
-  a().xchg(x86::r10, x86::rcx);
-  hot_.Raw({0xe9, 0, 0, 0, 0});
-  const u32 fixup = hot_.Offset() - 4;
-  a().mov(x86::rcx, x86::r10);
-  return fixup;
 }
 
 void Emitter::Impl::LoadGpr(const x86::Gp& host, u8 guest_reg) {

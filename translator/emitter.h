@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emitter: TU -> CCF. The only user of the assembler library in this folder.
+// The emitter: TU -> CCF. It writes host code by host_code.h, which hides the assembler library.
 //
 // IDENT instructions are copied byte for byte; memory operands, stack accesses and control flow are
 // rebuilt per abi/contract.h. Nothing here depends on guest state other than what EmitRequest

@@ -13,6 +13,11 @@ constexpr unsigned SlotBytes(const Instr& instr) {
   return instr.code_bits == 64 ? 8 : instr.operand_bits / 8u;
 }
 
+HostCode::CountJump CountJumpOf(Op op) {
+  using enum HostCode::CountJump;
+  return op == Op::kLoop ? kLoop : op == Op::kLoope ? kLoope : op == Op::kLoopne ? kLoopne : kJrcxz;
+}
+
 }  // namespace
 
 // Some targets are no addresses, or lie behind the segment's limit: then the branch faults.
@@ -127,12 +132,10 @@ bool Emitter::Impl::EmitLoop(const Instr& instr) {
     return true;
   }
   PadEntry();
-  if (instr.address_bits == 32) hot_.Raw({0x67});
-  hot_.Raw({instr.bytes[instr.layout.opcode], 0});
-  const u32 from = hot_.Offset();
+  const HostCode::ShortJump taken = hot_.Count(CountJumpOf(instr.op), instr.address_bits == 32);
   // The fall-through exit must not be elided: the taken one follows it.
   EmitExit(instr.next_pc());
-  hot_.PatchRel8(from);
+  hot_.Bind(taken);
   EmitExit(instr.branch_target);
   return true;
 }
@@ -147,8 +150,7 @@ void Emitter::Impl::EmitLoop16(const Instr& instr) {
     a().mov(x86::cx, x86::r10w);
   }
   a().xchg(x86::r10, x86::rcx);
-  hot_.Raw({0xe3, 0});  // jrcxz
-  const u32 from = hot_.Offset();
+  const HostCode::ShortJump zero = hot_.Jrcxz();
   a().mov(x86::rcx, x86::r10);
   if (instr.op == Op::kLoope || instr.op == Op::kLoopne) {
     EmitJccExit(instr.op == Op::kLoope ? 4 : 5, instr.branch_target);
@@ -156,7 +158,7 @@ void Emitter::Impl::EmitLoop16(const Instr& instr) {
   } else {
     EmitExit(instr.op == Op::kJcxz ? instr.next_pc() : instr.branch_target);
   }
-  hot_.PatchRel8(from);
+  hot_.Bind(zero);
   a().mov(x86::rcx, x86::r10);
   EmitExit(instr.op == Op::kJcxz ? instr.branch_target : instr.next_pc());
 }

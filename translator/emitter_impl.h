@@ -6,14 +6,13 @@
 #ifndef ALIBI_TRANSLATOR_EMITTER_IMPL_H_
 #define ALIBI_TRANSLATOR_EMITTER_IMPL_H_
 
-#include <asmjit/x86.h>
-
 #include <array>
 #include <vector>
 
 #include "abi/contract.h"
 #include "translator/access_groups.h"
 #include "translator/emitter.h"
+#include "translator/host_code.h"
 #include "translator/rewrite.h"
 #include "translator/side_data.h"
 #include "vcpu/descriptors.h"
@@ -22,80 +21,12 @@
 
 namespace alibi::translator {
 
-namespace x86 = asmjit::x86;
-
-// Notes whether it has been asked to write r10, where a group's displacement waits for the next
-// access. What names r10 as its first operand, or exchanges it, is taken for a write.
-class WatchingAssembler final : public x86::Assembler {
- public:
-  bool wrote_r10() const { return wrote_r10_; }
-  void set_wrote_r10(bool wrote) { wrote_r10_ = wrote; }
-  asmjit::Error _emit(asmjit::InstId id, const asmjit::Operand_& o0, const asmjit::Operand_& o1,
-                      const asmjit::Operand_& o2, const asmjit::Operand_* more) override {
-    wrote_r10_ = wrote_r10_ || IsR10(o0) || (id == x86::Inst::kIdXchg && IsR10(o1));
-    return x86::Assembler::_emit(id, o0, o1, o2, more);
-  }
-
- private:
-  static bool IsR10(const asmjit::Operand_& operand) {
-    return operand.isReg() && operand.as<asmjit::BaseReg>().isGp() && operand.id() == vcpu::kR10;
-  }
-  bool wrote_r10_ = false;
-};
-
-// One linear buffer of code that will run at `host`.
-class CodeStream {
- public:
-  CodeStream();
-  void Start(u64 host) {
-    host_ = host;
-    assembler.setOffset(0);
-  }
-  u32 Offset() const { return static_cast<u32>(assembler.offset()); }
-  u64 Here() const { return host_ + Offset(); }
-  const u8* Bytes() { return assembler.bufferData(); }
-  void Raw(std::initializer_list<u8> bytes) { assembler.embed(bytes.begin(), bytes.size()); }
-  // `bytes` and, as the address they end with, a %gs displacement.
-  void RawGsAbs(std::initializer_list<u8> bytes, i32 displacement);
-  // The parts of a look-up, with r10 or r11.
-  void MovR10Gs(i32 displacement) {
-    assembler.set_wrote_r10(true);
-    RawGsAbs({0x65, 0x4c, 0x8b, 0x14, 0x25}, displacement);
-  }
-  void AddR11Gs(i32 displacement) { RawGsAbs({0x65, 0x4c, 0x03, 0x1c, 0x25}, displacement); }
-  // cmp reg, limit; ja rel32: returns where the rel32 is, to be bound to cold code.
-  u32 JaCold(const x86::Gp& reg, u32 limit);
-  // Direct jumps to known host addresses (rel32).
-  void JmpTo(u64 target);
-  // mov r10, word; jmp target: how every stub is reached.
-  static constexpr unsigned kJmpWithWordBytes = 15;
-  void JmpWithWord(u64 word, u64 target);
-  void JmpWithDescriptor(const void* descriptor, u64 target) {
-    JmpWithWord(reinterpret_cast<u64>(descriptor), target);
-  }
-  void PatchRel32(u32 offset_of_rel32, u64 target);
-  // The rel8 that ends at `after` now leads here.
-  void PatchRel8(u32 after) {
-    assembler.bufferData()[after - 1] = static_cast<u8>(Offset() - after);
-  }
-
- private:
-  asmjit::CodeHolder code_;
-  u64 host_ = 0;
-
- public:
-  WatchingAssembler assembler;
-};
-
 class Emitter::Impl {
  public:
   explicit Impl(const StubTable& stubs) : stubs_(stubs) {}
   EmitResult Emit(const EmitRequest& request, Ccf* ccf);
 
  private:
-  // Where rax waits while it holds flags that a compare must not disturb.
-  enum class FlagsSave : u8 { kNone, kRaxInR11, kRaxInMemory };
-
   // How an operation runs in the TC: false if not this instruction, which is simulated then. By
   // operation, made from ops.inc.
   using Sequence = bool (Impl::*)(const Instr&);
@@ -207,7 +138,7 @@ class Emitter::Impl {
   bool EmitWriteCr3(const Instr& instr);
   bool EmitMovCr8(const Instr& instr);
   bool EmitIn(const Instr& instr);
-  void EmitIdleClac(SiteDesc* slow, u32 fixup);
+  void EmitIdleClac(SiteDesc* slow, HostCode::FarJump jump);
   void SimulateUnlessFlagsSimple(SiteDesc* site);
   void ComposeRflagsInR11();
   void StoreSystemFlagsFromR11();
@@ -215,9 +146,9 @@ class Emitter::Impl {
   void CopySegment(vcpu::SegmentIndex to, std::size_t image);
   void SwitchToPeer(bool remember_self);
   void EmitWriteCr8(const Instr& instr);
-  // The whole instruction in software, from cold code, when the jump at `fixup` is taken.
-  void SimulateIfTaken(SiteDesc* site, u32 fixup, FlagsSave save = FlagsSave::kNone) {
-    cold_calls_.push_back({site, stubs_.at(Callout::kSimulate), fixup, save});
+  // The whole instruction in software, from cold code, when the jump is taken.
+  void SimulateIfTaken(SiteDesc* site, HostCode::FarJump jump, FlagsSave save = FlagsSave::kNone) {
+    cold_calls_.push_back({site, stubs_.at(Callout::kSimulate), jump, save});
   }
 
   // --- helpers ---
@@ -231,18 +162,11 @@ class Emitter::Impl {
                  offsetof(vcpu::Segment, base));
   }
   static x86::Mem GuestGpr(u8 reg) { return State(offsetof(vcpu::VcpuState, gpr) + 8u * reg); }
-  // Branches to cold code (later bound to the returned fixup) when r10 is not zero. Preserves
-  // flags and every register but r10.
-  u32 JumpToColdIfR10NonZero();
-  static void SaveFlags(CodeStream& code, FlagsSave save);
-  static void RestoreFlags(CodeStream& code, FlagsSave save);
-  static constexpr i32 kSpilledRax =
-      kVcpuOffset + static_cast<i32>(offsetof(vcpu::VcpuState, scratch.rax));
   x86::Assembler& a() { return hot_.assembler; }
 
   struct ColdLookup {
     SiteDesc* site;
-    u32 fixup;  // hot offset of the rel32 to bind
+    HostCode::FarJump jump;  // in the hot code
     Ea ea;
     u8 instr_index;
     FlagsSave save = FlagsSave::kNone;  // in force on the way to the miss
@@ -251,19 +175,19 @@ class Emitter::Impl {
   };
   struct ColdExit {
     ExitDesc* exit;
-    u32 fixup;
+    HostCode::FarJump jump;
     u8 instr_index;
   };
   struct ColdCall {
     SiteDesc* site;
     u64 stub;
-    u32 fixup;
+    HostCode::FarJump jump;
     FlagsSave save = FlagsSave::kNone;  // in force on the way there
   };
 
   StubTable stubs_;
   SideData side_;
-  CodeStream hot_, cold_;
+  HostCode hot_, cold_;
   const EmitRequest* request_ = nullptr;
   const TranslationUnit* tu_ = nullptr;
   Ccf* ccf_ = nullptr;

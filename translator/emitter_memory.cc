@@ -85,13 +85,13 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
 void Emitter::Impl::EmitSegment(u8 segment, unsigned size, bool write) {
   SiteDesc* site = NewSite();
   const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
-  SaveFlags(hot_, save);
-  a().mov(x86::r10, State(offsetof(VcpuState, segment_fast_limit) + 8 * (6u * write + segment)));
-  a().sub(x86::r10, x86::r11);
-  a().cmp(x86::r10, size);
-  hot_.Raw({0x0f, 0x8c, 0, 0, 0, 0});  // jl
-  cold_calls_.push_back({site, stubs_.at(Callout::kRecheck), hot_.Offset() - 4, save});
-  RestoreFlags(hot_, save);
+  {
+    const KeptFlags kept(hot_, save);
+    a().mov(x86::r10, State(offsetof(VcpuState, segment_fast_limit) + 8 * (6u * write + segment)));
+    a().sub(x86::r10, x86::r11);
+    a().cmp(x86::r10, size);
+    cold_calls_.push_back({site, stubs_.at(Callout::kRecheck), hot_.Jcc(Condition::kLess), save});
+  }
   a().mov(x86::r10, SegmentBase(segment));
   a().lea(x86::r11d, x86::ptr(x86::r11, x86::r10));
 }
@@ -183,13 +183,12 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
     EaToR11(range);
     if (span > 1) {
       const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
-      SaveFlags(hot_, save);
+      const KeptFlags kept(hot_, save);
       a().mov(x86::r10d, x86::r11d);
       a().and_(x86::r10d, static_cast<i32>(kPageMask));
       a().cmp(x86::r10d, static_cast<i32>(kPageSize - span));
-      hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
-      cold_lookups_.push_back({site, hot_.Offset() - 4, Ea{}, static_cast<u8>(index_), save});
-      RestoreFlags(hot_, save);
+      cold_lookups_.push_back(
+          {site, hot_.Jcc(Condition::kAbove), Ea{}, static_cast<u8>(index_), save});
     }
     a().pext(x86::r10, x86::r11, State(offsetof(VcpuState, page_index_mask)));
     MarkFaultPoint(site, false);  // an untouched part of the shadow table
@@ -208,7 +207,7 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
     // The address is in r11, and the flags are free: turn it into the host address in place.
     ea.host_in_r11 = true;
     hot_.AddR11Gs(neg_page);
-    ColdLookup miss{site, hot_.JaCold(x86::r11, most), range, static_cast<u8>(index_)};
+    ColdLookup miss{site, hot_.JumpIfAbove(x86::r11, most), range, static_cast<u8>(index_)};
     miss.keep_r10 = group.folded;
     hot_.AddR11Gs(slot + static_cast<i32>(offsetof(InlineTlbEntry, host_page)));
     miss.hot_resume = hot_.Here();
@@ -225,10 +224,11 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
   const FlagsSave save = !FlagsLive()      ? FlagsSave::kNone
                          : range.base_disp ? FlagsSave::kRaxInR11
                                            : FlagsSave::kRaxInMemory;
-  SaveFlags(hot_, save);
-  const u32 fixup = hot_.JaCold(x86::r10, most);
-  cold_lookups_.push_back({site, fixup, range, static_cast<u8>(index_), save});
-  RestoreFlags(hot_, save);
+  {
+    const KeptFlags kept(hot_, save);
+    cold_lookups_.push_back(
+        {site, hot_.JumpIfAbove(x86::r10, most), range, static_cast<u8>(index_), save});
+  }
   hot_.MovR10Gs(slot + static_cast<i32>(offsetof(InlineTlbEntry, displacement)));
   site->resume = hot_.Here();
   return site;

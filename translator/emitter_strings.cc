@@ -24,20 +24,21 @@ namespace {
 struct StringShape {
   bool source = false, destination = false;  // rsi, rdi
   bool stores = false;                       // to the destination
+  u8 byte_opcode = 0;
 };
 
 StringShape ShapeOf(Op op) {
   switch (op) {
     case Op::kMovs:
-      return {.source = true, .destination = true, .stores = true};
+      return {.source = true, .destination = true, .stores = true, .byte_opcode = 0xa4};
     case Op::kStos:
-      return {.destination = true, .stores = true};
+      return {.destination = true, .stores = true, .byte_opcode = 0xaa};
     case Op::kLods:
-      return {.source = true};
+      return {.source = true, .byte_opcode = 0xac};
     case Op::kCmps:
-      return {.source = true, .destination = true};
+      return {.source = true, .destination = true, .byte_opcode = 0xa6};
     case Op::kScas:
-      return {.destination = true};
+      return {.destination = true, .byte_opcode = 0xae};
     default:
       return {};
   }
@@ -65,13 +66,12 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
 
   SaveFlags(hot_, save);
   a().cmp(State(offsetof(VcpuState, df_flag), 1), 0);
-  hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});  // jne
-  SimulateIfTaken(whole, hot_.Offset() - 4, save);
+  SimulateIfTaken(whole, hot_.Jcc(Condition::kNotEqual), save);
   const u64 retry = hot_.Here();  // behind the bytes of an entry that may be redirected
-  u32 count_fixup = 0;
+  HostCode::FarJump long_run;
   if (repeated) {
     a().lea(x86::r10, x86::ptr(x86::rcx, -1));
-    count_fixup = hot_.JaCold(x86::r10, static_cast<u32>(kPageSize / size - 1));
+    long_run = hot_.JumpIfAbove(x86::r10, static_cast<u32>(kPageSize / size - 1));
     // r11: the last offset in a page at which the run still fits.
     a().mov(x86::r11, x86::rcx);
     a().neg(x86::r11);
@@ -81,7 +81,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   struct Pointer {
     u8 reg;
     SiteDesc* site;
-    u32 fixup = 0;
+    HostCode::FarJump jump{};
   };
   std::array<Pointer, 2> pointers{};
   unsigned count = 0;
@@ -106,10 +106,9 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
     a().add(x86::r10, Gp64(p.reg));
     if (repeated) {
       a().cmp(x86::r10, x86::r11);
-      hot_.Raw({0x0f, 0x87, 0, 0, 0, 0});  // ja
-      p.fixup = hot_.Offset() - 4;
+      p.jump = hot_.Jcc(Condition::kAbove);
     } else {
-      p.fixup = hot_.JaCold(x86::r10, static_cast<u32>(kPageSize - size));
+      p.jump = hot_.JumpIfAbove(x86::r10, static_cast<u32>(kPageSize - size));
     }
   }
   for (unsigned i = 0; i < count; ++i) {
@@ -118,11 +117,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   }
   RestoreFlags(hot_, save);
   MarkFaultPoint(pointers[0].site, false);
-  if (instr.rep) hot_.Raw({0xf3});
-  if (instr.repne) hot_.Raw({0xf2});
-  if (size == 2) hot_.Raw({0x66});
-  if (size == 8) hot_.Raw({0x48});
-  hot_.Raw({instr.bytes[instr.layout.opcode]});
+  hot_.String(instr.rep, instr.repne, size, shape.byte_opcode);
   for (unsigned i = 0; i < count; ++i) {
     // rsi - displacement without flags: they may be the result.
     hot_.MovR10Gs(FieldOf(*pointers[i].site, offsetof(InlineTlbEntry, displacement)));
@@ -133,15 +128,16 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   }
   whole->resume = hot_.Here();
 
-  const auto cold_begins = [&](u32 fixup) {
-    hot_.PatchRel32(fixup, cold_.Here());
+  const auto cold_begins = [&](HostCode::FarJump jump) {
+    hot_.Bind(jump, cold_.Here());
     NoteCold(static_cast<u8>(index_));
   };
   if (repeated) {
-    cold_begins(count_fixup);
+    cold_begins(long_run);
     RestoreFlags(cold_, save);
-    cold_.Raw({0xe3, CodeStream::kJmpWithWordBytes});  // jrcxz: nothing to do
+    const HostCode::ShortJump nothing = cold_.Jrcxz();
     cold_.JmpWithDescriptor(whole, stubs_.at(Callout::kSimulate));
+    cold_.Bind(nothing);
     cold_.JmpTo(whole->resume);
   }
   for (unsigned i = 0; i < count; ++i) {
@@ -149,23 +145,22 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
     // and the run ends in the next one, the simulator does it.
     const Pointer& p = pointers[i];
     const u32 most = static_cast<u32>(kPageSize - size);
-    cold_begins(p.fixup);
-    u32 leaves_page = 0;
+    cold_begins(p.jump);
+    HostCode::FarJump leaves_page;
     if (repeated) {
       cold_.assembler.cmp(x86::r10, most);
-      cold_.Raw({0x0f, 0x86, 0, 0, 0, 0});  // jbe
-      leaves_page = cold_.Offset() - 4;
+      leaves_page = cold_.Jcc(Condition::kBelowOrEqual);
     }
     RestoreFlags(cold_, save);
     cold_.assembler.mov(x86::r11, Gp64(p.reg));
-    p.site->resume = cold_.Here() + CodeStream::kJmpWithWordBytes;
+    p.site->resume = cold_.Here() + HostCode::kJmpWithWordBytes;
     cold_.JmpWithWord(MissWordOf(*p.site).word, stubs_.miss);
     SaveFlags(cold_, save);
     cold_.AddR11Gs(FieldOf(*p.site, offsetof(InlineTlbEntry, neg_page)));
-    const u32 unfilled = cold_.JaCold(x86::r11, most);
+    const HostCode::FarJump unfilled = cold_.JumpIfAbove(x86::r11, most);
     cold_.JmpTo(retry);
-    cold_.PatchRel32(unfilled, cold_.Here());
-    if (repeated) cold_.PatchRel32(leaves_page, cold_.Here());
+    cold_.Bind(unfilled, cold_.Here());
+    if (repeated) cold_.Bind(leaves_page, cold_.Here());
     RestoreFlags(cold_, save);
     cold_.JmpWithDescriptor(whole, stubs_.at(Callout::kSimulate));
   }
@@ -185,10 +180,11 @@ bool Emitter::Impl::EmitBitTest(const Instr& instr) {
   LoadGpr(x86::r10, instr.gprs[0].reg);
   if (bits == 32) a().movsxd(x86::r10, x86::r10d);
   if (bits == 16) a().movsx(x86::r10, x86::r10w);
-  SaveFlags(hot_, save);
-  a().sar(x86::r10, 3);
-  a().and_(x86::r10, -static_cast<i32>(size));
-  RestoreFlags(hot_, save);
+  {
+    const KeptFlags kept(hot_, save);
+    a().sar(x86::r10, 3);
+    a().and_(x86::r10, -static_cast<i32>(size));
+  }
   a().lea(mode.code_bits == 64 ? x86::Gp(x86::r11) : x86::Gp(x86::r11d),
           x86::ptr(x86::r11, x86::r10));
   Ea ea;

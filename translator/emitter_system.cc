@@ -36,7 +36,7 @@ bool Emitter::Impl::EmitSti(const Instr&) {
   if (index_ + 1 == tu_->count) return false;
   SiteDesc* site = NewSite();
   a().mov(x86::r10d, State(offsetof(VcpuState, irq_pending), 4));
-  SimulateIfTaken(site, JumpToColdIfR10NonZero());  // sets up the shadow, then the interrupt
+  SimulateIfTaken(site, hot_.JumpIfR10NonZero());  // sets up the shadow, then the interrupt
   a().mov(State(offsetof(VcpuState, if_flag), 1), 1);
   site->resume = hot_.Here();
   return true;
@@ -51,7 +51,7 @@ bool Emitter::Impl::EmitWriteAc(const Instr& instr) {
   a().mov(x86::r10, GsAbs(peer + static_cast<i32>(open ? offsetof(SmapPeer, no_stac)
                                                        : offsetof(SmapPeer, no_clac)),
                           8));
-  const u32 no_peer = JumpToColdIfR10NonZero();
+  const HostCode::FarJump no_peer = hot_.JumpIfR10NonZero();
   a().mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
   a().lea(x86::r10d, x86::ptr(x86::r10, open ? i32{vcpu::kAc} : -i32{vcpu::kAc}));
   a().mov(State(offsetof(VcpuState, system_flags), 4), x86::r10d);
@@ -81,8 +81,7 @@ bool Emitter::Impl::EmitIn(const Instr& instr) {
 // RFLAGS as PUSHF shows them, in r11; rax holds LAHF/SETO's result and must be restored.
 void Emitter::Impl::ComposeRflagsInR11() {
   a().mov(State(kScratchRax), x86::rax);
-  a().lahf();
-  a().seto(x86::al);
+  TakeFlagsToRax(a());
   a().mov(x86::r10, x86::rax);
   a().movzx(x86::r11d, x86::r10b);
   a().shl(x86::r11d, 11);
@@ -120,16 +119,14 @@ void Emitter::Impl::LoadArithmeticFlagsFromR11() {
   a().and_(x86::r11d, 1);
   a().mov(x86::ah, x86::al);
   a().mov(x86::al, x86::r11b);
-  a().add(x86::al, 0x7f);
-  a().sahf();
+  LoadFlagsFromRax(a());
   a().mov(x86::rax, State(kScratchRax));
 }
 
 bool Emitter::Impl::EmitPushf(const Instr&) {
   ComposeRflagsInR11();
   a().mov(State(kScratchValue), x86::r11);
-  a().add(x86::al, 0x7f);
-  a().sahf();
+  LoadFlagsFromRax(a());
   a().mov(x86::rax, State(kScratchRax));
   Ea ea = StackEa(vcpu::kRsp, -8, 8, true);
   SiteDesc* site = EmitLookup(ea, 8, true, AccessShape::kPush);
@@ -157,20 +154,16 @@ bool Emitter::Impl::EmitPopf(const Instr&) {
 // Goes to the simulator when the RFLAGS image in r11 changes a bit that needs it, or lets a waiting
 // interrupt in. Clobbers the arithmetic flags.
 void Emitter::Impl::SimulateUnlessFlagsSimple(SiteDesc* site) {
-  const auto simulate_if_not_zero = [&] {
-    hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});
-    SimulateIfTaken(site, hot_.Offset() - 4);
-  };
   a().mov(x86::r10d, x86::r11d);
   a().xor_(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
   a().test(x86::r10d, static_cast<i32>(kSlowFlags));
-  simulate_if_not_zero();
+  SimulateIfTaken(site, hot_.Jcc(Condition::kNotEqual));
   a().mov(x86::r10d, x86::r11d);
   a().shr(x86::r10d, 9);
   a().and_(x86::r10d, 1);
   a().neg(x86::r10d);
   a().test(State(offsetof(VcpuState, irq_pending), 4), x86::r10d);
-  simulate_if_not_zero();
+  SimulateIfTaken(site, hot_.Jcc(Condition::kNotEqual));
 }
 
 void Emitter::Impl::CopySegment(vcpu::SegmentIndex to, std::size_t image) {
@@ -197,7 +190,7 @@ bool Emitter::Impl::EmitSyscall(const Instr& instr) {
   a().mov(x86::r10, State(kFast + offsetof(Fast, unusable)));
   a().mov(x86::r11, GsAbs(kPeerOffset + static_cast<i32>(offsetof(PrivilegePeer, missing)), 8));
   a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
-  SimulateIfTaken(slow, JumpToColdIfR10NonZero());
+  SimulateIfTaken(slow, hot_.JumpIfR10NonZero());
   ComposeRflagsInR11();
   a().mov(GuestGpr(vcpu::kR11), x86::r11);
   a().mov(x86::rcx, asmjit::imm(instr.next_pc()));
@@ -223,14 +216,12 @@ bool Emitter::Impl::EmitSysret(const Instr&) {
   // The flags come from r11, so they are dead here.
   a().mov(x86::r10, State(kFast + offsetof(Fast, unusable)));
   a().or_(x86::r10, GsAbs(kPeerOffset + static_cast<i32>(offsetof(PrivilegePeer, missing)), 8));
-  hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});
-  SimulateIfTaken(slow, hot_.Offset() - 4);
+  SimulateIfTaken(slow, hot_.Jcc(Condition::kNotEqual));
   a().mov(x86::r10, x86::rcx);
   a().shl(x86::r10, 16);
   a().sar(x86::r10, 16);
   a().cmp(x86::r10, x86::rcx);
-  hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});  // a non-canonical target
-  SimulateIfTaken(slow, hot_.Offset() - 4);
+  SimulateIfTaken(slow, hot_.Jcc(Condition::kNotEqual));  // a non-canonical target
   a().mov(x86::r11d, State(offsetof(VcpuState, gpr) + 8 * vcpu::kR11, 4));
   SimulateUnlessFlagsSimple(slow);
   StoreSystemFlagsFromR11();
@@ -253,18 +244,18 @@ bool Emitter::Impl::EmitSysret(const Instr&) {
 }
 
 // Kernels are entered by CLAC, mostly with AC clear: nothing to do. Without flags.
-void Emitter::Impl::EmitIdleClac(SiteDesc* slow, u32 fixup) {
+void Emitter::Impl::EmitIdleClac(SiteDesc* slow, HostCode::FarJump jump) {
   x86::Assembler& cold = cold_.assembler;
-  hot_.PatchRel32(fixup, cold_.Here());
+  hot_.Bind(jump, cold_.Here());
   NoteCold(static_cast<u8>(index_));
   cold.mov(x86::r10d, State(offsetof(VcpuState, system_flags), 4));
   cold.rorx(x86::r10d, x86::r10d, static_cast<u32>(std::countr_zero(vcpu::kAc)));
   cold.movzx(x86::r10d, x86::r10b);  // and VIF, VIP, ID: rare, and the simulator's
   cold.xchg(x86::r10, x86::rcx);
-  constexpr u8 kXchgBytes = 3;
-  cold_.Raw({0xe3, kXchgBytes + CodeStream::kJmpWithWordBytes});  // jrcxz
+  const HostCode::ShortJump idle = cold_.Jrcxz();
   cold.xchg(x86::r10, x86::rcx);
   cold_.JmpWithDescriptor(slow, stubs_.at(Callout::kSimulate));
+  cold_.Bind(idle);
   cold.mov(x86::rcx, x86::r10);
   cold_.JmpTo(slow->resume);
 }
@@ -278,19 +269,18 @@ bool Emitter::Impl::EmitSegmentBase(const Instr& instr) {
   SiteDesc* slow = NewSite();
   if (write) LoadGpr(x86::r10, use.reg);
   const FlagsSave save = FlagsLive() ? FlagsSave::kRaxInMemory : FlagsSave::kNone;
-  SaveFlags(hot_, save);
-  a().test(State(offsetof(VcpuState, cr4), 4), static_cast<i32>(vcpu::kCr4Fsgsbase));
-  hot_.Raw({0x0f, 0x84, 0, 0, 0, 0});  // jz
-  SimulateIfTaken(slow, hot_.Offset() - 4, save);
-  if (write && use.bits == 64) {
-    a().mov(x86::r11, x86::r10);
-    a().shl(x86::r11, 16);
-    a().sar(x86::r11, 16);
-    a().cmp(x86::r11, x86::r10);
-    hot_.Raw({0x0f, 0x85, 0, 0, 0, 0});  // jne: not canonical
-    SimulateIfTaken(slow, hot_.Offset() - 4, save);
+  {
+    const KeptFlags kept(hot_, save);
+    a().test(State(offsetof(VcpuState, cr4), 4), static_cast<i32>(vcpu::kCr4Fsgsbase));
+    SimulateIfTaken(slow, hot_.Jcc(Condition::kEqual), save);
+    if (write && use.bits == 64) {
+      a().mov(x86::r11, x86::r10);
+      a().shl(x86::r11, 16);
+      a().sar(x86::r11, 16);
+      a().cmp(x86::r11, x86::r10);
+      SimulateIfTaken(slow, hot_.Jcc(Condition::kNotEqual), save);  // not canonical
+    }
   }
-  RestoreFlags(hot_, save);
   if (!write) a().mov(x86::r10, base);
   if (use.bits == 32) a().mov(x86::r10d, x86::r10d);
   if (write) {
@@ -305,7 +295,7 @@ bool Emitter::Impl::EmitSegmentBase(const Instr& instr) {
 bool Emitter::Impl::EmitRdtsc(const Instr& instr) {
   SiteDesc* slow = NewSite();
   a().mov(x86::r10, State(offsetof(VcpuState, slow_rdtsc) + (request_->mode.user ? 8 : 0)));
-  SimulateIfTaken(slow, JumpToColdIfR10NonZero());
+  SimulateIfTaken(slow, hot_.JumpIfR10NonZero());
   const bool with_aux = instr.op == Op::kRdtscp;  // waits for earlier instructions as well
   if (with_aux) {
     a().rdtscp();
@@ -391,7 +381,7 @@ bool Emitter::Impl::EmitWriteCr3(const Instr& instr) {
   a().pext(x86::r10, x86::r10, peer(offsetof(RootPeer, mask)));
   a().mov(x86::r11, peer(offsetof(RootPeer, negated)));
   a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
-  SimulateIfTaken(slow, JumpToColdIfR10NonZero());
+  SimulateIfTaken(slow, hot_.JumpIfR10NonZero());
   a().mov(x86::r10, peer(offsetof(RootPeer, cr3)));
   a().mov(State(offsetof(VcpuState, cr3)), x86::r10);
   a().mov(x86::r10, peer(offsetof(RootPeer, gs_base)));
@@ -413,7 +403,7 @@ void Emitter::Impl::EmitWriteCr8(const Instr& instr) {
   a().mov(x86::r11d, State(offsetof(VcpuState, cr8_bias), 4));
   a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
   a().pext(x86::r10, x86::r10, State(offsetof(VcpuState, cr8_reserved_mask)));
-  SimulateIfTaken(site, JumpToColdIfR10NonZero());
+  SimulateIfTaken(site, hot_.JumpIfR10NonZero());
   LoadGpr(x86::r10, instr.gprs[0].reg);
   a().mov(State(offsetof(VcpuState, cr8)), x86::r10);
   site->resume = hot_.Here();
