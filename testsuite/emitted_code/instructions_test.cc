@@ -55,7 +55,7 @@ TEST_CASE("Golden: every instruction's code") {
   constexpr Row kRows[] = {
 #define ALIBI_ROW(mnemonic, shape, op, treatment) \
   {#mnemonic ", " #shape, Op::op, Treatment::treatment},
-#include "translator/ops.inc"
+#include "translator/instructions.inc"
   };
   for (const Row& row : kRows) {
     INFO(row.text);
