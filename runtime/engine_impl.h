@@ -13,8 +13,10 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/accesses.h"
 #include "runtime/attempted_store.h"
 #include "runtime/fragments.h"
+#include "runtime/host_signal.h"
 #include "runtime/pending.h"
 #include "runtime/simulator/simulator.h"
 #include "runtime/stubs.h"
@@ -112,17 +114,10 @@ class EngineImpl final : public TranslatingEngine,
   using SiteDesc = translator::SiteDesc;
   using ExitDesc = translator::ExitDesc;
 
-  // --- engine.cc ---
+  // --- translation.cc ---
   // Finds or makes the translation at state.rip and returns its entry; 0: an event was delivered
   // (or the run must end), look again.
   u64 PrepareEntry();
-  // One instruction, and the debug exceptions around it. False: not yet, look again.
-  bool Step();
-  bool NumericErrorPending() const;
-  // x87 state around an instruction that ignores the pending exception. Without `instr` it was not
-  // executed.
-  void HideNumericError();
-  void ShowNumericError(const translator::Instr* instr);
   void Enter(u64 entry);
   u32 CalloutPrice();
   // Null: a fault of the instruction fetch was delivered. Drops how->exit if it has linked it.
@@ -139,6 +134,15 @@ class EngineImpl final : public TranslatingEngine,
   void TraceCodeOf(const Ccf& ccf);
   // Throws all translations away, `how`'s exit among them.
   void FlushTc(Pending* how);
+
+  // --- engine.cc ---
+  // One instruction, and the debug exceptions around it. False: not yet, look again.
+  bool Step();
+  bool NumericErrorPending() const;
+  // x87 state around an instruction that ignores the pending exception. Without `instr` it was not
+  // executed.
+  void HideNumericError();
+  void ShowNumericError(const translator::Instr* instr);
 
   // --- dispatch.cc ---
   // Puts what translations of that mode rely on in place, too: see SettleLegacyState.
@@ -192,8 +196,8 @@ class EngineImpl final : public TranslatingEngine,
   void ForgetResumeFlag() { state_.system_flags &= ~static_cast<u32>(vcpu::kRf); }
   bool GuestRip(u64 host, u64* rip, u64* linear) const override;
   bool X87Opcodes(u64 host, u16* guest, u16* translated) const override;
-  bool Canonical(u64 address) const;
-  vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr, u64 linear) const;
+  bool LeavesSlot(SiteDesc* site, bool store, unsigned slot);
+  Next MissAcrossPages(SiteDesc* site, const translator::Instr& instr, u64 linear, unsigned span);
   bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);
   bool ReadOperand(u64 linear, u8* out, unsigned size, vcpu::GuestFault* fault);
   bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
@@ -205,10 +209,11 @@ class EngineImpl final : public TranslatingEngine,
     return split ? bounce_ : bounce_ + linear % 64;
   }
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
-  static u64 ActiveElements(const translator::MemOperand& mem);
+  static u64 ActiveElements(const translator::Instr& instr);
   bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,
                       vcpu::GuestFault* fault);
 
+  Next BounceElements(SiteDesc* site, u64 linear);
   Next RefuseBounce(SiteDesc* site, const vcpu::GuestFault& fault);
   Next EndRefusedStore(SiteDesc* site);
   void StoreFirstPart(const SiteDesc& site);
@@ -225,11 +230,6 @@ class EngineImpl final : public TranslatingEngine,
   }
   [[gnu::noinline]] void DecodeSite(const SiteDesc& site) const;
   [[gnu::noinline]] static void DecodeAgain(const Ccf& ccf, unsigned index, translator::Instr* out);
-  u64 SiteAddress(const SiteDesc& site) const;
-  // 32-bit code: the host's sum of base and displacement is no 32-bit address.
-  bool SiteWraps(const SiteDesc& site) const;
-  bool SiteWrites(const SiteDesc& site) const;
-  bool MisalignedOperand(const SiteDesc& site, u64 linear) const;
   // Charges an event to the site; retires its CCF if the verdict changes its kind.
   void Charge(SiteDesc* site, adapt::Event event, bool trapped);
   void RetireIfStale(const SiteDesc& site, adapt::Kind kind);
@@ -249,9 +249,16 @@ class EngineImpl final : public TranslatingEngine,
 
   // --- host_fault.cc ---
   void RestoreStringPointers(const SiteDesc& site, greg_t* gregs) const;
-  // SIGFPE: puts the guest in front of the handler of its exception, or of the same instruction if
-  // that is the machine's affair.
-  void DeliverArithmeticFault(SiteDesc* site, bool x87);
+  // What to do about an access that has trapped. May charge the site.
+  Verdict JudgeTrap(SiteDesc* site, const siginfo_t* info, HostFault what);
+  // The Mmu has filled the shadow: goes on at the access itself, if that is possible.
+  bool RestartAccess(const SiteDesc& site, const translator::FaultPoint& point, greg_t* gregs);
+  void TakeGuestState(const SiteDesc& site, greg_t* gregs);
+  Verdict JudgeFault(SiteDesc* site, const siginfo_t* info, HostFault what, bool x87);
+  // SIGFPE: the guest's exception, or the same instruction once more if that is the machine's
+  // affair.
+  Verdict JudgeNumericError(bool x87);
+  void LeaveSimulator(bool x87);
 
   // --- fast_path_debug.cc ---
   // A debugger watches some of the operand, and more than one instruction may be running: nothing
@@ -263,15 +270,9 @@ class EngineImpl final : public TranslatingEngine,
   }
   Next LeaveToStep();
   void NoteSimulatedWatch(bool faulted);
-  // #AC, where alignment is checked.
-  bool Misaligned(const translator::Instr& instr, u64 linear) const {
-    return state_.ChecksAlignment() && (linear & (instr.mem.checked_alignment - 1u)) != 0;
-  }
-  // Notes data breakpoints; false: #AC.
-  bool CarefulAccess(const translator::Instr& instr, u64 linear, unsigned size);
+  // Notes the breakpoints and watchpoints that an access hits.
+  void NoteWatched(const translator::Instr& instr, u64 linear, unsigned size);
   bool UndoBranch(u64 target);
-  // The site is the push of a call to what is no address, which faults before the push can.
-  bool CallsNowhere(const SiteDesc& site) const;
 
   // --- recording.cc: for logs and traces. The first three look themselves whether it is wanted ---
   void RecordOccurrence(const SiteDesc& desc, adapt::SiteRecord& site, adapt::Event event,
@@ -304,6 +305,7 @@ class EngineImpl final : public TranslatingEngine,
   std::unique_ptr<translator::TranslationUnit> tu_;
   Stubs stubs_;
   adapt::SiteTable sites_;
+  const Accesses accesses_{state_};
   Counters counters_;
   DebugPoints points_;
   bool step_next_ = false;        // a debugger's single step

@@ -58,8 +58,7 @@ void WatchedPorts::Out(u16 port, unsigned size, u32 value) {
   ports_.Out(port, size, value);
 }
 
-bool EngineImpl::CarefulAccess(const Instr& instr, u64 linear, unsigned size) {
-  if (Misaligned(instr, linear)) return false;
+void EngineImpl::NoteWatched(const Instr& instr, u64 linear, unsigned size) {
   if (watching_) {
     watch_hits_ |= MatchBreakpoints(
         state_, instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead, linear,
@@ -68,7 +67,6 @@ bool EngineImpl::CarefulAccess(const Instr& instr, u64 linear, unsigned size) {
   if (points_.any_watch()) {
     points_.NoteAccess(linear, size, instr.mem.read || !instr.mem.written, instr.mem.written);
   }
-  return true;
 }
 
 Next EngineImpl::LeaveToStep() {
@@ -90,7 +88,7 @@ void EngineImpl::NoteSimulatedWatch(bool faulted) {
 // The target of a computed branch is no address. The branch itself faults then, before it changes
 // anything: put back what its translation has changed.
 bool EngineImpl::UndoBranch(u64 target) {
-  if (state_.last_branch == 0 || Canonical(target) || !state_.In64BitCode()) return false;
+  if (state_.last_branch == 0 || vcpu::IsCanonical(target) || !state_.In64BitCode()) return false;
   const auto* exit = reinterpret_cast<const ExitDesc*>(tc().data_origin() + state_.last_branch - 1);
   Instr instr;
   DecodeAgain(*exit->ccf, exit->instr_index, &instr);
@@ -105,11 +103,6 @@ bool EngineImpl::UndoBranch(u64 target) {
     rsp += 8;
   }
   return true;
-}
-
-bool EngineImpl::CallsNowhere(const SiteDesc& site) const {
-  return InstrOf(site).op == Op::kCallIndirect && site.shape == translator::AccessShape::kPush &&
-         InstrOf(site).code_bits == 64 && !Canonical(state_.scratch.target);  // see EmitIndirect
 }
 
 }  // namespace alibi::runtime

@@ -165,185 +165,169 @@ void EngineImpl::RestoreStringPointers(const SiteDesc& site, greg_t* gregs) cons
   }
 }
 
-void EngineImpl::DeliverArithmeticFault(SiteDesc* site, bool x87) {
+Verdict EngineImpl::JudgeNumericError(bool x87) {
   if (x87 && !(state_.cr0 & vcpu::kCr0Ne)) {
     if (ignore_numeric_error_) {
       hide_numeric_error_ = true;
-      return;
+      return Verdict::Go(Verdict::Way::kRetry);
     }
     if (options_.platform->NumericError()) {
       // In front of the instruction, which any interrupt interrupts. Its shadow is over: it would
       // keep the interrupt out that it waits for.
       state_.halted = 1;
       state_.interrupt_shadow = 0;
-      return;
+      return Verdict::Go(Verdict::Way::kRetry);
     }
   }
-  DeliverAt(site, GuestFault::Simple(x87                                 ? vcpu::kX87Error
-                                     : state_.cr4 & vcpu::kCr4Osxmmexcpt ? vcpu::kSimdError
-                                                                         : vcpu::kInvalidOpcode));
+  const vcpu::Vector simd =
+      state_.cr4 & vcpu::kCr4Osxmmexcpt ? vcpu::kSimdError : vcpu::kInvalidOpcode;
+  return Verdict::Deliver(GuestFault::Simple(x87 ? vcpu::kX87Error : simd));
 }
 
-bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
-  const HostFault what = ClassifyHostFault(signal, info->si_code);
-  if (what == HostFault::kShutMemory) return false;
-  auto* uc = static_cast<ucontext_t*>(context);
-  greg_t* gregs = uc->uc_mcontext.gregs;
-  const u64 rip = static_cast<u64>(gregs[REG_RIP]);
-  if (rip == stubs_.miss_load) {
-    gregs[REG_RIP] = static_cast<greg_t>(stubs_.miss_slow);
-    return true;
-  }
-  const bool x87_error = gregs[REG_TRAPNO] == vcpu::kX87Error;
-  if (simulating_ != nullptr && signal == SIGFPE &&
-      (x87_error || gregs[REG_TRAPNO] == vcpu::kSimdError)) {
-    // An exception that the guest's FPU has kept for its next instruction, which is simulated: the
-    // guest's, wherever the simulator met it. Its registers are in the VCPU block already, and
-    // the simulator's frames hold nothing that must be undone.
-    SiteDesc* site = std::exchange(simulating_, nullptr);
-    ++counters_.host_faults;
-    ++counters_.host_faults_arithmetic;
-    if (watching_ || points_.any_watch()) NoteSimulatedWatch(/*faulted=*/true);
-    DeliverArithmeticFault(site, x87_error);
-    pending_ = {.undone = true};
-    SyncGs();
-    gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
-    return true;
-  }
-  Ccf* ccf = fragments_->FindByHost(rip);
-  if (ccf == nullptr || rip < ccf->hot_start || rip >= ccf->hot_end) return false;
-  const FaultPoint* point = FindFaultPoint(*ccf, rip);
-  if (point == nullptr) return false;
-  SiteDesc& site = *ccf->sites()[point->site];
-  const Instr& instr = InstrOf(site);
-  ++counters_.host_faults;
-  NoticeView();
-  NoticeEntry();
-  const bool string = translator::IsString(site.shape);
-  if (string) RestoreStringPointers(site, gregs);
+// An exception that the guest's FPU has kept for its next instruction, which is simulated: the
+// guest's, wherever the simulator met it. Its registers are in the VCPU block already, and the
+// simulator's frames hold nothing that must be undone.
+void EngineImpl::LeaveSimulator(bool x87) {
+  SiteDesc* site = std::exchange(simulating_, nullptr);
+  ++counters_.host_faults_arithmetic;
+  if (watching_ || points_.any_watch()) NoteSimulatedWatch(/*faulted=*/true);
+  const Verdict verdict = JudgeNumericError(x87);
+  if (verdict.way == Verdict::Way::kDeliver) DeliverAt(site, verdict.fault);
+}
 
+// Puts what the host's registers hold of the guest into the VCPU block. R10 and R11 are there.
+void EngineImpl::TakeGuestState(const SiteDesc& site, greg_t* gregs) {
+  if (translator::IsString(site.shape)) RestoreStringPointers(site, gregs);
   for (unsigned reg = 0; reg < 16; ++reg) {
     if (reg != vcpu::kR10 && reg != vcpu::kR11) {
       state_.gpr[reg] = static_cast<u64>(gregs[kGregOf[reg]]);
     }
   }
   state_.arithmetic_flags = static_cast<u64>(gregs[REG_EFL]) & vcpu::kArithmeticFlags;
-  state_.rip = ccf->mode.RipOf(instr.pc);
+  state_.rip = site.ccf->mode.RipOf(InstrOf(site).pc);
+}
 
-  auto dispatch = [&](const Pending& how = {.undone = true}) {
+bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
+  const HostFault what = ClassifyHostFault(signal, info->si_code);
+  if (what == HostFault::kShutMemory) return false;
+  greg_t* gregs = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  const u64 rip = static_cast<u64>(gregs[REG_RIP]);
+  if (rip == stubs_.miss_load) {
+    gregs[REG_RIP] = static_cast<greg_t>(stubs_.miss_slow);
+    return true;
+  }
+  const auto dispatch = [&](const Pending& how) {
     pending_ = how;
-    if (ccf->counts != nullptr) CountLeaving(site, /*undone=*/true);
     SyncGs();
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
     return true;
   };
-  auto simulate = [&] { return dispatch({.simulate = true, .undone = true}); };
-  auto deliver = [&](const GuestFault& fault) {
-    DeliverAt(&site, fault);
-    return dispatch();
-  };
+  const bool x87 = gregs[REG_TRAPNO] == vcpu::kX87Error;
+  if (simulating_ != nullptr && signal == SIGFPE &&
+      (x87 || gregs[REG_TRAPNO] == vcpu::kSimdError)) {
+    ++counters_.host_faults;
+    LeaveSimulator(x87);
+    return dispatch({.undone = true});
+  }
+  const Ccf* ccf = fragments_->FindByHost(rip);
+  if (ccf == nullptr || rip < ccf->hot_start || rip >= ccf->hot_end) return false;
+  const FaultPoint* point = FindFaultPoint(*ccf, rip);
+  if (point == nullptr) return false;
+  SiteDesc& site = *ccf->sites()[point->site];
+  ++counters_.host_faults;
+  NoticeView();
+  NoticeEntry();
+  TakeGuestState(site, gregs);
+  const Verdict verdict = JudgeFault(&site, info, what, x87);
+  if (verdict.way == Verdict::Way::kResume) return false;  // not of the guest's making
+  if (verdict.way == Verdict::Way::kRetry && what == HostFault::kAccess &&
+      RestartAccess(site, *point, gregs)) {
+    return true;
+  }
+  if (verdict.way == Verdict::Way::kDeliver) DeliverAt(&site, verdict.fault);
+  if (ccf->counts != nullptr) CountLeaving(site, /*undone=*/true);
+  return dispatch({.simulate = verdict.way == Verdict::Way::kSimulate, .undone = true});
+}
 
-  if (string) {  // an address that is not canonical may hit an empty slot
-    return simulate();
+Verdict EngineImpl::JudgeFault(SiteDesc* site, const siginfo_t* info, HostFault what, bool x87) {
+  if (translator::IsString(site->shape)) {
+    // An address that is not canonical may hit an empty slot.
+    return Verdict::Go(Verdict::Way::kSimulate);
   }
   if (what == HostFault::kArithmetic) {
     ++counters_.host_faults_arithmetic;
     // MMX instructions raise it, too, for an x87 instruction before them.
-    if (info->si_code == FPE_INTDIV) {
-      Charge(&site, adapt::Event::kArithmetic, true);
-      return deliver(GuestFault::Simple(vcpu::kDivideError));
-    }
-    DeliverArithmeticFault(&site, x87_error);
-    return dispatch();
+    if (info->si_code != FPE_INTDIV) return JudgeNumericError(x87);
+    Charge(site, adapt::Event::kArithmetic, true);
+    return Verdict::Deliver(GuestFault::Simple(vcpu::kDivideError));
   }
-  if (what == HostFault::kUndefined) return deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
-  if (!instr.mem.present && site.shape == translator::AccessShape::kOperand) return false;
+  if (what == HostFault::kUndefined) {
+    return Verdict::Deliver(GuestFault::Simple(vcpu::kInvalidOpcode));
+  }
+  if (!InstrOf(*site).mem.present && site->shape == translator::AccessShape::kOperand) {
+    return Verdict::Go(Verdict::Way::kResume);
+  }
+  return JudgeTrap(site, info, what);
+}
 
+Verdict EngineImpl::JudgeTrap(SiteDesc* site, const siginfo_t* info, HostFault what) {
+  const auto charge = [&](const Verdict& verdict) {
+    if (verdict.charged) {
+      ++(verdict.event == adapt::Event::kTruePageFault ? counters_.host_faults_true
+                                                       : counters_.host_faults_trace);
+      Charge(site, verdict.event, true);
+    }
+    return verdict;
+  };
   if (what == HostFault::kSplitLock) {  // on a bounce operand it is none, and no other CPU sees it
-    ++counters_.host_faults_trace;
-    Charge(&site, adapt::Event::kTraceFault, true);
-    return simulate();
+    return charge(Verdict::Go(Verdict::Way::kSimulate).Charged(adapt::Event::kTraceFault));
   }
-
-  // A bounce operand does not lie at its address.
-  if (SiteWraps(site) && ccf->plans()[site.instr_index].kind != translator::SiteKind::kSimulate) {
-    return simulate();
-  }
-  if (CallsNowhere(site)) return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
-
-  const u64 address = SiteAddress(site);
-  // Of a masked operand the host has found an element that is accessed.
-  const bool misaligned_elements = site.shape == translator::AccessShape::kOperand &&
-                                   instr.mem.masked_element != 0 && info->si_code == SI_KERNEL &&
-                                   (address & (instr.mem.alignment - 1u)) != 0;
-  if (misaligned_elements || MisalignedOperand(site, address)) {
-    // Also where the look-up met an absent page before the access itself was tried.
-    return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
-  }
+  const Instr& instr = InstrOf(*site);
+  const bool masked = instr.mem.masked_element != 0;
+  const u64 trapped_at = reinterpret_cast<u64>(info->si_addr);
+  Access access{Found::kTrap, *site, instr, accesses_.AddressOf(*site, instr), site->size};
+  access.host_protection = info->si_code == SI_KERNEL;
   // An untouched part of the shadow table: nothing has been accessed yet.
-  const bool in_table = reinterpret_cast<u64>(info->si_addr) - mmu_.gs_base() < kShadowTableBytes;
-  const bool nothing_accessed = in_table && (instr.mem.masked_element != 0 ||
-                                             AttemptedStoreOf(instr) != AttemptedStore::kNoTrace);
-  if (instr.code_bits == 64 && (!Canonical(address) || !Canonical(address + site.size - 1))) {
-    if (nothing_accessed) {
-      return simulate();
-    }
-    ++counters_.host_faults_true;
-    Charge(&site, adapt::Event::kTruePageFault, true);
-    if (site.shape != translator::AccessShape::kOperand) {
-      return deliver(GuestFault::WithCode(vcpu::kStackFault, 0));
-    }
-    return deliver(NonCanonicalFault(instr, address));
-  }
-  if (info->si_code == SI_KERNEL) {
-    // #GP with a canonical guest address: alignment that the instruction demands.
-    return deliver(GuestFault::WithCode(vcpu::kGeneralProtection, 0));
-  }
+  access.in_table = trapped_at - mmu_.gs_base() < kShadowTableBytes;
+  // Of a masked operand the host has found an element that is accessed.
+  access.any_element = masked && access.host_protection;
+  const Verdict verdict = accesses_.Classify(access);
+  if (verdict.way != Verdict::Way::kResume) return charge(verdict);
 
-  GuestFault fault;
-  const bool write = SiteWrites(site);
-  u64 begin = address;
-  unsigned size = site.size;
-  if (instr.mem.masked_element != 0) {
+  u64 begin = access.linear;
+  unsigned size = site->size;
+  if (masked) {
     // Elements in front are left out by the mask. Displacements are whole pages.
-    const u64 skipped = (reinterpret_cast<u64>(info->si_addr) - address) & kPageMask;
-    if (!in_table && skipped < size) {
+    const u64 skipped = (trapped_at - begin) & kPageMask;
+    if (!access.in_table && skipped < size) {
       begin += skipped;
       size = 1;
     }
   }
-  const mmu::Resolution resolution = mmu_.ResolveAccess(LinearAddr(begin), size, write, &fault);
-  switch (resolution) {
-    case mmu::Resolution::kFilled:
-      ++counters_.host_faults_hidden;
-      // Fault after fault may be a guest's way; a request to stop must get in between.
-      if (__atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0) return dispatch();
-      if (site.in_group) return dispatch();
-      // The entry may be redirected meanwhile.
-      if (site.Restart() != ccf->entry && site.Restart() - ccf->entry < translator::kEntryBytes) {
-        return dispatch();
-      }
-      if (point->follower) {
-        gregs[REG_R10] =
-            static_cast<greg_t>(mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(address))));
-      } else {
-        gregs[REG_RIP] = static_cast<greg_t>(site.Restart());
-      }
-      SyncGs();
-      return true;
-    case mmu::Resolution::kGuestFault:
-      if (nothing_accessed) {  // and perhaps nothing would be: the mask decides
-        return simulate();
-      }
-      ++counters_.host_faults_true;
-      Charge(&site, adapt::Event::kTruePageFault, true);
-      return deliver(fault);
-    case mmu::Resolution::kSimulate:
-      ++counters_.host_faults_trace;
-      Charge(&site, adapt::Event::kTraceFault, true);
-      return simulate();
+  GuestFault fault;
+  const mmu::Resolution answer =
+      mmu_.ResolveAccess(LinearAddr(begin), size, Accesses::Writes(*site, instr), &fault);
+  if (answer == mmu::Resolution::kFilled) ++counters_.host_faults_hidden;
+  return charge(accesses_.Classify(access, answer, fault));
+}
+
+bool EngineImpl::RestartAccess(const SiteDesc& site, const FaultPoint& point, greg_t* gregs) {
+  const Ccf& ccf = *site.ccf;
+  // Fault after fault may be a guest's way; a request to stop must get in between.
+  if (__atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0) return false;
+  if (site.in_group) return false;
+  // The entry may be redirected meanwhile.
+  if (site.Restart() != ccf.entry && site.Restart() - ccf.entry < translator::kEntryBytes) {
+    return false;
   }
-  return false;
+  if (point.follower) {
+    const LinearAddr address(accesses_.AddressOf(site, InstrOf(site)));
+    gregs[REG_R10] = static_cast<greg_t>(mmu_.current_view().Entry(mmu::EntryIndex(address)));
+  } else {
+    gregs[REG_RIP] = static_cast<greg_t>(site.Restart());
+  }
+  SyncGs();
+  return true;
 }
 
 void EngineImpl::HandleStopSignal(void* context) {

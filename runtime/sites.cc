@@ -19,26 +19,6 @@ namespace {
 
 constexpr u32 kOccurrenceKinds = KindBit(RecordKind::kOccurrence) | KindBit(RecordKind::kVerdict);
 
-// The linear address of the memory operand, as the emitted code computes it.
-u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
-  const translator::MemOperand& mem = instr.mem;
-  u64 address = static_cast<u64>(mem.disp);
-  if (mem.rip_relative) address += instr.next_pc();
-  if (mem.base != translator::kNoReg) address += state.gpr[mem.base];
-  if (mem.index != translator::kNoReg) address += state.gpr[mem.index] * mem.scale;
-  if (instr.op == translator::Op::kBitTestMemory) {
-    const unsigned bits = instr.operand_bits;
-    const i64 index = static_cast<i64>(state.gpr[instr.gprs[0].reg] << (64 - bits)) >> (64 - bits);
-    address += static_cast<u64>(index >> 3) & ~(u64{bits} / 8 - 1);
-  }
-  if (mem.address_bits == 32) address = static_cast<u32>(address);
-  if (mem.address_bits == 16) address = static_cast<u16>(address);
-  if (instr.code_bits != 64) return static_cast<u32>(address + state.segment[mem.segment].base);
-  if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs)
-    address += state.segment[mem.segment].base;
-  return address;
-}
-
 }  // namespace
 
 void EngineImpl::DecodeAgain(const Ccf& ccf, unsigned index, Instr* out) {
@@ -53,59 +33,6 @@ void EngineImpl::DecodeSite(const SiteDesc& site) const {
   Instr* instr = fragments_->tc().NewInstr();
   *instr = site.ccf->instrs()[site.instr_index];
   site.instr = instr;
-}
-
-u64 EngineImpl::SiteAddress(const SiteDesc& site) const {
-  const Instr& instr = InstrOf(site);
-  u64 offset = 0;
-  switch (site.shape) {
-    case translator::AccessShape::kPush:
-      offset = state_.gpr[vcpu::kRsp] - site.size;
-      break;
-    case translator::AccessShape::kPop:
-      offset = state_.gpr[vcpu::kRsp];
-      break;
-    case translator::AccessShape::kFrame:
-      offset = state_.gpr[vcpu::kRbp];
-      break;
-    case translator::AccessShape::kStringSource:
-      return state_.gpr[vcpu::kRsi];
-    case translator::AccessShape::kStringDestination:
-      return state_.gpr[vcpu::kRdi];
-    case translator::AccessShape::kOperand:
-      return OperandAddress(instr, state_);
-  }
-  if (instr.code_bits == 64) return offset;
-  if (!site.ccf->mode.wide_stack) offset = static_cast<u16>(offset);
-  return static_cast<u32>(offset + state_.segment[vcpu::kSs].base);
-}
-
-bool EngineImpl::SiteWraps(const SiteDesc& site) const {
-  if (InstrOf(site).code_bits == 64 || !site.ccf->mode.flat) return false;
-  const translator::MemOperand& mem = InstrOf(site).mem;
-  switch (site.shape) {
-    case translator::AccessShape::kPush:
-      return state_.gpr[vcpu::kRsp] < site.size;
-    case translator::AccessShape::kOperand:
-      return mem.base != translator::kNoReg && mem.index == translator::kNoReg &&
-             (state_.gpr[mem.base] + static_cast<u64>(mem.disp)) >> 32 != 0;
-    default:
-      return false;
-  }
-}
-
-// Such an operand is #GP(0) whatever is mapped there, also where it would be #SS for another
-// reason. (Where the access itself runs, the host's CPU sees to it.)
-bool EngineImpl::MisalignedOperand(const SiteDesc& site, u64 linear) const {
-  return site.shape == translator::AccessShape::kOperand &&
-         (linear & (InstrOf(site).mem.alignment - 1u)) != 0 &&
-         InstrOf(site).mem.masked_element == 0;
-}
-
-bool EngineImpl::SiteWrites(const SiteDesc& site) const {
-  return site.shape == translator::AccessShape::kPush ||
-         (site.shape == translator::AccessShape::kStringDestination && site.window != 0) ||
-         (site.shape == translator::AccessShape::kOperand && InstrOf(site).mem.written);
 }
 
 u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {

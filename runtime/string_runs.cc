@@ -3,6 +3,7 @@
 // and comes here with the rest. Compiled for general registers only, as fast_path.cc.
 #include "base/raw_copy.h"
 #include "runtime/engine_impl.h"
+#include "vcpu/descriptors.h"
 
 namespace alibi::runtime {
 
@@ -36,7 +37,7 @@ void FillElements(u8* to, u64 value, unsigned size, u64 bytes) {
 // Where the page's bytes from `linear` on lie, for an access that the guest may make without being
 // noticed; 0: nowhere. Makes the access's mapping known to the shadow, as the access would.
 u64 EngineImpl::HostOfRun(u64 linear, bool write) {
-  if (state_.In64BitCode() && !Canonical(linear)) return 0;
+  if (state_.In64BitCode() && !vcpu::IsCanonical(linear)) return 0;
   const u64 index = mmu::EntryIndex(LinearAddr(linear));
   if (mmu::PageOfIndex(index) != (linear & ~kPageMask)) return 0;
   const auto usable = [&](u64 host) {

@@ -9,6 +9,7 @@
 #include "runtime/engine_impl.h"
 #include "translator/decoder.h"
 #include "vcpu/cpu_differences.h"
+#include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
 
 namespace alibi::runtime {
@@ -147,7 +148,7 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
     GuestFault fault;
     u64 next_pc = (code->pc & ~kPageMask) + kPageSize;
     if (code->mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
-    if (code->mode.code_bits == 64 && !Canonical(next_pc)) return vcpu::GeneralProtection();
+    if (code->mode.code_bits == 64 && !vcpu::IsCanonical(next_pc)) return vcpu::GeneralProtection();
     if (!mmu_.Fetch(LinearAddr(next_pc), &next, &fault)) return fault;
     memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
     request.next_page = next_bytes;

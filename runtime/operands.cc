@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands that the runtime reads and writes for translated code: bounced ones, whole or by
+// elements, and simulated stores. Compiled for general registers only: guest vector state is live.
+#include <immintrin.h>
+
+#include <utility>
+
+#include "base/raw_copy.h"
+#include "runtime/engine_impl.h"
+#include "runtime/simulator/masked_store.h"
+#include "vcpu/cpu_differences.h"
+#include "vcpu/outcome.h"
+
+namespace alibi::runtime {
+
+using translator::Instr;
+using translator::SiteDesc;
+using vcpu::GuestFault;
+
+namespace {
+
+// The guest's mask register k0..k7, which is live in the host's. Only EVEX instructions ask, and
+// the host runs them.
+u64 LiveMask(unsigned k) {
+  u64 value = 0;
+#define ALIBI_MASK_CASE(n)                             \
+  case n:                                              \
+    asm volatile("kmovq %%k" #n ", %0" : "=r"(value)); \
+    break;
+  switch (k) {
+    ALIBI_MASK_CASE(0)
+    ALIBI_MASK_CASE(1)
+    ALIBI_MASK_CASE(2)
+    ALIBI_MASK_CASE(3)
+    ALIBI_MASK_CASE(4)
+    ALIBI_MASK_CASE(5)
+    ALIBI_MASK_CASE(6)
+    ALIBI_MASK_CASE(7)
+  }
+#undef ALIBI_MASK_CASE
+  return value;
+}
+
+}  // namespace
+
+// The host addresses of the one or two pages of an access that touches nothing but plain RAM.
+// pages[1] is null if there is one only.
+bool EngineImpl::PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]) {
+  const auto host_of = [&](u64 address) {
+    const u64 host = address + mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(address)));
+    return host - state_.ram_window[write] < state_.ram_window_size[write]
+               ? reinterpret_cast<u8*>(host)
+               : nullptr;
+  };
+  const u64 last = linear + size - 1;
+  pages[0] = host_of(linear);
+  pages[1] = nullptr;
+  if (pages[0] == nullptr) return false;
+  if (linear >> 12 == last >> 12) return true;
+  if (last < linear || (state_.CodeBits() != 64 && last >> 32 != 0)) return false;
+  pages[1] = host_of(last & ~kPageMask);
+  return pages[1] != nullptr;
+}
+
+bool EngineImpl::ReadOperand(u64 linear, u8* out, unsigned size, GuestFault* fault) {
+  u8* pages[2];
+  if (!PlainPages(linear, size, false, pages)) {
+    const bool done = mmu_.Read(LinearAddr(linear), out, size, vcpu::Privilege::kCpl, fault);
+    SyncGs();
+    return done;
+  }
+  const u64 first = pages[1] == nullptr ? size : kPageSize - (linear & kPageMask);
+  RawCopy(out, pages[0], first);
+  if (pages[1] != nullptr) RawCopy(out + first, pages[1], size - first);
+  return true;
+}
+
+bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFault* fault) {
+  u8* pages[2];
+  if (!PlainPages(linear, size, true, pages)) {
+    const bool done = mmu_.Write(LinearAddr(linear), data, size, vcpu::Privilege::kCpl, fault);
+    SyncGs();
+    return done;
+  }
+  const u64 first = pages[1] == nullptr ? size : kPageSize - (linear & kPageMask);
+  RawCopy(pages[0], data, first);
+  if (pages[1] != nullptr) RawCopy(pages[1], data + first, size - first);
+  return true;
+}
+
+// One bit per element of a masked operand that the instruction accesses.
+[[gnu::noinline]] u64 EngineImpl::ActiveElements(const Instr& instr) {
+  const translator::MemOperand& mem = instr.mem;
+  u64 mask = LiveMask(mem.mask_register);
+  if (mem.mask_bits < 64) mask &= (u64{1} << mem.mask_bits) - 1;
+  const unsigned elements = mem.size / mem.masked_element;
+  if (mem.packed) {
+    const unsigned population = static_cast<unsigned>(__builtin_popcountll(mask));
+    return population >= 64 ? ~u64{0} : (u64{1} << population) - 1;
+  }
+  u64 active = 0;
+  for (unsigned i = 0; i < mem.mask_bits; ++i) active |= ((mask >> i) & 1) << (i % elements);
+  return active;
+}
+
+// Moves the active elements between a masked operand and the bounce buffer, or only looks whether
+// they can be written. False: *fault is the lowest one's.
+bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess access,
+                                GuestFault* fault) {
+  const unsigned size = instr.mem.masked_element;
+  const u64 active = ActiveElements(instr);
+  u8* const bounced = BounceOf(linear, instr.mem.size);
+  const unsigned elements = instr.mem.size / size;
+  const auto in_segment = [&](unsigned i, u64* at) {
+    const u64 base = state_.segment[instr.mem.segment].base;
+    LinearAddr element;
+    const vcpu::Outcome outcome = LinearOperand(
+        instr, simulator_, static_cast<u32>(linear - base) + u64{i} * size, size, &element);
+    *at = element.value;
+    if (outcome.faulted()) *fault = outcome.fault();
+    return outcome.done();
+  };
+  const auto is_address = [&](unsigned i, u64* at) {
+    if (instr.code_bits != 64) return in_segment(i, at);
+    *at = linear + i * size;
+    if (!Accesses::LeavesAddressSpace(*at, size)) return true;
+    *fault = accesses_.NonCanonicalFault(instr, *at);
+    return false;
+  };
+  if (vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedOperandFault)) {
+    for (unsigned i = 0; i < elements; ++i) {
+      u64 unused;
+      if (((active >> i) & 1) && !is_address(i, &unused)) return false;
+    }
+  }
+  for (unsigned i = 0; i < elements; ++i) {
+    if (!((active >> i) & 1)) continue;
+    u64 at;
+    bool done = false;
+    if (!is_address(i, &at)) return false;
+    if (accesses_.Misaligned(instr, at)) {
+      *fault = GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
+      return false;
+    }
+    NoteWatched(instr, at, size);
+    if (access == ElementAccess::kRead) {
+      done = ReadOperand(at, bounced + i * size, size, fault);
+    } else if (access == ElementAccess::kWrite) {
+      done = WriteOperand(at, bounced + i * size, size, fault);
+    } else {
+      done = mmu_.ProbeWrite(LinearAddr(at), size, vcpu::Privilege::kCpl, fault);
+      SyncGs();
+      if (!done) PlaceMaskedStoreFault(linear, active, size, instr.code_bits, fault);
+    }
+    if (!done) return false;
+  }
+  return true;
+}
+
+// An instruction on a bounce operand would meet this fault at its own one.
+Next EngineImpl::RefuseBounce(SiteDesc* site, const GuestFault& fault) {
+  attempted_ = AttemptedStoreOf(InstrOf(*site));
+  if (attempted_ == AttemptedStore::kNoTrace) return DeliverAtAndDispatch(site, fault);
+  refused_store_fault_ = fault;
+  if (attempted_ != AttemptedStore::kConvert) x87_before_store_.Take();
+  return {site->resume};
+}
+
+// What the instruction has put into the bounce operand's first eight bytes, if memory takes them.
+void EngineImpl::StoreFirstPart(const SiteDesc& site) {
+  constexpr unsigned kPart = 8;
+  const Instr& instr = InstrOf(site);
+  if (refused_store_fault_.vector == vcpu::kAlignmentCheck ||
+      !vcpu::HostHasIntelsWay(vcpu::HostDifference::kX87StoreParts)) {
+    return;
+  }
+  LinearAddr first(state_.scratch.operand);
+  if (translator::ChecksSegment(instr, site.ccf->mode)) {
+    const u64 base = state_.segment[instr.mem.segment].base;
+    const u64 offset = static_cast<u32>(first.value - base);
+    if (LinearOperand(instr, simulator_, offset, kPart, &first).faulted()) return;
+  }
+  GuestFault refused;
+  if (!Accesses::LeavesAddressSpace(first.value, kPart) &&
+      mmu_.ProbeWrite(first, kPart, vcpu::Privilege::kCpl, &refused)) {
+    WriteOperand(first.value, BounceOf(state_.scratch.operand, site.size), kPart, &refused);
+  }
+  SyncGs();
+}
+
+// It has run, and left what traces it leaves.
+Next EngineImpl::EndRefusedStore(SiteDesc* site) {
+  const Instr& instr = InstrOf(*site);
+  switch (std::exchange(attempted_, AttemptedStore::kNoTrace)) {
+    case AttemptedStore::kMmx:
+      x87_before_store_.PutBackWithTopZero();
+      break;
+    case AttemptedStore::kX87:
+      if (X87Snapshot::KeptFromStoring()) {
+        state_.rip = site->ccf->mode.RipOf(instr.next_pc());
+        return Continue(site, instr.next_pc());
+      }
+      x87_before_store_.PutBack();
+      if (instr.mem.size == 10) StoreFirstPart(*site);
+      break;
+    case AttemptedStore::kConvert:
+    case AttemptedStore::kNoTrace:
+      break;
+  }
+  return DeliverAtAndDispatch(site, refused_store_fault_);
+}
+
+Next EngineImpl::BounceElements(SiteDesc* site, u64 linear) {
+  const Instr& instr = InstrOf(*site);
+  GuestFault fault;
+  const ElementAccess access = instr.mem.written ? ElementAccess::kProbe : ElementAccess::kRead;
+  if (!AccessElements(instr, linear, access, &fault)) {
+    Charge(site, adapt::Event::kTruePageFault, false);
+    return RefuseBounce(site, fault);
+  }
+  if (!instr.mem.written) ChargeSimulated(site, linear, false);
+  return {site->resume};
+}
+
+Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 linear) {
+  const Instr& instr = InstrOf(*site);
+  ++counters_.bounce_callouts;
+  attempted_ = AttemptedStore::kNoTrace;
+  state_.rip = site->ccf->mode.RipOf(instr.pc);
+  const u64 offset = linear;
+  const bool in_segment = translator::ChecksSegment(instr, site->ccf->mode);
+  if (in_segment) linear = static_cast<u32>(state_.segment[instr.mem.segment].base + offset);
+  state_.scratch.operand = linear;
+  state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear, site->size));
+  LinearAddr address(linear);
+  if (in_segment && instr.mem.masked_element == 0) {  // else element by element
+    const vcpu::Outcome outcome = LinearOperand(instr, simulator_, offset, site->size, &address);
+    if (outcome.faulted()) return RefuseBounce(site, outcome.fault());
+  }
+  const bool masked = instr.mem.masked_element != 0;
+  Access access{Found::kBounce, *site, instr, linear, site->size};
+  access.any_element = masked && ActiveElements(instr) != 0;
+  access.stops_for_watch = StopsForWatch(instr, linear, site->size);
+  const Verdict verdict = accesses_.Classify(access);
+  if (verdict.way == Verdict::Way::kStep) return LeaveToStep();
+  if (verdict.way == Verdict::Way::kDeliver) {
+    return verdict.at_once ? DeliverAtAndDispatch(site, verdict.fault)
+                           : RefuseBounce(site, verdict.fault);
+  }
+  if (masked) return BounceElements(site, linear);
+  if (site->ccf->mode.careful) NoteWatched(instr, linear, site->size);
+  GuestFault fault;
+  u8* pages[2];
+  if (instr.mem.written && !PlainPages(linear, site->size, true, pages) &&
+      !mmu_.ProbeWrite(address, site->size, vcpu::Privilege::kCpl, &fault)) {
+    SyncGs();
+    Charge(site, adapt::Event::kTruePageFault, false);
+    return RefuseBounce(site, fault);
+  }
+  if (instr.mem.read) {
+    if (!ReadOperand(linear, BounceOf(linear, site->size), site->size, &fault)) {
+      SyncGs();
+      Charge(site, adapt::Event::kTruePageFault, false);
+      return DeliverAtAndDispatch(site, fault);
+    }
+  } else {
+    // For operations that write only part of it.
+    mmu_.DebugRead(address, BounceOf(linear, site->size), site->size);
+  }
+  SyncGs();
+  if (!instr.mem.written) ChargeSimulated(site, linear, false);
+  return {site->resume};
+}
+
+Next EngineImpl::OnBounceEnd(SiteDesc* site, u64) {
+  const Instr& instr = InstrOf(*site);
+  state_.rip = site->ccf->mode.RipOf(instr.pc);
+  if (attempted_ != AttemptedStore::kNoTrace) return EndRefusedStore(site);
+  GuestFault fault;
+  const bool written =
+      instr.mem.masked_element != 0
+          ? AccessElements(instr, state_.scratch.operand, ElementAccess::kWrite, &fault)
+          : WriteOperand(state_.scratch.operand, BounceOf(state_.scratch.operand, site->size),
+                         site->size, &fault);
+  if (!written) return DeliverAtAndDispatch(site, fault);
+  state_.rip = site->ccf->mode.RipOf(instr.next_pc());
+  ChargeSimulated(site, state_.scratch.operand, true);
+  return Continue(site, instr.next_pc());
+}
+
+Next EngineImpl::OnStore(SiteDesc* site, u64 linear) {
+  const Instr& instr = InstrOf(*site);
+  ++counters_.store_callouts;
+  state_.rip = site->ccf->mode.RipOf(instr.pc);
+  GuestFault fault;
+  Access access{Found::kStore, *site, instr, linear, site->size};
+  access.stops_for_watch = StopsForWatch(instr, linear, site->size);
+  const Verdict verdict = accesses_.Classify(access);
+  if (verdict.way == Verdict::Way::kStep) return LeaveToStep();
+  if (verdict.way == Verdict::Way::kDeliver) return DeliverAtAndDispatch(site, verdict.fault);
+  if (site->ccf->mode.careful) NoteWatched(instr, linear, site->size);
+  if (!WriteOperand(linear, reinterpret_cast<const u8*>(&state_.scratch.store), site->size,
+                    &fault)) {
+    SyncGs();
+    Charge(site, adapt::Event::kTruePageFault, false);
+    return DeliverAtAndDispatch(site, fault);
+  }
+  state_.rip = site->ccf->mode.RipOf(instr.next_pc());
+  ChargeSimulated(site, linear, true);
+  return Continue(site, instr.next_pc());
+}
+
+}  // namespace alibi::runtime
