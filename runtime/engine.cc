@@ -36,8 +36,6 @@ using vcpu::GuestFault;
 namespace {
 
 constexpr u64 kBounceBytes = 8192;
-constexpr u64 kXsaveHeader = 512;
-constexpr u16 kX87Exceptions = 0x3f, kX87Summary = 0x8080;  // the status word's ES and B
 // XCR0 components that translated code may touch: x87, SSE, AVX, AVX-512. (Not PKRU: the host's.)
 constexpr u64 kXstateComponents = 0xe7;
 
@@ -246,7 +244,7 @@ Exit EngineImpl::Run() {
       }
       continue;
     }
-    ss_shadow_ = false;
+    debug_step_.NotStepped();
     if (const u64 entry = PrepareEntry(); entry != 0) Enter(entry);
   }
 }
@@ -255,142 +253,6 @@ void EngineImpl::Enter(u64 entry) {
   SyncGs();
   reinterpret_cast<void (*)(u64)>(stubs_.enter)(entry);
   ++counters_.full_exits;
-}
-
-// The XSAVE area begins with x87's control and status words.
-bool EngineImpl::NumericErrorPending() const {
-  u16 words[2];
-  u64 components;
-  std::memcpy(words, state_.xsave_area, sizeof(words));
-  std::memcpy(&components, state_.xsave_area + kXsaveHeader, sizeof(components));
-  return (components & 1) != 0 && (words[1] & ~words[0] & kX87Exceptions) != 0;
-}
-
-void EngineImpl::HideNumericError() {
-  u16 words[2];
-  std::memcpy(words, state_.xsave_area, sizeof(words));
-  hidden_control_ = words[0];
-  hidden_exceptions_ = words[1] & ~words[0] & kX87Exceptions;
-  words[0] |= kX87Exceptions;
-  words[1] &= static_cast<u16>(~(hidden_exceptions_ | kX87Summary));
-  std::memcpy(state_.xsave_area, words, sizeof(words));
-}
-
-void EngineImpl::ShowNumericError(const Instr* instr) {
-  if (instr != nullptr && instr->Is(translator::kLoadsControlWord)) return;
-  u16 words[2];
-  std::memcpy(words, state_.xsave_area, sizeof(words));
-  words[0] = (words[0] & ~kX87Exceptions) | (hidden_control_ & kX87Exceptions);
-  words[1] |= hidden_exceptions_ | kX87Summary;
-  std::memcpy(state_.xsave_area, words, sizeof(words));
-}
-
-// SDM vol. 3, 17.3 and table 6-2.
-bool EngineImpl::Step() {
-  const bool trap = (state_.system_flags & vcpu::kTf) != 0;
-  const bool only_branches = (state_.debugctl & vcpu::kDebugCtlBtf) != 0;
-  const u64 start = state_.rip;
-  const bool hide = hide_numeric_error_;
-  hide_numeric_error_ = false;  // whatever is delivered now: others follow
-  const u16 task = state_.segment[vcpu::kTr].selector;
-  auto deliver = [&](u64 dr6, bool between_iterations) {
-    vcpu::ReportDebug(state_, dr6);
-    ++counters_.exceptions_delivered;
-    vcpu::Event event = vcpu::Event::Trap(vcpu::kDebug);
-    event.between_iterations = between_iterations;
-    vcpu::DeliverEvent(state_, mmu_, event, state_.rip);
-  };
-  const bool shadowed = ss_shadow_ && vcpu::HasIntelsWay(vcpu::GuestDifference::kBreakpointInShadow,
-                                                         options_.cpuid->vendor());
-  if (watching_ && !shadowed && !(state_.system_flags & vcpu::kRf)) {
-    const u64 hits = MatchBreakpoints(state_, vcpu::BreakpointAccess::kExecute, LinearPc(), 1);
-    // A fault, but one whose frame does not have RF set.
-    if (hits != 0) {
-      ss_shadow_ = false;
-      deliver(hits | std::exchange(held_debug_hits_, 0), false);
-      return true;
-    }
-  }
-
-  // What MOV SS has held back waits for the boundary behind the next instruction. If that one
-  // faults, this is the one in front of its handler (SDM vol. 3, 6.8.3), as with INT n.
-  const u64 delivered = counters_.exceptions_delivered;
-  const bool general_detect = (state_.dr[7] & vcpu::kDr7Gd) != 0;
-  auto deliver_held = [&] {
-    ss_shadow_ = false;
-    const u64 held = held_debug_hits_;
-    held_debug_hits_ = 0;
-    if (held == 0 || state_.shutdown) return;
-    // A #DB of its own, of MOV DR, brings it along.
-    if (general_detect && !(state_.dr[7] & vcpu::kDr7Gd)) {
-      state_.dr[6] |= held;
-    } else {
-      deliver(held, false);
-    }
-  };
-
-  in_single_ = true;
-  watch_hits_ = 0;
-  const u64 entry = PrepareEntry();
-  if (entry != 0) {
-    const Ccf& ccf = *fragments_->FindByHost(entry);
-    const Instr instr = ccf.instrs().front();
-    const u64 next_rip = ccf.mode.RipOf(instr.next_pc());
-    const Op op = instr.op;
-    const translator::OpInfo& info = translator::InfoOf(op);
-    const bool repeated = instr.rep || instr.repne;
-    const u8 shadow = state_.interrupt_shadow;
-    state_.interrupt_shadow = 0;  // it covers exactly this instruction
-    if (op == Op::kInt1 && held_debug_hits_ != 0) {
-      // Its own #DB brings along what MOV SS has held back.
-      vcpu::ReportDebug(state_, held_debug_hits_);
-      held_debug_hits_ = 0;
-    }
-    if (hide) HideNumericError();
-    Enter(entry);
-    in_single_ = false;
-    const bool again = pending_.undone && counters_.exceptions_delivered == delivered;
-    if (hide) {
-      const bool done = !again && counters_.exceptions_delivered == delivered;
-      ShowNumericError(done ? &instr : nullptr);
-    }
-    if (again) {
-      if (!state_.halted) state_.interrupt_shadow = shadow;
-      return false;
-    }
-    if (counters_.exceptions_delivered != delivered) {
-      points_.Forget();  // it has not touched anything after all
-      deliver_held();
-      return true;
-    }
-    ss_shadow_ = false;
-    const u64 held = held_debug_hits_;
-    held_debug_hits_ = 0;
-    const bool unfinished = repeated && info.Has(translator::kString) && state_.rip == start;
-    const bool switched = op != Op::kLtr && state_.segment[vcpu::kTr].selector != task;
-    if (op != Op::kIret && !switched && !unfinished)
-      state_.system_flags &= ~static_cast<u32>(vcpu::kRf);
-    // A taken INT n, INT3, INTO or INT1 has cleared TF before the trap would come.
-    const bool taken =
-        info.Has(translator::kSoftwareInterrupt) && !(state_.system_flags & vcpu::kTf);
-    u64 hits = watch_hits_ | held;
-    if (info.Has(translator::kLoadsSs) && state_.interrupt_shadow != 0) {
-      ss_shadow_ = true;
-      held_debug_hits_ = hits;
-      return true;
-    }
-    // SYSCALL and SYSRET step by the TF they leave behind, by themselves.
-    const bool steps_itself = info.Has(translator::kSystemCall);
-    const bool passes = only_branches && (unfinished || state_.rip == next_rip);
-    // Of a task switch TF went into the old task's TSS.
-    if (trap && !taken && !steps_itself && !switched && !passes) hits |= vcpu::kDr6Bs;
-    if (hits != 0) deliver(hits, unfinished);
-    return true;
-  }
-  in_single_ = false;
-  if (counters_.exceptions_delivered == delivered) return false;
-  deliver_held();
-  return true;
 }
 
 bool EngineImpl::SetBreakpoint(u64 pc, bool set) {

@@ -23,6 +23,7 @@
 #include "runtime/translating_engine.h"
 #include "runtime/watch.h"
 #include "translator/emitter.h"
+#include "vcpu/debug_step.h"
 
 namespace alibi::runtime {
 
@@ -135,9 +136,10 @@ class EngineImpl final : public TranslatingEngine,
   // Throws all translations away, `how`'s exit among them.
   void FlushTc(Pending* how);
 
-  // --- engine.cc ---
+  // --- stepping.cc ---
   // One instruction, and the debug exceptions around it. False: not yet, look again.
   bool Step();
+  void DeliverDebug(const vcpu::DebugException& trap);
   bool NumericErrorPending() const;
   // x87 state around an instruction that ignores the pending exception. Without `instr` it was not
   // executed.
@@ -339,9 +341,8 @@ class EngineImpl final : public TranslatingEngine,
   bool ignore_numeric_error_ = false;  // IGNNE#
   bool hide_numeric_error_ = false;    // the next instruction is one that met it
   u16 hidden_control_ = 0, hidden_exceptions_ = 0;
-  bool watching_ = false;   // breakpoints are enabled
-  bool ss_shadow_ = false;  // the last step loaded SS: no debug exception before the next
-  u64 held_debug_hits_ = 0;
+  bool watching_ = false;  // breakpoints are enabled
+  vcpu::DebugStep debug_step_;
   static constexpr u32 kAlignmentKey = 1u << 9;
   u32 mode_key_ = ~u32{0};  // what NoticeMode saw last
   bool running_ = false;
