@@ -58,7 +58,7 @@ def check_life(page, text):
     if not functions:
         yield "design.md: no picture of a fragment's life"
     for function in sorted(functions):
-        if not re.search(rf"\bEngineImpl::{function}\(", text):
+        if not re.search(rf"\b(?:EngineImpl|Fragments)::{function}\(", text):
             yield f"design.md: a fragment's life: runtime has no {function}()"
 
 
