@@ -20,14 +20,15 @@
 #include <vector>
 
 #include "bench/statistics.h"
+#include "isa/decoder.h"
 #include "translator/ccf.h"
-#include "translator/decoder.h"
 #include "translator/emitter.h"
 #include "translator/translation_unit.h"
 
 namespace alibi::bench {
 namespace {
 
+using namespace isa;
 using namespace translator;
 
 constexpr unsigned kRounds = 7;
@@ -99,7 +100,7 @@ class Bench {
   void Decode() {
     Instr instr;
     for (u64 pc : plan_.instrs) {
-      (void)translator::Decode(At(pc), 15, pc, 64, &instr);
+      (void)isa::Decode(At(pc), 15, pc, 64, &instr);
     }
   }
   void DecodeFlags() {

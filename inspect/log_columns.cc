@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include "translator/decoder.h"
+#include "isa/decoder.h"
 
 namespace alibi::vmm {
 namespace {
@@ -133,9 +133,9 @@ u64 LogNs(u64 tsc, const adapt::log::Header& header) {
 }
 
 std::string InstructionText(const Site& site) {
-  translator::Instr instr;
-  if (site.length == 0 || Decode(site.bytes, site.length, site.pc, site.code_bits, &instr) !=
-                              translator::DecodeStatus::kOk) {
+  isa::Instr instr;
+  if (site.length == 0 ||
+      Decode(site.bytes, site.length, site.pc, site.code_bits, &instr) != isa::DecodeStatus::kOk) {
     return "?";
   }
   return Disassemble(instr);

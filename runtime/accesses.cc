@@ -8,8 +8,8 @@
 namespace alibi::runtime {
 
 using adapt::Event;
+using isa::Instr;
 using translator::AccessShape;
-using translator::Instr;
 using translator::SiteDesc;
 using vcpu::GuestFault;
 using Way = Verdict::Way;
@@ -18,12 +18,12 @@ namespace {
 
 // The linear address of the memory operand.
 u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
-  const translator::MemOperand& mem = instr.mem;
+  const isa::MemOperand& mem = instr.mem;
   u64 address = static_cast<u64>(mem.disp);
   if (mem.rip_relative) address += instr.next_pc();
-  if (mem.base != translator::kNoReg) address += state.gpr[mem.base];
-  if (mem.index != translator::kNoReg) address += state.gpr[mem.index] * mem.scale;
-  if (instr.op == translator::Op::kBitTestMemory) {
+  if (mem.base != isa::kNoReg) address += state.gpr[mem.base];
+  if (mem.index != isa::kNoReg) address += state.gpr[mem.index] * mem.scale;
+  if (instr.op == isa::Op::kBitTestMemory) {
     const unsigned bits = instr.operand_bits;
     const i64 index = static_cast<i64>(state.gpr[instr.gprs[0].reg] << (64 - bits)) >> (64 - bits);
     address += static_cast<u64>(index >> 3) & ~(u64{bits} / 8 - 1);
@@ -89,12 +89,12 @@ bool Accesses::Wraps(const Access& access) const {
       access.site.ccf->plans()[access.site.instr_index].kind == translator::SiteKind::kSimulate) {
     return false;
   }
-  const translator::MemOperand& mem = access.instr.mem;
+  const isa::MemOperand& mem = access.instr.mem;
   switch (access.site.shape) {
     case AccessShape::kPush:
       return state_.gpr[vcpu::kRsp] < access.site.size;
     case AccessShape::kOperand:
-      return mem.base != translator::kNoReg && mem.index == translator::kNoReg &&
+      return mem.base != isa::kNoReg && mem.index == isa::kNoReg &&
              (state_.gpr[mem.base] + static_cast<u64>(mem.disp)) >> 32 != 0;
     default:
       return false;
@@ -102,8 +102,8 @@ bool Accesses::Wraps(const Access& access) const {
 }
 
 bool Accesses::CallsNowhere(const Access& access) const {
-  return access.instr.op == translator::Op::kCallIndirect &&
-         access.site.shape == AccessShape::kPush && access.instr.code_bits == 64 &&
+  return access.instr.op == isa::Op::kCallIndirect && access.site.shape == AccessShape::kPush &&
+         access.instr.code_bits == 64 &&
          !vcpu::IsCanonical(state_.scratch.target);  // see EmitIndirect
 }
 
@@ -111,7 +111,7 @@ bool Accesses::BreaksAlignment(const Access& access) {
   const SiteDesc& site = access.site;
   // Others share the look-up, and its address is the group's.
   if (access.found == Found::kMiss && site.span_minus_1 + 1u != site.size) return false;
-  const translator::MemOperand& mem = access.instr.mem;
+  const isa::MemOperand& mem = access.instr.mem;
   return site.shape == AccessShape::kOperand && (access.linear & (mem.alignment - 1u)) != 0 &&
          (mem.masked_element == 0 || access.any_element);
 }

@@ -13,9 +13,9 @@
 
 #include "adapt/policy.h"
 #include "base/types.h"
+#include "isa/ir.h"
 #include "mmu/mmu.h"
 #include "translator/ccf.h"
-#include "translator/ir.h"
 #include "vcpu/fault.h"
 #include "vcpu/state.h"
 
@@ -32,7 +32,7 @@ enum class Found : u8 {
 struct Access {
   Found found;
   const translator::SiteDesc& site;
-  const translator::Instr& instr;  // the site's
+  const isa::Instr& instr;  // the site's
   u64 linear;
   unsigned size;  // bytes that are accessed, from there on
 
@@ -85,16 +85,16 @@ class Accesses {
                    const vcpu::GuestFault& fault) const;
 
   // The linear address of the site's access, as the emitted code computes it.
-  u64 AddressOf(const translator::SiteDesc& site, const translator::Instr& instr) const;
-  static bool Writes(const translator::SiteDesc& site, const translator::Instr& instr);
+  u64 AddressOf(const translator::SiteDesc& site, const isa::Instr& instr) const;
+  static bool Writes(const translator::SiteDesc& site, const isa::Instr& instr);
   // #AC, where alignment is checked.
-  bool Misaligned(const translator::Instr& instr, u64 linear) const {
+  bool Misaligned(const isa::Instr& instr, u64 linear) const {
     return state_.ChecksAlignment() && (linear & (instr.mem.checked_alignment - 1u)) != 0;
   }
   // Of bytes [linear, linear + size) at least one has no canonical address.
   static bool LeavesAddressSpace(u64 linear, unsigned size);
   // Of an element of the explicit operand, or of all of the access.
-  vcpu::GuestFault NonCanonicalFault(const translator::Instr& instr, u64 linear) const;
+  vcpu::GuestFault NonCanonicalFault(const isa::Instr& instr, u64 linear) const;
 
  private:
   // 32-bit code: the host's sum of base and displacement is no 32-bit address.

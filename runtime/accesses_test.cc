@@ -68,7 +68,7 @@ struct Bench {
     Address(kAddress + 4);
   }
   void CallNowhere() {
-    instr.op = translator::Op::kCallIndirect;
+    instr.op = isa::Op::kCallIndirect;
     site.shape = AccessShape::kPush;
     state->scratch.target = kNowhere;
   }
@@ -80,7 +80,7 @@ struct Bench {
   std::unique_ptr<vcpu::VcpuState> state = std::make_unique<vcpu::VcpuState>();
   translator::Ccf ccf;
   translator::SiteDesc site;
-  translator::Instr instr;
+  isa::Instr instr;
   u64 linear = kAddress;
   bool host_protection = false, in_table = false, any_element = false, stops_for_watch = false;
 
@@ -359,7 +359,7 @@ TEST_CASE("Where an access lies, by its shape") {
   state.gpr[vcpu::kRcx] = 0x20;
   state.gpr[vcpu::kRsp] = 0x8000;
   state.gpr[vcpu::kRbp] = 0x9000;
-  translator::MemOperand& mem = bench.instr.mem;
+  isa::MemOperand& mem = bench.instr.mem;
   mem.index = vcpu::kRcx;
   mem.scale = 4;
   mem.disp = -8;

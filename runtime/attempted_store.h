@@ -5,7 +5,7 @@
 #ifndef ALIBI_RUNTIME_ATTEMPTED_STORE_H_
 #define ALIBI_RUNTIME_ATTEMPTED_STORE_H_
 
-#include "translator/ir.h"
+#include "isa/ir.h"
 #include "vcpu/cpu_differences.h"
 
 namespace alibi::runtime {
@@ -17,21 +17,19 @@ enum class AttemptedStore : u8 {
   kX87,      // is not made, and raises no fault, if its value causes an unmasked exception
 };
 
-inline AttemptedStore AttemptedStoreOf(const translator::Instr& instr) {
-  using translator::Unit;
+inline AttemptedStore AttemptedStoreOf(const isa::Instr& instr) {
+  using isa::Unit;
   using vcpu::HostDifference, vcpu::HostHasIntelsWay;
-  if (!instr.mem.written || instr.treatment != translator::Treatment::kIdent) {
+  if (!instr.mem.written || instr.treatment != isa::Treatment::kIdent) {
     return AttemptedStore::kNoTrace;
   }
   if (instr.unit == Unit::kMmx && HostHasIntelsWay(HostDifference::kMmxStoreFault)) {
     return AttemptedStore::kMmx;
   }
   if (instr.unit == Unit::kX87 && HostHasIntelsWay(HostDifference::kX87StoreFault)) {
-    return instr.Is(translator::kStoresX87Control) ? AttemptedStore::kNoTrace
-                                                   : AttemptedStore::kX87;
+    return instr.Is(isa::kStoresX87Control) ? AttemptedStore::kNoTrace : AttemptedStore::kX87;
   }
-  if (instr.Is(translator::kConvertsToHalf) &&
-      HostHasIntelsWay(HostDifference::kConvertToHalfFault)) {
+  if (instr.Is(isa::kConvertsToHalf) && HostHasIntelsWay(HostDifference::kConvertToHalfFault)) {
     return AttemptedStore::kConvert;
   }
   return AttemptedStore::kNoTrace;

@@ -11,9 +11,9 @@
 
 #include "abi/contract.h"
 #include "base/check.h"
+#include "isa/decoder.h"
 #include "runtime/engine_impl.h"
 #include "runtime/trap_price.h"
-#include "translator/decoder.h"
 #include "vcpu/breakpoints.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/control_transfer.h"
@@ -24,13 +24,13 @@
 
 namespace alibi::runtime {
 
+using isa::DecodeStatus;
+using isa::Instr;
+using isa::Op;
 using translator::Ccf;
 using translator::CodeMode;
-using translator::DecodeStatus;
 using translator::ExitDesc;
-using translator::Instr;
 using translator::kNoPage;
-using translator::Op;
 using vcpu::GuestFault;
 
 namespace {
@@ -70,12 +70,11 @@ u64 ReadXcr0() {
 }
 
 // What the guest's CPUID does not show is #UD when it is translated.
-translator::FeatureSet ShownFeatures(const vcpu::CpuidPolicy& policy,
-                                     const vcpu::VcpuState& state) {
-  translator::FeatureSet shown;
-  for (unsigned i = 1; i < static_cast<unsigned>(translator::Feature::kCount); ++i) {
-    const auto feature = static_cast<translator::Feature>(i);
-    const translator::FeatureBit& bit = FeatureBitOf(feature);
+isa::FeatureSet ShownFeatures(const vcpu::CpuidPolicy& policy, const vcpu::VcpuState& state) {
+  isa::FeatureSet shown;
+  for (unsigned i = 1; i < static_cast<unsigned>(isa::Feature::kCount); ++i) {
+    const auto feature = static_cast<isa::Feature>(i);
+    const isa::FeatureBit& bit = FeatureBitOf(feature);
     const vcpu::CpuidRegisters r = policy.Query(state, bit.leaf, bit.subleaf);
     const u32 registers[] = {r.eax, r.ebx, r.ecx, r.edx};
     if (!((registers[static_cast<unsigned>(bit.reg)] >> bit.bit) & 1)) shown.Hide(feature);

@@ -18,10 +18,10 @@
 #include "runtime/fragments.h"
 #include "runtime/host_signal.h"
 #include "runtime/pending.h"
-#include "runtime/simulator/simulator.h"
 #include "runtime/stubs.h"
 #include "runtime/translating_engine.h"
 #include "runtime/watch.h"
+#include "simulator/simulator.h"
 #include "translator/emitter.h"
 #include "vcpu/debug_step.h"
 
@@ -30,7 +30,7 @@ namespace alibi::runtime {
 class EngineImpl final : public TranslatingEngine,
                          public mmu::TraceListener,
                          private Fragments::Listener,
-                         private HostCode {
+                         private simulator::HostCode {
  public:
   explicit EngineImpl(const TranslatingEngineOptions& options);
   ~EngineImpl() override;
@@ -144,14 +144,14 @@ class EngineImpl final : public TranslatingEngine,
   // x87 state around an instruction that ignores the pending exception. Without `instr` it was not
   // executed.
   void HideNumericError();
-  void ShowNumericError(const translator::Instr* instr);
+  void ShowNumericError(const isa::Instr* instr);
 
   // --- dispatch.cc ---
   // Puts what translations of that mode rely on in place, too: see SettleLegacyState.
   translator::CodeMode CurrentMode();
   // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
   bool NoticeMode(const translator::CodeMode& mode);
-  bool MayChangeMode(const translator::Instr& instr) const;
+  bool MayChangeMode(const isa::Instr& instr) const;
   void SettleLegacyState();
   bool ModeHasChanged(const translator::CodeMode& before);
   u64 LinearPc() const {
@@ -199,7 +199,7 @@ class EngineImpl final : public TranslatingEngine,
   bool GuestRip(u64 host, u64* rip, u64* linear) const override;
   bool X87Opcodes(u64 host, u16* guest, u16* translated) const override;
   bool LeavesSlot(SiteDesc* site, bool store, unsigned slot);
-  Next MissAcrossPages(SiteDesc* site, const translator::Instr& instr, u64 linear, unsigned span);
+  Next MissAcrossPages(SiteDesc* site, const isa::Instr& instr, u64 linear, unsigned span);
   bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);
   bool ReadOperand(u64 linear, u8* out, unsigned size, vcpu::GuestFault* fault);
   bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
@@ -211,8 +211,8 @@ class EngineImpl final : public TranslatingEngine,
     return split ? bounce_ : bounce_ + linear % 64;
   }
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
-  static u64 ActiveElements(const translator::Instr& instr);
-  bool AccessElements(const translator::Instr& instr, u64 linear, ElementAccess access,
+  static u64 ActiveElements(const isa::Instr& instr);
+  bool AccessElements(const isa::Instr& instr, u64 linear, ElementAccess access,
                       vcpu::GuestFault* fault);
 
   Next BounceElements(SiteDesc* site, u64 linear);
@@ -226,12 +226,12 @@ class EngineImpl final : public TranslatingEngine,
 
   // --- sites.cc ---
   // The site's instruction. CCFs keep bytes: of the sites that ever call out each is decoded once.
-  const translator::Instr& InstrOf(const SiteDesc& site) const {
+  const isa::Instr& InstrOf(const SiteDesc& site) const {
     if (__builtin_expect(site.instr == nullptr, 0)) DecodeSite(site);
     return *site.instr;
   }
   [[gnu::noinline]] void DecodeSite(const SiteDesc& site) const;
-  [[gnu::noinline]] static void DecodeAgain(const Ccf& ccf, unsigned index, translator::Instr* out);
+  [[gnu::noinline]] static void DecodeAgain(const Ccf& ccf, unsigned index, isa::Instr* out);
   // Charges an event to the site; retires its CCF if the verdict changes its kind.
   void Charge(SiteDesc* site, adapt::Event event, bool trapped);
   void RetireIfStale(const SiteDesc& site, adapt::Kind kind);
@@ -265,7 +265,7 @@ class EngineImpl final : public TranslatingEngine,
   // --- fast_path_debug.cc ---
   // A debugger watches some of the operand, and more than one instruction may be running: nothing
   // has been done; to be done again as a single step.
-  bool StopsForWatch(const translator::Instr& instr, u64 linear, unsigned size) const {
+  bool StopsForWatch(const isa::Instr& instr, u64 linear, unsigned size) const {
     return __builtin_expect(points_.any_watch(), 0) && !in_single_ &&
            points_.FindWatch(linear, size, instr.mem.read || !instr.mem.written,
                              instr.mem.written) != nullptr;
@@ -273,14 +273,14 @@ class EngineImpl final : public TranslatingEngine,
   Next LeaveToStep();
   void NoteSimulatedWatch(bool faulted);
   // Notes the breakpoints and watchpoints that an access hits.
-  void NoteWatched(const translator::Instr& instr, u64 linear, unsigned size);
+  void NoteWatched(const isa::Instr& instr, u64 linear, unsigned size);
   bool UndoBranch(u64 target);
 
   // --- recording.cc: for logs and traces. The first three look themselves whether it is wanted ---
   void RecordOccurrence(const SiteDesc& desc, adapt::SiteRecord& site, adapt::Event event,
                         bool trapped, adapt::Kind verdict);
   void RecordSite(RecordKind kind, const SiteDesc& desc, adapt::SiteRecord& site);
-  void RecordSystem(const translator::Instr& instr);
+  void RecordSystem(const isa::Instr& instr);
   void RecordFault(const vcpu::GuestFault& fault);
   void RecordOverwritten(const Ccf& ccf, PhysAddr where, u64 bytes);
   void RecordForgottenPage(u64 page);
@@ -303,7 +303,7 @@ class EngineImpl final : public TranslatingEngine,
   u64 entered_ = 0;  // TSC when the callout or the fault handler was entered
   std::optional<Fragments> fragments_;
   std::unique_ptr<translator::Emitter> emitter_;
-  const translator::FeatureSet shown_features_;
+  const isa::FeatureSet shown_features_;
   std::unique_ptr<translator::TranslationUnit> tu_;
   Stubs stubs_;
   adapt::SiteTable sites_;
@@ -317,8 +317,8 @@ class EngineImpl final : public TranslatingEngine,
   u64 watch_hits_ = 0;  // DR6 bits of the data breakpoints that the running instruction hit
   WatchedMemory watched_memory_;
   WatchedPorts watched_ports_;
-  SimulatorContext simulator_;
-  SimulatorContext watched_simulator_;
+  simulator::SimulatorContext simulator_;
+  simulator::SimulatorContext watched_simulator_;
   TranslationObserver* observer_ = nullptr;
   u8* bounce_ = nullptr;
   // What runs on the bounce buffer for its traces only, and the fault that comes behind it.

@@ -5,10 +5,10 @@
 
 namespace alibi::runtime {
 
-using translator::Treatment;
+using isa::Treatment;
 
 void EngineImpl::CountLeaving(const SiteDesc& site, bool undone) {
-  const translator::Instr& instr = InstrOf(site);
+  const isa::Instr& instr = InstrOf(site);
   const bool jumps =
       instr.treatment == Treatment::kControl || instr.treatment == Treatment::kTerminator;
   // Between two iterations of a repeated instruction, which has not been executed yet; or in front

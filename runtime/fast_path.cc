@@ -11,8 +11,8 @@
 
 namespace alibi::runtime {
 
+using isa::Instr;
 using translator::Ccf;
-using translator::Instr;
 using translator::SiteDesc;
 using vcpu::GuestFault;
 
@@ -29,16 +29,16 @@ constexpr u32 kSystemKinds = KindBit(RecordKind::kMsr) | KindBit(RecordKind::kCo
 }  // namespace
 
 bool EngineImpl::MayChangeMode(const Instr& instr) const {
-  const translator::OpInfo& op = InfoOf(instr.op);
+  const isa::OpInfo& op = InfoOf(instr.op);
   if (instr.code_bits != 64) {
-    return instr.treatment == translator::Treatment::kTerminator ||
-           op.Has(translator::kLoadsFlags | translator::kSystemCall);
+    return instr.treatment == isa::Treatment::kTerminator ||
+           op.Has(isa::kLoadsFlags | isa::kSystemCall);
   }
   // The rest is dispatched with a look at its mode.
-  if (op.Has(translator::kLoadsFlags)) {
+  if (op.Has(isa::kLoadsFlags)) {
     return state_.AlignmentArmed() != ((mode_key_ & kAlignmentKey) != 0);
   }
-  return op.Has(translator::kChangesMode);
+  return op.Has(isa::kChangesMode);
 }
 
 Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
@@ -51,7 +51,7 @@ Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
   const vcpu::Outcome outcome = Simulate(instr, watched ? watched_simulator_ : simulator_);
   simulating_ = nullptr;
   if (watched) NoteSimulatedWatch(outcome.faulted());
-  if (instr.op == translator::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
+  if (instr.op == isa::Op::kWrmsr) vcpu::PrepareFastSyscall(state_);
   if (outcome.faulted()) {
     return DeliverAtAndDispatch(site, outcome.fault());
   }

@@ -10,9 +10,9 @@
 
 namespace alibi::runtime {
 
+using isa::Instr;
+using isa::Op;
 using translator::ExitDesc;
-using translator::Instr;
-using translator::Op;
 using vcpu::BreakpointAccess;
 using vcpu::MatchBreakpoints;
 using vcpu::Privilege;

@@ -26,9 +26,9 @@
 
 namespace alibi::runtime {
 
+using isa::Instr;
 using translator::Ccf;
 using translator::FaultPoint;
-using translator::Instr;
 using translator::SiteDesc;
 using vcpu::GuestFault;
 

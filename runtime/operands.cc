@@ -7,13 +7,13 @@
 
 #include "base/raw_copy.h"
 #include "runtime/engine_impl.h"
-#include "runtime/simulator/masked_store.h"
+#include "simulator/masked_store.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/outcome.h"
 
 namespace alibi::runtime {
 
-using translator::Instr;
+using isa::Instr;
 using translator::SiteDesc;
 using vcpu::GuestFault;
 
@@ -90,7 +90,7 @@ bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFa
 
 // One bit per element of a masked operand that the instruction accesses.
 [[gnu::noinline]] u64 EngineImpl::ActiveElements(const Instr& instr) {
-  const translator::MemOperand& mem = instr.mem;
+  const isa::MemOperand& mem = instr.mem;
   u64 mask = LiveMask(mem.mask_register);
   if (mem.mask_bits < 64) mask &= (u64{1} << mem.mask_bits) - 1;
   const unsigned elements = mem.size / mem.masked_element;
@@ -150,7 +150,7 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
     } else {
       done = mmu_.ProbeWrite(LinearAddr(at), size, vcpu::Privilege::kCpl, fault);
       SyncGs();
-      if (!done) PlaceMaskedStoreFault(linear, active, size, instr.code_bits, fault);
+      if (!done) simulator::PlaceMaskedStoreFault(linear, active, size, instr.code_bits, fault);
     }
     if (!done) return false;
   }

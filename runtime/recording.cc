@@ -7,8 +7,8 @@
 
 namespace alibi::runtime {
 
-using translator::Instr;
-using translator::Op;
+using isa::Instr;
+using isa::Op;
 
 Record EngineImpl::NewRecord(RecordKind kind, u64 pc) const {
   Record record;
@@ -85,17 +85,17 @@ void EngineImpl::RecordFault(const vcpu::GuestFault& fault) {
 
 // A system instruction has been executed; of MSRs and control registers the values are current.
 void EngineImpl::RecordSystem(const Instr& instr) {
-  const translator::OpInfo& op = InfoOf(instr.op);
-  const bool msr = op.Has(translator::kLogsMsr);
+  const isa::OpInfo& op = InfoOf(instr.op);
+  const bool msr = op.Has(isa::kLogsMsr);
   const RecordKind kind = msr ? RecordKind::kMsr : RecordKind::kControl;
-  if (!op.Has(translator::kLogsMsr | translator::kLogsControl) || !recorder_.Wants(kind)) return;
+  if (!op.Has(isa::kLogsMsr | isa::kLogsControl) || !recorder_.Wants(kind)) return;
   Record record = NewRecord(kind, instr.pc);
   if (msr) {
     record.more = static_cast<u32>(state_.gpr[vcpu::kRcx]);
     record.value = static_cast<u32>(state_.gpr[vcpu::kRax]) | state_.gpr[vcpu::kRdx] << 32;
     record.flag = instr.op == Op::kWrmsr;
   } else {
-    record.number = instr.system_reg == translator::kNoReg ? 0 : instr.system_reg;
+    record.number = instr.system_reg == isa::kNoReg ? 0 : instr.system_reg;
     record.value = record.number == 0   ? state_.cr0
                    : record.number == 2 ? state_.cr2
                    : record.number == 3 ? state_.cr3

@@ -10,9 +10,9 @@
 
 namespace alibi::runtime {
 
+using isa::Instr;
 using translator::Ccf;
 using translator::CodeMode;
-using translator::Instr;
 using translator::SiteDesc;
 
 namespace {
@@ -41,7 +41,7 @@ u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {
 
 adapt::Access EngineImpl::AccessOf(const SiteDesc& site) const {
   const Instr& instr = InstrOf(site);
-  if (instr.op == translator::Op::kDivide) return adapt::Access::kDivide;
+  if (instr.op == isa::Op::kDivide) return adapt::Access::kDivide;
   switch (site.shape) {
     case translator::AccessShape::kPush:
       return adapt::Access::kPush;

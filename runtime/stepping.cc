@@ -10,9 +10,9 @@
 
 namespace alibi::runtime {
 
+using isa::Instr;
+using isa::Op;
 using translator::Ccf;
-using translator::Instr;
-using translator::Op;
 
 namespace {
 
@@ -20,15 +20,15 @@ constexpr u64 kXsaveHeader = 512;
 constexpr u16 kX87Exceptions = 0x3f, kX87Summary = 0x8080;  // the status word's ES and B
 
 vcpu::SteppedInstruction DescribeStep(const Instr& instr, const translator::CodeMode& mode) {
-  const translator::OpInfo& op = InfoOf(instr.op);
+  const isa::OpInfo& op = InfoOf(instr.op);
   vcpu::SteppedInstruction step;
   step.next_rip = mode.RipOf(instr.next_pc());
-  step.loads_ss = op.Has(translator::kLoadsSs);
-  step.software_interrupt = op.Has(translator::kSoftwareInterrupt);
-  step.steps_itself = op.Has(translator::kSystemCall);
+  step.loads_ss = op.Has(isa::kLoadsSs);
+  step.software_interrupt = op.Has(isa::kSoftwareInterrupt);
+  step.steps_itself = op.Has(isa::kSystemCall);
   step.returns = instr.op == Op::kIret;
   step.loads_task = instr.op == Op::kLtr;
-  step.repeated_string = (instr.rep || instr.repne) && op.Has(translator::kString);
+  step.repeated_string = (instr.rep || instr.repne) && op.Has(isa::kString);
   return step;
 }
 
@@ -54,7 +54,7 @@ void EngineImpl::HideNumericError() {
 }
 
 void EngineImpl::ShowNumericError(const Instr* instr) {
-  if (instr != nullptr && instr->Is(translator::kLoadsControlWord)) return;
+  if (instr != nullptr && instr->Is(isa::kLoadsControlWord)) return;
   u16 words[2];
   std::memcpy(words, state_.xsave_area, sizeof(words));
   words[0] = (words[0] & ~kX87Exceptions) | (hidden_control_ & kX87Exceptions);

@@ -7,8 +7,8 @@
 
 namespace alibi::runtime {
 
-using translator::Instr;
-using translator::Op;
+using isa::Instr;
+using isa::Op;
 using translator::SiteDesc;
 using vcpu::GuestFault;
 

@@ -17,10 +17,13 @@ namespace alibi {
 struct StubTable;
 }  // namespace alibi
 
+namespace alibi::isa {
+struct Instr;
+}  // namespace alibi::isa
+
 namespace alibi::translator {
 struct Ccf;
 struct ExecutionCounts;
-struct Instr;
 struct SitePlan;
 }  // namespace alibi::translator
 
@@ -30,7 +33,7 @@ namespace alibi::runtime {
 class PlanOverride {
  public:
   virtual ~PlanOverride() = default;
-  virtual void Override(const translator::Instr& instr, translator::SitePlan* plan) = 0;
+  virtual void Override(const isa::Instr& instr, translator::SitePlan* plan) = 0;
   // At most this many instructions per TU.
   virtual unsigned MaxInstructions() const = 0;
 };

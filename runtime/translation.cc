@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "isa/decoder.h"
 #include "runtime/engine_impl.h"
-#include "translator/decoder.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
@@ -15,9 +15,9 @@
 namespace alibi::runtime {
 
 using adapt::log::Why;
+using isa::DecodeStatus;
 using translator::Ccf;
 using translator::CodeMode;
-using translator::DecodeStatus;
 using translator::ExitDesc;
 using translator::kNoPage;
 using vcpu::GuestFault;
@@ -185,7 +185,7 @@ void EngineImpl::PlanSites(const GuestCode& code, translator::EmitRequest* reque
       options_.plan_override->Override(tu_->instrs[i], &plan);
     }
     if (code.mode.simulate || code.mode.careful ||
-        (InfoOf(tu_->instrs[i].op).Has(translator::kLogsControl) &&
+        (InfoOf(tu_->instrs[i].op).Has(isa::kLogsControl) &&
          recorder_.Wants(RecordKind::kControl))) {
       plan.kind = translator::SiteKind::kSimulate;
     }

@@ -59,7 +59,7 @@ class TranslationCache {
   static u64 HashBytes(const u8* bytes, u64 size);
 
   // For an instruction that is decoded again; lives until Flush().
-  translator::Instr* NewInstr() { return &instrs_.emplace_back(); }
+  isa::Instr* NewInstr() { return &instrs_.emplace_back(); }
 
   void Flush();
   u64 used() const;
@@ -93,7 +93,7 @@ class TranslationCache {
   };
   std::vector<Starts> starts_;
   CodeIndex index_;
-  std::deque<translator::Instr> instrs_;
+  std::deque<isa::Instr> instrs_;
 };
 
 }  // namespace alibi::runtime

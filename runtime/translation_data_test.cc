@@ -31,7 +31,7 @@ class Filler {
     REQUIRE(
         BuildTranslationUnit(
             {.pc = 0x401000, .bytes = code.data(), .available = static_cast<unsigned>(code.size())},
-            tu_.get()) == translator::DecodeStatus::kOk);
+            tu_.get()) == isa::DecodeStatus::kOk);
     REQUIRE(tu_->count == 5);
   }
 

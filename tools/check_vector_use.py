@@ -23,7 +23,7 @@ ROOTS = re.compile(
     r'^alibi::(runtime::EngineImpl::(On[A-Z]\w*|StopSoon|DispatchFromState|CodeWritten'
     r'|CodeInvalidated)\('
     r'|runtime::Watched(Memory|Ports)::\w+\('
-    r'|runtime::handlers::\w+\(alibi::runtime::Execution&\)'
+    r'|simulator::handlers::\w+\(alibi::simulator::Execution&\)'
     r'|mmu::Mmu::(Read|Write|ProbeWrite|PagingModeChanged|AddressSpaceLoaded|InvalidatePage'
     r'|PrivilegeChanged|WriteTraced)\('
     r'|adapt::.*::(OnEvent|OnPageForgotten)\()')

@@ -16,7 +16,7 @@ constexpr i64 kLowestOffset32 = -(1 << 20);
 constexpr bool FitsI32(i64 value) { return value == static_cast<i32>(value); }
 
 // Both stolen registers as operands: the op then needs r10 for one of them.
-bool UsesBothStolen(const Instr& instr) {
+bool UsesBothStolen(const isa::Instr& instr) {
   unsigned seen = 0;
   for (unsigned k = 0; k < instr.gpr_count; ++k) {
     if (IsStolen(instr.gprs[k].reg)) seen |= 1u << (instr.gprs[k].reg - vcpu::kR10);
@@ -24,7 +24,7 @@ bool UsesBothStolen(const Instr& instr) {
   return seen == 3;
 }
 
-bool WritesGpr(const Instr& instr, u8 reg) {
+bool WritesGpr(const isa::Instr& instr, u8 reg) {
   for (unsigned k = 0; k < instr.gpr_count; ++k) {
     if (instr.gprs[k].reg == reg && instr.gprs[k].written) return true;
   }
@@ -32,26 +32,26 @@ bool WritesGpr(const Instr& instr, u8 reg) {
 }
 
 // ADD/SUB reg, imm (of the address size): the register moves by a known amount.
-bool ConstantAdjust(const Instr& instr, u8 reg, i64* delta) {
-  if (!instr.Is(kAddsConstant | kSubtractsConstant) || instr.operand_bits != instr.code_bits ||
-      instr.gprs[0].reg != reg) {
+bool ConstantAdjust(const isa::Instr& instr, u8 reg, i64* delta) {
+  if (!instr.Is(isa::kAddsConstant | isa::kSubtractsConstant) ||
+      instr.operand_bits != instr.code_bits || instr.gprs[0].reg != reg) {
     return false;
   }
   const i64 imm =
       instr.code_bits == 32 ? static_cast<i32>(instr.immediate) : static_cast<i64>(instr.immediate);
-  *delta = instr.Is(kAddsConstant) ? imm : -imm;
+  *delta = instr.Is(isa::kAddsConstant) ? imm : -imm;
   return true;
 }
 
 // MOV and LEA of the address size: `dest` becomes `source` plus a constant.
-bool Derived(const Instr& instr, u8* dest, u8* source, i64* delta) {
-  if (instr.treatment != Treatment::kIdent || instr.encoding != Encoding::kLegacy ||
+bool Derived(const isa::Instr& instr, u8* dest, u8* source, i64* delta) {
+  if (instr.treatment != isa::Treatment::kIdent || instr.encoding != isa::Encoding::kLegacy ||
       instr.operand_bits != instr.code_bits) {
     return false;
   }
-  if (instr.op == Op::kLea) {
-    const MemOperand& mem = instr.mem;
-    if (mem.base == kNoReg || mem.index != kNoReg || mem.rip_relative ||
+  if (instr.op == isa::Op::kLea) {
+    const isa::MemOperand& mem = instr.mem;
+    if (mem.base == isa::kNoReg || mem.index != isa::kNoReg || mem.rip_relative ||
         mem.address_bits != instr.code_bits) {
       return false;
     }
@@ -60,7 +60,7 @@ bool Derived(const Instr& instr, u8* dest, u8* source, i64* delta) {
     *delta = mem.disp;
     return true;
   }
-  if (instr.op != Op::kMov || instr.mem.present || instr.gpr_count != 2 ||
+  if (instr.op != isa::Op::kMov || instr.mem.present || instr.gpr_count != 2 ||
       instr.gprs[0].bits == 8) {
     return false;
   }
@@ -74,7 +74,7 @@ bool Derived(const Instr& instr, u8* dest, u8* source, i64* delta) {
 // The registers that hold the base register's value at the leader, plus a known offset.
 class KnownRegisters {
  public:
-  bool Holds(u8 reg) const { return reg != kNoReg && ((mask_ >> reg) & 1); }
+  bool Holds(u8 reg) const { return reg != isa::kNoReg && ((mask_ >> reg) & 1); }
   bool None() const { return mask_ == 0; }
   i64 Offset(u8 reg) const { return offset_[reg]; }
   void Set(u8 reg, i64 offset) {
@@ -85,8 +85,8 @@ class KnownRegisters {
   void Clear() { mask_ = 0; }
 
   // What the instruction does to them; `stack` is how it moves the stack pointer as an access.
-  void Pass(const Instr& instr, i64 stack) {
-    u8 dest = kNoReg, source = kNoReg;
+  void Pass(const isa::Instr& instr, i64 stack) {
+    u8 dest = isa::kNoReg, source = isa::kNoReg;
     i64 delta = 0;
     if (Derived(instr, &dest, &source, &delta)) {
       const bool known = Holds(source);
@@ -94,7 +94,7 @@ class KnownRegisters {
       known ? Set(dest, offset) : Forget(dest);
       return;
     }
-    if (instr.op == Op::kLeave) {
+    if (instr.op == isa::Op::kLeave) {
       Holds(vcpu::kRbp) ? Set(vcpu::kRsp, Offset(vcpu::kRbp) + instr.operand_bits / 8)
                         : Forget(vcpu::kRsp);
       Forget(vcpu::kRbp);
@@ -130,7 +130,7 @@ class Planner {
 
  private:
   struct Access {
-    u8 base = kNoReg;
+    u8 base = isa::kNoReg;
     i64 offset = 0, size = 0;
     i64 base_moves = 0;  // PUSH, POP
     bool store = false;
@@ -138,10 +138,10 @@ class Planner {
 
   // An access off a base register that may be a leader or follower; base kNoReg: none.
   Access AccessOf(unsigned i) const {
-    const Instr& instr = tu_.instrs[i];
+    const isa::Instr& instr = tu_.instrs[i];
     Access access;
     if (sites_[i].kind != SiteKind::kDirect || sites_[i].alone || !mode_.flat) return access;
-    if (instr.treatment == Treatment::kIdent && instr.mem.present) {
+    if (instr.treatment == isa::Treatment::kIdent && instr.mem.present) {
       if (instr.mem.size == 0 || instr.mem.size > 64 || !IsBaseDisp(instr, mode_) ||
           !FitsI32(instr.mem.disp + instr.mem.size) || UsesHighByte(instr) ||
           UsesBothStolen(instr)) {
@@ -149,14 +149,14 @@ class Planner {
       }
       return {instr.mem.base, instr.mem.disp, instr.mem.size, 0, instr.mem.written};
     }
-    if (instr.op == Op::kLeave && instr.operand_bits == mode_.code_bits) {
+    if (instr.op == isa::Op::kLeave && instr.operand_bits == mode_.code_bits) {
       return {vcpu::kRbp, 0, mode_.code_bits / 8, 0, false};
     }
-    const bool push = instr.op == Op::kPush || instr.op == Op::kCall;
-    const bool pop = instr.op == Op::kPop || instr.op == Op::kRet;
+    const bool push = instr.op == isa::Op::kPush || instr.op == isa::Op::kCall;
+    const bool pop = instr.op == isa::Op::kPop || instr.op == isa::Op::kRet;
     if (!(push || pop) || instr.mem.present || instr.operand_bits != mode_.code_bits) return access;
     // POP rsp reads its own base.
-    if (instr.op == Op::kPop && instr.gprs[0].reg == vcpu::kRsp) return access;
+    if (instr.op == isa::Op::kPop && instr.gprs[0].reg == vcpu::kRsp) return access;
     const i64 size = mode_.code_bits / 8;
     return {vcpu::kRsp, push ? -size : 0, size, push ? -size : size, push};
   }
@@ -165,27 +165,27 @@ class Planner {
   // better off with its displacement in r10, which keeps the look-up out of the address's
   // dependency chain.
   bool Foldable(unsigned i) const {
-    const Instr& instr = tu_.instrs[i];
-    const MemOperand& mem = instr.mem;
-    if (instr.treatment != Treatment::kIdent || !mem.present || mem.size == 0 || mem.size > 64 ||
-        mem.vsib || !mode_.flat || sites_[i].kind != SiteKind::kDirect) {
+    const isa::Instr& instr = tu_.instrs[i];
+    const isa::MemOperand& mem = instr.mem;
+    if (instr.treatment != isa::Treatment::kIdent || !mem.present || mem.size == 0 ||
+        mem.size > 64 || mem.vsib || !mode_.flat || sites_[i].kind != SiteKind::kDirect) {
       return false;
     }
     return !IsBaseDisp(instr, mode_) && sites_[i].lookup == LookupKind::kSlot &&
            tu_.flags_live_before[i] == 0 && !UsesStolenOperand(instr) && !UsesHighByte(instr) &&
            mem.segment < vcpu::kFs && !ChecksSegment(instr, mode_) &&
-           (mem.base == kNoReg || !IsStolen(mem.base)) &&
-           (mem.index == kNoReg || !IsStolen(mem.index));
+           (mem.base == isa::kNoReg || !IsStolen(mem.base)) &&
+           (mem.index == isa::kNoReg || !IsStolen(mem.index));
   }
 
   // Nothing of it needs r10, or may change a mapping.
   bool Harmless(unsigned i) const {
-    const Instr& instr = tu_.instrs[i];
-    const MemOperand& mem = instr.mem;
-    const bool plain_lea = mem.size == 0 && mem.base != kNoReg && !IsStolen(mem.base) &&
-                           (mem.index == kNoReg || !IsStolen(mem.index)) &&
+    const isa::Instr& instr = tu_.instrs[i];
+    const isa::MemOperand& mem = instr.mem;
+    const bool plain_lea = mem.size == 0 && mem.base != isa::kNoReg && !IsStolen(mem.base) &&
+                           (mem.index == isa::kNoReg || !IsStolen(mem.index)) &&
                            mem.address_bits == mode_.code_bits && instr.operand_bits != 16;
-    return instr.treatment == Treatment::kIdent && sites_[i].kind == SiteKind::kDirect &&
+    return instr.treatment == isa::Treatment::kIdent && sites_[i].kind == SiteKind::kDirect &&
            (!mem.present || plain_lea) && !UsesStolenOperand(instr);
   }
 
@@ -206,11 +206,11 @@ class Planner {
     if (leader_ >= 0 && !joined) {
       if (Foldable(i) && UsedBehind(i)) {
         plans_[i].folded = true;
-      } else if (access.base != kNoReg || !Harmless(i)) {
+      } else if (access.base != isa::kNoReg || !Harmless(i)) {
         Close();
       }
     }
-    if (access.base != kNoReg && leader_ < 0) Open(i, access);
+    if (access.base != isa::kNoReg && leader_ < 0) Open(i, access);
     if (leader_ < 0) return;
     known_.Pass(tu_.instrs[i], access.base_moves);
     if (known_.None()) Close();
@@ -263,24 +263,25 @@ class Planner {
 
 }  // namespace
 
-bool UsesHighByte(const Instr& instr) {
+bool UsesHighByte(const isa::Instr& instr) {
   for (unsigned k = 0; k < instr.gpr_count; ++k) {
     if (instr.gprs[k].high_byte) return true;
   }
   return false;
 }
 
-bool UsesStolenOperand(const Instr& instr) {
+bool UsesStolenOperand(const isa::Instr& instr) {
   for (unsigned k = 0; k < instr.gpr_count; ++k) {
     if (IsStolen(instr.gprs[k].reg)) return true;
   }
   return false;
 }
 
-bool IsBaseDisp(const Instr& instr, const CodeMode& mode) {
-  const MemOperand& mem = instr.mem;
-  if (mem.base == kNoReg || IsStolen(mem.base) || mem.index != kNoReg || mem.rip_relative ||
-      mem.segment >= vcpu::kFs || !FitsI32(mem.disp) || mem.address_bits != mode.code_bits) {
+bool IsBaseDisp(const isa::Instr& instr, const CodeMode& mode) {
+  const isa::MemOperand& mem = instr.mem;
+  if (mem.base == isa::kNoReg || IsStolen(mem.base) || mem.index != isa::kNoReg ||
+      mem.rip_relative || mem.segment >= vcpu::kFs || !FitsI32(mem.disp) ||
+      mem.address_bits != mode.code_bits) {
     return false;
   }
   return mode.code_bits == 64 || (!ChecksSegment(instr, mode) && mem.disp >= kLowestOffset32);

@@ -12,8 +12,8 @@
 #include <array>
 
 #include "base/types.h"
+#include "isa/ir.h"
 #include "translator/ccf.h"
-#include "translator/ir.h"
 #include "translator/translation_unit.h"
 
 namespace alibi::translator {
@@ -24,9 +24,9 @@ constexpr bool IsStolen(u8 reg) { return reg == vcpu::kR10 || reg == vcpu::kR11;
 // Can the operand be addressed as [base + disp] off a live host register, in 64 bits? In flat
 // 32-bit code the upper halves of registers are zero, so the sum is right unless it wraps; then it
 // is no 32-bit address, no inline TLB entry holds its page, and the runtime simulates the access.
-bool IsBaseDisp(const Instr& instr, const CodeMode& mode);
-bool UsesHighByte(const Instr& instr);
-bool UsesStolenOperand(const Instr& instr);
+bool IsBaseDisp(const isa::Instr& instr, const CodeMode& mode);
+bool UsesHighByte(const isa::Instr& instr);
+bool UsesStolenOperand(const isa::Instr& instr);
 
 struct AccessPlan {
   bool leader = false;

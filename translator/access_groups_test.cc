@@ -24,7 +24,7 @@ Planned Plan(const std::string& hex, unsigned code_bits = 64) {
                                 .code_bits = code_bits,
                                 .bytes = bytes.data(),
                                 .available = static_cast<unsigned>(bytes.size())},
-                               tu.get()) == DecodeStatus::kOk);
+                               tu.get()) == isa::DecodeStatus::kOk);
   CodeMode mode;
   mode.code_bits = static_cast<u8>(code_bits);
   Planned planned;

@@ -12,9 +12,9 @@
 
 #include "abi/callouts.h"
 #include "base/types.h"
+#include "isa/ir.h"
 #include "translator/entry_check.h"
 #include "translator/instr_list.h"
-#include "translator/ir.h"
 #include "translator/translation_unit.h"
 #include "vcpu/memory.h"
 #include "vcpu/state.h"
@@ -63,7 +63,7 @@ struct CodeMode {
 // Does the operand's segment have a say? Emitted code then compares the offset with the segment's
 // room and adds its base (VcpuState::segment_fast_limit); where it is bounced, its callout gets the
 // offset instead of the linear address.
-inline bool ChecksSegment(const Instr& instr, const CodeMode& mode) {
+inline bool ChecksSegment(const isa::Instr& instr, const CodeMode& mode) {
   return instr.code_bits != 64 && (!mode.flat || instr.mem.segment >= vcpu::kFs ||
                                    (instr.mem.segment == vcpu::kCs && instr.mem.written));
 }
@@ -102,11 +102,11 @@ constexpr bool IsString(AccessShape shape) { return shape >= AccessShape::kStrin
 struct SiteDesc {
   u64 resume = 0;  // host PC behind the look-up, or behind the callout; 0: dispatch
   Ccf* ccf = nullptr;
-  mutable const Instr* instr = nullptr;  // decoded, once somebody has asked (the runtime's)
-  void* record = nullptr;                // the adaptation record, once looked up (the runtime's)
-  i32 slot = 0;                          // %gs displacement of the inline TLB entry; 0: none
-  u16 span_minus_1 = 0;                  // bytes the look-up must cover, less one
-  u16 size = 0;                          // bytes of this one access
+  mutable const isa::Instr* instr = nullptr;  // decoded, once somebody has asked (the runtime's)
+  void* record = nullptr;  // the adaptation record, once looked up (the runtime's)
+  i32 slot = 0;            // %gs displacement of the inline TLB entry; 0: none
+  u16 span_minus_1 = 0;    // bytes the look-up must cover, less one
+  u16 size = 0;            // bytes of this one access
   AccessShape shape = AccessShape::kOperand;
   u8 instr_index = 0;
   u8 vector = 0;             // raise: the exception vector
@@ -193,9 +193,9 @@ struct Ccf {
   Ccf* older = nullptr;
   Ccf* next_in_mapping = nullptr;
   Ccf* next_in_place = nullptr;
-  ExecutionCounts* counts = nullptr;  // null: not counted
-  const FeatureSet* shown = nullptr;  // EmitRequest::shown
-  const u8* side = nullptr;           // see SideData
+  ExecutionCounts* counts = nullptr;       // null: not counted
+  const isa::FeatureSet* shown = nullptr;  // EmitRequest::shown
+  const u8* side = nullptr;                // see SideData
   u8 exit_count = 0, site_count = 0, fault_count = 0, cold_count = 0, instr_count = 0;
   std::array<u8, kEntryBytes> entry_bytes{};  // what a redirection of the entry overwrote
   u16 guest_bytes = 0;
@@ -253,12 +253,12 @@ struct EmitRequest {
   CodeMode mode;
   std::array<SitePlan, kMaxTuInstructions> plans{};
   bool indirect_entry = false;  // reached through the jump table: put the PC check in the hot path
-  const FeatureSet* shown = nullptr;    // that the TU was built with; outlives the CCF
-  vcpu::PortIo* ports = nullptr;        // for latched ports; may be null
-  bool sysret_loads_ss = true;          // Intel; AMD changes the selector alone
-  bool cmps_destination_first = false;  // its fault is reported if both operands have one
-  u32 slot_seed = 0;                    // first inline TLB entry to hand out
-  bool count = false;                   // with Ccf::counts; costs a few instructions per entry
+  const isa::FeatureSet* shown = nullptr;  // that the TU was built with; outlives the CCF
+  vcpu::PortIo* ports = nullptr;           // for latched ports; may be null
+  bool sysret_loads_ss = true;             // Intel; AMD changes the selector alone
+  bool cmps_destination_first = false;     // its fault is reported if both operands have one
+  u32 slot_seed = 0;                       // first inline TLB entry to hand out
+  bool count = false;                      // with Ccf::counts; costs a few instructions per entry
   EmitTarget target;
 };
 

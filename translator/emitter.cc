@@ -24,11 +24,11 @@ namespace {
 // The OpNeeds that do not hold in the mode.
 constexpr u8 Missing(const CodeMode& mode) {
   unsigned missing = 0;
-  if (mode.code_bits != 64) missing |= kCode64;
-  if (mode.user || mode.cpl_1_or_2) missing |= kCpl0;
-  if (!mode.user) missing |= kCpl3;
-  if (mode.cpl_1_or_2) missing |= kNotCpl1Or2;
-  if (mode.single) missing |= kNotStepped;
+  if (mode.code_bits != 64) missing |= isa::kCode64;
+  if (mode.user || mode.cpl_1_or_2) missing |= isa::kCpl0;
+  if (!mode.user) missing |= isa::kCpl3;
+  if (mode.cpl_1_or_2) missing |= isa::kNotCpl1Or2;
+  if (mode.single) missing |= isa::kNotStepped;
   return static_cast<u8>(missing);
 }
 
@@ -167,9 +167,9 @@ void Emitter::Impl::NoteWaitingDisplacements() {
 }
 
 void Emitter::Impl::EmitInstr(unsigned i) {
-  const Instr& instr = tu_->instrs[i];
+  const isa::Instr& instr = tu_->instrs[i];
   CodeMapEntry entry{static_cast<u16>(hot_.Offset()), static_cast<u8>(i), false};
-  entry.ident = instr.treatment == Treatment::kIdent && !instr.mem.present;
+  entry.ident = instr.treatment == isa::Treatment::kIdent && !instr.mem.present;
   side_.map.push_back(entry);
   hot_.assembler.set_wrote_r10(false);
   EmitTranslation(instr);
@@ -179,45 +179,45 @@ void Emitter::Impl::EmitInstr(unsigned i) {
               "nothing between a group's look-up and its last access writes r10");
 }
 
-void Emitter::Impl::EmitTranslation(const Instr& instr) {
+void Emitter::Impl::EmitTranslation(const isa::Instr& instr) {
   if (const u8 vector = UnitFault(instr.unit, request_->mode.unit_rules); vector != kUnitUsable) {
     EmitRaise(static_cast<vcpu::Vector>(vector));
     return;
   }
   switch (instr.treatment) {
-    case Treatment::kIdent:
+    case isa::Treatment::kIdent:
       EmitCopy(instr);
       break;
-    case Treatment::kStack:
-    case Treatment::kControl:
-    case Treatment::kInTc:
+    case isa::Treatment::kStack:
+    case isa::Treatment::kControl:
+    case isa::Treatment::kInTc:
       if (!EmitSequence(instr)) EmitSimulateWhole(EndsTranslationUnit(instr));
       break;
-    case Treatment::kSimulate:
-    case Treatment::kTerminator:
+    case isa::Treatment::kSimulate:
+    case isa::Treatment::kTerminator:
       EmitSimulateWhole(EndsTranslationUnit(instr));
       break;
-    case Treatment::kUndefined:
+    case isa::Treatment::kUndefined:
       EmitRaise(vcpu::kInvalidOpcode);
       break;
   }
 }
 
-const std::array<Emitter::Impl::Sequence, kOpCount> Emitter::Impl::kSequences = {{
+const std::array<Emitter::Impl::Sequence, isa::kOpCount> Emitter::Impl::kSequences = {{
 #define ALIBI_OP(name, emit, needs, simulate, traits) &Emitter::Impl::Emit##emit,
-#include "translator/ops.inc"
+#include "isa/ops.inc"
 }};
 
-bool Emitter::Impl::EmitSequence(const Instr& instr) {
-  const OpInfo& op = InfoOf(instr.op);
-  const unsigned missing = missing_ | (instr.operand_bits == 64 ? 0u : unsigned{kOperand64});
+bool Emitter::Impl::EmitSequence(const isa::Instr& instr) {
+  const isa::OpInfo& op = InfoOf(instr.op);
+  const unsigned missing = missing_ | (instr.operand_bits == 64 ? 0u : unsigned{isa::kOperand64});
   if ((op.needs & missing) != 0 || request_->plans[index_].kind == SiteKind::kSimulate) {
     return false;
   }
   return (this->*kSequences[static_cast<std::size_t>(instr.op)])(instr);
 }
 
-bool Emitter::Impl::EmitCopy(const Instr& instr) {
+bool Emitter::Impl::EmitCopy(const isa::Instr& instr) {
   if (instr.mem.present) {
     EmitMemory(instr);
   } else {
@@ -227,8 +227,8 @@ bool Emitter::Impl::EmitCopy(const Instr& instr) {
 }
 
 // Outside 64-bit mode these two know eight registers, and the others keep what they hold.
-void Emitter::Impl::EmitVzero32(const Instr& instr) {
-  const bool all = instr.Is(kZeroesVectors);
+void Emitter::Impl::EmitVzero32(const isa::Instr& instr) {
+  const bool all = instr.Is(isa::kZeroesVectors);
   for (unsigned i = 0; i < 8; ++i) {
     const x86::Xmm reg = x86::xmm(i);
     if (all) {
@@ -239,28 +239,28 @@ void Emitter::Impl::EmitVzero32(const Instr& instr) {
   }
 }
 
-void Emitter::Impl::EmitPlain(const Instr& instr) {
-  if (instr.code_bits != 64 && instr.Is(kZeroesUpper | kZeroesVectors)) {
+void Emitter::Impl::EmitPlain(const isa::Instr& instr) {
+  if (instr.code_bits != 64 && instr.Is(isa::kZeroesUpper | isa::kZeroesVectors)) {
     return EmitVzero32(instr);
   }
   bool uses_stolen = false;
   for (unsigned k = 0; k < instr.gpr_count; ++k) uses_stolen |= IsStolen(instr.gprs[k].reg);
-  if (InfoOf(instr.op).Has(kDivides) && request_->plans[index_].kind != SiteKind::kDirect &&
+  if (InfoOf(instr.op).Has(isa::kDivides) && request_->plans[index_].kind != SiteKind::kDirect &&
       !instr.gprs[0].high_byte) {
     EmitCheckedDivide(instr);
     return;
   }
   // Host instructions without a memory operand fault only arithmetically (#DE, #XM, #MF).
-  SiteDesc* site = instr.Is(kCannotFault) ? nullptr : NewSite();
+  SiteDesc* site = instr.Is(isa::kCannotFault) ? nullptr : NewSite();
   if (!uses_stolen) {
     if (site != nullptr) MarkFaultPoint(site, false);
-    if (SameInHostCode(instr)) {
+    if (isa::SameInHostCode(instr)) {
       a().embed(instr.bytes.data(), instr.length);
       return;
     }
     side_.map.back().ident = false;
-    u8 bytes[kMaxRewrittenLength];
-    const unsigned length = RewriteInstr(instr, Rewrite{}, bytes);
+    u8 bytes[isa::kMaxRewrittenLength];
+    const unsigned length = isa::RewriteInstr(instr, isa::Rewrite{}, bytes);
     ALIBI_CHECK(length != 0, "a register-only instruction can be expressed in 64-bit code");
     a().embed(bytes, length);
     return;
@@ -285,8 +285,8 @@ void Emitter::Impl::EmitPlain(const Instr& instr) {
 }
 
 // CHECKED: a zero divisor calls out instead of trapping. No flags: the frame of #DE shows them.
-void Emitter::Impl::EmitCheckedDivide(const Instr& instr) {
-  const GprUse& divisor = instr.gprs[0];
+void Emitter::Impl::EmitCheckedDivide(const isa::Instr& instr) {
+  const isa::GprUse& divisor = instr.gprs[0];
   LoadGpr(x86::r10, divisor.reg);
   if (divisor.bits == 32) a().mov(x86::r10d, x86::r10d);
   if (divisor.bits == 16) a().movzx(x86::r10d, x86::r10w);
@@ -297,8 +297,8 @@ void Emitter::Impl::EmitCheckedDivide(const Instr& instr) {
   if (IsStolen(divisor.reg)) LoadGpr(Gp64(divisor.reg), divisor.reg);
   SiteDesc* divide = NewSite();
   MarkFaultPoint(divide, false);  // the quotient may overflow
-  u8 bytes[kMaxRewrittenLength];
-  const unsigned length = RewriteInstr(instr, Rewrite{}, bytes);
+  u8 bytes[isa::kMaxRewrittenLength];
+  const unsigned length = isa::RewriteInstr(instr, isa::Rewrite{}, bytes);
   a().embed(bytes, length);
   const HostCode::ShortJump done = hot_.JmpShort();
   hot_.Bind(zero);

@@ -9,21 +9,24 @@ using vcpu::VcpuState;
 namespace {
 
 // Of return addresses and targets in memory.
-constexpr unsigned SlotBytes(const Instr& instr) {
+constexpr unsigned SlotBytes(const isa::Instr& instr) {
   return instr.code_bits == 64 ? 8 : instr.operand_bits / 8u;
 }
 
-HostCode::CountJump CountJumpOf(Op op) {
+HostCode::CountJump CountJumpOf(isa::Op op) {
   using enum HostCode::CountJump;
-  return op == Op::kLoop ? kLoop : op == Op::kLoope ? kLoope : op == Op::kLoopne ? kLoopne : kJrcxz;
+  return op == isa::Op::kLoop     ? kLoop
+         : op == isa::Op::kLoope  ? kLoope
+         : op == isa::Op::kLoopne ? kLoopne
+                                  : kJrcxz;
 }
 
 }  // namespace
 
 // Some targets are no addresses, or lie behind the segment's limit: then the branch faults.
-bool Emitter::Impl::IsUnusualBranch(const Instr& instr) const {
+bool Emitter::Impl::IsUnusualBranch(const isa::Instr& instr) const {
   const CodeMode& mode = request_->mode;
-  if (InfoOf(instr.op).Has(kComputesTarget)) {
+  if (InfoOf(instr.op).Has(isa::kComputesTarget)) {
     // A stepped branch must not be left before its target has been checked. Outside flat code the
     // target may lie behind the limit, unless it has 16 bits or there is none; in flat code
     // 16-bit branches are what compilers never make.
@@ -32,37 +35,37 @@ bool Emitter::Impl::IsUnusualBranch(const Instr& instr) const {
   }
   const bool narrow = mode.flat && instr.operand_bits == 16;
   return !CanBeCode(instr.branch_target) || mode.RipOf(instr.branch_target) > mode.code_limit ||
-         (narrow && (instr.op == Op::kCall || instr.code_bits == 64));
+         (narrow && (instr.op == isa::Op::kCall || instr.code_bits == 64));
 }
 
-bool Emitter::Impl::EmitJmp(const Instr& instr) {
+bool Emitter::Impl::EmitJmp(const isa::Instr& instr) {
   if (IsUnusualBranch(instr)) return false;
   PadEntry();
   EmitExit(instr.branch_target);
   return true;
 }
 
-bool Emitter::Impl::EmitJcc(const Instr& instr) {
+bool Emitter::Impl::EmitJcc(const isa::Instr& instr) {
   if (IsUnusualBranch(instr)) return false;
   EmitJccExit(instr.condition, instr.branch_target);
   EmitExit(instr.next_pc());
   return true;
 }
 
-bool Emitter::Impl::EmitCall(const Instr& instr) {
+bool Emitter::Impl::EmitCall(const isa::Instr& instr) {
   if (IsUnusualBranch(instr)) return false;
   EmitReturnAddressPush(instr);
   EmitExit(instr.branch_target);
   return true;
 }
 
-void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
+void Emitter::Impl::EmitReturnAddressPush(const isa::Instr& instr) {
   const unsigned size = SlotBytes(instr);
   Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   const bool follower = groups_[index_].follower;
   const x86::Mem slot = HostOperand(ea, size);
-  if (instr.op == Op::kCallIndirect && size == 8) {
+  if (instr.op == isa::Op::kCallIndirect && size == 8) {
     // What the push overwrites, in case the call is undone: see NoteBranch.
     MarkFaultPoint(site, follower);
     a().mov(x86::r11, slot);
@@ -81,7 +84,7 @@ void Emitter::Impl::EmitReturnAddressPush(const Instr& instr) {
   AdjustRsp(-static_cast<i32>(size));
 }
 
-bool Emitter::Impl::EmitRet(const Instr& instr) {
+bool Emitter::Impl::EmitRet(const isa::Instr& instr) {
   if (IsUnusualBranch(instr)) return false;
   const unsigned size = SlotBytes(instr);
   Ea ea = StackEa(vcpu::kRsp, 0, size, false);
@@ -92,7 +95,7 @@ bool Emitter::Impl::EmitRet(const Instr& instr) {
   return true;
 }
 
-void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
+void Emitter::Impl::EmitBranchTargetToR11(const isa::Instr& instr) {
   const unsigned size = SlotBytes(instr);
   if (!instr.mem.present) {
     if (size == 8) {
@@ -111,10 +114,10 @@ void Emitter::Impl::EmitBranchTargetToR11(const Instr& instr) {
   LoadR11(ea, size, site);
 }
 
-bool Emitter::Impl::EmitIndirect(const Instr& instr) {
+bool Emitter::Impl::EmitIndirect(const isa::Instr& instr) {
   if (IsUnusualBranch(instr)) return false;
   EmitBranchTargetToR11(instr);
-  if (instr.op == Op::kCallIndirect) {
+  if (instr.op == isa::Op::kCallIndirect) {
     // The target is read before the push (SDM vol. 2, CALL), and the push needs r11.
     const x86::Mem target = State(offsetof(VcpuState, scratch.target));
     a().mov(target, x86::r11);
@@ -125,7 +128,7 @@ bool Emitter::Impl::EmitIndirect(const Instr& instr) {
   return true;
 }
 
-bool Emitter::Impl::EmitLoop(const Instr& instr) {
+bool Emitter::Impl::EmitLoop(const isa::Instr& instr) {
   if (IsUnusualBranch(instr)) return false;
   if (instr.address_bits == 16) {
     EmitLoop16(instr);
@@ -141,10 +144,10 @@ bool Emitter::Impl::EmitLoop(const Instr& instr) {
 }
 
 // 64-bit code has no loops that count in CX.
-void Emitter::Impl::EmitLoop16(const Instr& instr) {
+void Emitter::Impl::EmitLoop16(const isa::Instr& instr) {
   PadEntry();
   a().movzx(x86::r10d, x86::cx);
-  if (instr.op != Op::kJcxz) {
+  if (instr.op != isa::Op::kJcxz) {
     a().lea(x86::r10d, x86::ptr(x86::r10, -1));
     a().movzx(x86::r10d, x86::r10w);
     a().mov(x86::cx, x86::r10w);
@@ -152,15 +155,15 @@ void Emitter::Impl::EmitLoop16(const Instr& instr) {
   a().xchg(x86::r10, x86::rcx);
   const HostCode::ShortJump zero = hot_.Jrcxz();
   a().mov(x86::rcx, x86::r10);
-  if (instr.op == Op::kLoope || instr.op == Op::kLoopne) {
-    EmitJccExit(instr.op == Op::kLoope ? 4 : 5, instr.branch_target);
+  if (instr.op == isa::Op::kLoope || instr.op == isa::Op::kLoopne) {
+    EmitJccExit(instr.op == isa::Op::kLoope ? 4 : 5, instr.branch_target);
     EmitExit(instr.next_pc());
   } else {
-    EmitExit(instr.op == Op::kJcxz ? instr.next_pc() : instr.branch_target);
+    EmitExit(instr.op == isa::Op::kJcxz ? instr.next_pc() : instr.branch_target);
   }
   hot_.Bind(zero);
   a().mov(x86::rcx, x86::r10);
-  EmitExit(instr.op == Op::kJcxz ? instr.branch_target : instr.next_pc());
+  EmitExit(instr.op == isa::Op::kJcxz ? instr.branch_target : instr.next_pc());
 }
 
 }  // namespace alibi::translator

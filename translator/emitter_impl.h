@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "abi/contract.h"
+#include "isa/rewrite.h"
 #include "translator/access_groups.h"
 #include "translator/emitter.h"
 #include "translator/host_code.h"
-#include "translator/rewrite.h"
 #include "translator/side_data.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/fault.h"
@@ -29,30 +29,30 @@ class Emitter::Impl {
  private:
   // How an operation runs in the TC: false if not this instruction, which is simulated then. By
   // operation, made from ops.inc.
-  using Sequence = bool (Impl::*)(const Instr&);
-  static const std::array<Sequence, kOpCount> kSequences;
+  using Sequence = bool (Impl::*)(const isa::Instr&);
+  static const std::array<Sequence, isa::kOpCount> kSequences;
 
   // An effective address, ready to be looked up.
   struct Ea {
     bool base_disp = false;    // [base + disp], 64-bit, base not stolen; else the address is in r11
     bool host_in_r11 = false;  // looked up already: r11 is the host address
-    u8 base = kNoReg;
+    u8 base = isa::kNoReg;
     i32 disp = 0;
   };
 
   // --- emitter.cc ---
   void EmitCount();
   void EmitInstr(unsigned i);
-  void EmitTranslation(const Instr& instr);
-  bool EmitSequence(const Instr& instr);  // false: nothing was emitted, simulate
-  bool EmitNone(const Instr&) { return false; }
-  bool EmitCopy(const Instr& instr);
+  void EmitTranslation(const isa::Instr& instr);
+  bool EmitSequence(const isa::Instr& instr);  // false: nothing was emitted, simulate
+  bool EmitNone(const isa::Instr&) { return false; }
+  bool EmitCopy(const isa::Instr& instr);
   void NoteWaitingDisplacements();
-  void EmitPlain(const Instr& instr);
-  void EmitVzero32(const Instr& instr);
+  void EmitPlain(const isa::Instr& instr);
+  void EmitVzero32(const isa::Instr& instr);
   void EmitSimulateWhole(bool ends_tu);
   void EmitRaise(vcpu::Vector vector);
-  void EmitCheckedDivide(const Instr& instr);
+  void EmitCheckedDivide(const isa::Instr& instr);
   void EmitExit(u64 target_pc);
   void EmitJccExit(u8 condition, u64 target_pc);
   void EmitIndirectExit();
@@ -73,31 +73,31 @@ class Emitter::Impl {
   // page's end an instruction may reach into the next.)
   bool Chainable(u64 pc) const {
     return !request_->mode.single && pc >> 12 == tu_->pc >> 12 && ccf_->phys_page2 == kNoPage &&
-           ((pc & kPageMask) <= kPageSize - sizeof(Instr::bytes) ||
+           ((pc & kPageMask) <= kPageSize - sizeof(isa::Instr::bytes) ||
             !request_->mode.UsesJumpTable());
   }
   bool CanBeCode(u64 pc) const { return request_->mode.code_bits != 64 || vcpu::IsCanonical(pc); }
 
   // --- emitter_memory.cc ---
-  void EmitMemory(const Instr& instr);
-  void EmitMemoryBounce(const Instr& instr);
-  bool EmitSimulatedStore(const Instr& instr);
-  Ea PrepareEa(const MemOperand& mem, const Instr& instr);
+  void EmitMemory(const isa::Instr& instr);
+  void EmitMemoryBounce(const isa::Instr& instr);
+  bool EmitSimulatedStore(const isa::Instr& instr);
+  Ea PrepareEa(const isa::MemOperand& mem, const isa::Instr& instr);
   void EmitSegment(u8 segment, unsigned size, bool write);
   // The stack slot of `size` bytes at [base + delta], base being the stack or frame pointer.
   Ea StackEa(u8 base, i32 delta, unsigned size, bool write);
-  static x86::Mem Address(const MemOperand& mem);
+  static x86::Mem Address(const isa::MemOperand& mem);
   void EaToR11(const Ea& ea);      // may have wrapped, in 32-bit code
   void LinearToR11(const Ea& ea);  // the address the guest means
   // After it, r10 is the displacement, or (ea.host_in_r11) r11 the host address.
   SiteDesc* EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
   SiteDesc* EmitOneLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
-  void EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
+  void EmitOperation(const isa::Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
   x86::Mem HostOperand(const Ea& ea, unsigned size) const;
-  bool EmitPush(const Instr& instr);
-  bool EmitPushMemory(const Instr& instr);
-  bool EmitPop(const Instr& instr);
-  bool EmitLeave(const Instr& instr);
+  bool EmitPush(const isa::Instr& instr);
+  bool EmitPushMemory(const isa::Instr& instr);
+  bool EmitPop(const isa::Instr& instr);
+  bool EmitLeave(const isa::Instr& instr);
   void AdjustRsp(i32 delta);
   void SetRsp(u8 base, i32 delta);
   void LoadGpr(const x86::Gp& host, u8 guest_reg);   // 64 bits
@@ -106,38 +106,38 @@ class Emitter::Impl {
   void LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site);
 
   // --- emitter_control.cc ---
-  bool IsUnusualBranch(const Instr& instr) const;
-  bool EmitJmp(const Instr& instr);
-  bool EmitJcc(const Instr& instr);
-  bool EmitCall(const Instr& instr);
-  bool EmitRet(const Instr& instr);
-  bool EmitIndirect(const Instr& instr);
-  void EmitBranchTargetToR11(const Instr& instr);
-  void EmitReturnAddressPush(const Instr& instr);
-  bool EmitLoop(const Instr& instr);
-  void EmitLoop16(const Instr& instr);
+  bool IsUnusualBranch(const isa::Instr& instr) const;
+  bool EmitJmp(const isa::Instr& instr);
+  bool EmitJcc(const isa::Instr& instr);
+  bool EmitCall(const isa::Instr& instr);
+  bool EmitRet(const isa::Instr& instr);
+  bool EmitIndirect(const isa::Instr& instr);
+  void EmitBranchTargetToR11(const isa::Instr& instr);
+  void EmitReturnAddressPush(const isa::Instr& instr);
+  bool EmitLoop(const isa::Instr& instr);
+  void EmitLoop16(const isa::Instr& instr);
 
   // --- emitter_strings.cc ---
-  bool EmitString(const Instr& instr);
-  bool EmitBitTest(const Instr& instr);
+  bool EmitString(const isa::Instr& instr);
+  bool EmitBitTest(const isa::Instr& instr);
 
   // --- emitter_system.cc ---
-  bool EmitCli(const Instr& instr);
-  bool EmitSti(const Instr& instr);
-  bool EmitWriteDf(const Instr& instr);
-  bool EmitWriteAc(const Instr& instr);
-  bool EmitPushf(const Instr& instr);
-  bool EmitPopf(const Instr& instr);
-  bool EmitRdtsc(const Instr& instr);
-  bool EmitSegmentBase(const Instr& instr);
-  bool EmitReadSelector(const Instr& instr);
-  bool EmitSwapgs(const Instr& instr);
-  bool EmitSyscall(const Instr& instr);
-  bool EmitSysret(const Instr& instr);
-  bool EmitReadCr(const Instr& instr);
-  bool EmitWriteCr3(const Instr& instr);
-  bool EmitMovCr8(const Instr& instr);
-  bool EmitIn(const Instr& instr);
+  bool EmitCli(const isa::Instr& instr);
+  bool EmitSti(const isa::Instr& instr);
+  bool EmitWriteDf(const isa::Instr& instr);
+  bool EmitWriteAc(const isa::Instr& instr);
+  bool EmitPushf(const isa::Instr& instr);
+  bool EmitPopf(const isa::Instr& instr);
+  bool EmitRdtsc(const isa::Instr& instr);
+  bool EmitSegmentBase(const isa::Instr& instr);
+  bool EmitReadSelector(const isa::Instr& instr);
+  bool EmitSwapgs(const isa::Instr& instr);
+  bool EmitSyscall(const isa::Instr& instr);
+  bool EmitSysret(const isa::Instr& instr);
+  bool EmitReadCr(const isa::Instr& instr);
+  bool EmitWriteCr3(const isa::Instr& instr);
+  bool EmitMovCr8(const isa::Instr& instr);
+  bool EmitIn(const isa::Instr& instr);
   void EmitIdleClac(SiteDesc* slow, HostCode::FarJump jump);
   void SimulateUnlessFlagsSimple(SiteDesc* site);
   void ComposeRflagsInR11();
@@ -145,7 +145,7 @@ class Emitter::Impl {
   void LoadArithmeticFlagsFromR11();
   void CopySegment(vcpu::SegmentIndex to, std::size_t image);
   void SwitchToPeer(bool remember_self);
-  void EmitWriteCr8(const Instr& instr);
+  void EmitWriteCr8(const isa::Instr& instr);
   // The whole instruction in software, from cold code, when the jump is taken.
   void SimulateIfTaken(SiteDesc* site, HostCode::FarJump jump, FlagsSave save = FlagsSave::kNone) {
     cold_calls_.push_back({site, stubs_.at(Callout::kSimulate), jump, save});
@@ -195,7 +195,7 @@ class Emitter::Impl {
   u32 data_used_ = 0;
   u8 missing_ = 0;  // OpNeeds that do not hold in this TU
   MissWord MissWordOf(const SiteDesc& site) const;
-  unsigned ChooseSlot(const Instr& instr, AccessShape shape);
+  unsigned ChooseSlot(const isa::Instr& instr, AccessShape shape);
   // %gs displacement of an inline TLB entry.
   static i32 SlotAt(unsigned slot, bool stores) {
     return kSlotsOffset + (static_cast<i32>(stores) * kSlotCount + static_cast<i32>(slot)) *

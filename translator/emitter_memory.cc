@@ -10,20 +10,20 @@ namespace alibi::translator {
 using vcpu::VcpuState;
 
 // Of operands that name no stolen register: 32-bit code has none.
-x86::Mem Emitter::Impl::Address(const MemOperand& mem) {
+x86::Mem Emitter::Impl::Address(const isa::MemOperand& mem) {
   const unsigned shift = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(mem.scale)));
   const i32 disp = static_cast<i32>(mem.disp);
-  if (mem.base == kNoReg) {
+  if (mem.base == isa::kNoReg) {
     const u64 absolute = static_cast<u64>(i64{disp});
-    return mem.index == kNoReg ? x86::ptr_abs(absolute)
-                               : x86::ptr(absolute, Gp64(mem.index), shift);
+    return mem.index == isa::kNoReg ? x86::ptr_abs(absolute)
+                                    : x86::ptr(absolute, Gp64(mem.index), shift);
   }
-  if (mem.index == kNoReg) return x86::ptr(Gp64(mem.base), disp);
+  if (mem.index == isa::kNoReg) return x86::ptr(Gp64(mem.base), disp);
   return x86::ptr(Gp64(mem.base), Gp64(mem.index), shift, disp);
 }
 
 // Leaves the EA in r11 unless [base + disp] will do. Uses r10 for a second stolen register.
-Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& instr) {
+Emitter::Impl::Ea Emitter::Impl::PrepareEa(const isa::MemOperand& mem, const isa::Instr& instr) {
   if (&mem == &instr.mem && IsBaseDisp(instr, request_->mode)) {
     return {.base_disp = true, .base = mem.base, .disp = static_cast<i32>(mem.disp)};
   }
@@ -33,7 +33,7 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
   i64 disp = mem.disp;
   if (mem.rip_relative) disp += static_cast<i64>(instr.next_pc());
   u8 base = mem.base, index = mem.index;
-  if (base == kNoReg && index == kNoReg) {
+  if (base == isa::kNoReg && index == isa::kNoReg) {
     const u64 address = wide ? static_cast<u64>(disp) : static_cast<u32>(disp);
     if (address >> 32 == 0) {
       a().mov(x86::r11d, asmjit::imm(address));
@@ -42,14 +42,14 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
     }
   } else {
     x86::Gp host_base, host_index;
-    if (base != kNoReg) {
+    if (base != isa::kNoReg) {
       host_base = Gp64(base);
       if (IsStolen(base)) {
         host_base = x86::r11;
         a().mov(x86::r11, GuestGpr(base));
       }
     }
-    if (index != kNoReg) {
+    if (index != isa::kNoReg) {
       host_index = Gp64(index);
       if (IsStolen(index)) {
         host_index = x86::r10;
@@ -59,9 +59,9 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const MemOperand& mem, const Instr& i
     unsigned shift = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(mem.scale)));
     x86::Mem address;
     const i32 d = static_cast<i32>(disp);
-    if (index == kNoReg) {
+    if (index == isa::kNoReg) {
       address = x86::ptr(host_base, d);
-    } else if (base == kNoReg) {
+    } else if (base == isa::kNoReg) {
       address = x86::ptr(static_cast<u64>(static_cast<i64>(d)), host_index, shift);
     } else {
       address = x86::ptr(host_base, host_index, shift, d);
@@ -126,24 +126,24 @@ x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
 
 // Accesses that are likely to go to the same page share a slot, whatever code makes them: those to
 // the stack, to a thread's data, to a constant address. The rest take turns.
-unsigned Emitter::Impl::ChooseSlot(const Instr& instr, AccessShape shape) {
+unsigned Emitter::Impl::ChooseSlot(const isa::Instr& instr, AccessShape shape) {
   constexpr unsigned kStack = 0, kSegments = 6, kConstants = 10, kConstantCount = 22, kOthers = 32;
-  const MemOperand& mem = instr.mem;
+  const isa::MemOperand& mem = instr.mem;
   if (shape == AccessShape::kPush || shape == AccessShape::kPop) return kStack;
   if (shape == AccessShape::kFrame) return kStack + 4;
   const auto next = [&] { return kOthers + next_slot_++ % (kSlotCount - kOthers); };
   if (IsString(shape)) return next();
   if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs) {
-    return kSegments + (mem.segment == vcpu::kGs ? 2 : 0) + (mem.index != kNoReg);
+    return kSegments + (mem.segment == vcpu::kGs ? 2 : 0) + (mem.index != isa::kNoReg);
   }
   // Large frames reach into the next page.
-  if (mem.index == kNoReg && mem.base == vcpu::kRsp) {
+  if (mem.index == isa::kNoReg && mem.base == vcpu::kRsp) {
     return kStack + (mem.disp < 0x40 ? 1 : mem.disp < 0x100 ? 2 : 3);
   }
-  if (mem.index == kNoReg && mem.base == vcpu::kRbp && mem.disp < 0) {
+  if (mem.index == isa::kNoReg && mem.base == vcpu::kRbp && mem.disp < 0) {
     return kStack + (mem.disp >= -0x80 ? 4 : 5);
   }
-  if (mem.base == kNoReg && mem.index == kNoReg) {
+  if (mem.base == isa::kNoReg && mem.index == isa::kNoReg) {
     const u64 address = static_cast<u64>(mem.disp) + (mem.rip_relative ? instr.next_pc() : 0);
     return kConstants + static_cast<unsigned>((address >> 12) % kConstantCount);
   }
@@ -234,26 +234,26 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
   return site;
 }
 
-void Emitter::Impl::EmitMemory(const Instr& instr) {
-  const MemOperand& mem = instr.mem;
+void Emitter::Impl::EmitMemory(const isa::Instr& instr) {
+  const isa::MemOperand& mem = instr.mem;
   if (mem.size == 0) {
-    if (instr.op != Op::kLea) return;  // NOP, PREFETCH: hints without an access
+    if (instr.op != isa::Op::kLea) return;  // NOP, PREFETCH: hints without an access
     if (instr.code_bits == 32 && mem.address_bits == 32 && instr.gprs[0].bits == 32) {
       a().lea(Gp64(instr.gprs[0].reg).r32(), Address(mem));
       return;
     }
-    if (SameInHostCode(instr) && !UsesStolenOperand(instr) && !mem.rip_relative &&
-        mem.base != kNoReg && !IsStolen(mem.base) &&
-        !(mem.index != kNoReg && IsStolen(mem.index))) {
+    if (isa::SameInHostCode(instr) && !UsesStolenOperand(instr) && !mem.rip_relative &&
+        mem.base != isa::kNoReg && !IsStolen(mem.base) &&
+        !(mem.index != isa::kNoReg && IsStolen(mem.index))) {
       side_.map.back().ident = true;
       a().embed(instr.bytes.data(), instr.length);
       return;
     }
-    MemOperand flat = mem;
+    isa::MemOperand flat = mem;
     flat.segment = vcpu::kDs;
     const Ea ea = PrepareEa(flat, instr);
     EaToR11(ea);
-    const GprUse& dest = instr.gprs[0];
+    const isa::GprUse& dest = instr.gprs[0];
     if (dest.bits == 16) {
       LoadGpr(x86::r10, dest.reg);
       a().mov(x86::r10w, x86::r11w);
@@ -283,12 +283,13 @@ void Emitter::Impl::EmitMemory(const Instr& instr) {
 
 // The instruction itself, with its memory operand at the host address that `ea` and the
 // displacement in r10 give (or, without `ea`, at [r11]), and its stolen registers substituted.
-void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* site, bool follower) {
-  Rewrite rewrite;
+void Emitter::Impl::EmitOperation(const isa::Instr& instr, const Ea* ea, SiteDesc* site,
+                                  bool follower) {
+  isa::Rewrite rewrite;
   rewrite.replace_memory = true;
   const bool in_r11 = ea == nullptr || ea->host_in_r11;
   if (in_r11) {
-    rewrite.memory = {vcpu::kR11, kNoReg, 0};
+    rewrite.memory = {vcpu::kR11, isa::kNoReg, 0};
   } else if (ea->base_disp) {
     rewrite.memory = {ea->base, vcpu::kR10, ea->disp};
   } else {
@@ -296,34 +297,34 @@ void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* si
   }
   // Which stolen registers the operands name, sources first: a destination may share the
   // address's register, because it is written after the address was used.
-  std::array<u8, 2> stolen{kNoReg, kNoReg};
+  std::array<u8, 2> stolen{isa::kNoReg, isa::kNoReg};
   unsigned count = 0;
   for (const bool sources : {true, false}) {
     for (unsigned k = 0; k < instr.gpr_count; ++k) {
-      const GprUse& use = instr.gprs[k];
+      const isa::GprUse& use = instr.gprs[k];
       if (!IsStolen(use.reg) || use.read != sources) continue;
       if ((count > 0 && stolen[0] == use.reg) || (count > 1 && stolen[1] == use.reg)) continue;
       if (count < 2) stolen[count++] = use.reg;
     }
   }
   const bool high_byte = UsesHighByte(instr);
-  std::array<u8, 2> host{kNoReg, kNoReg};
+  std::array<u8, 2> host{isa::kNoReg, isa::kNoReg};
   if (count > 0 || high_byte) {
     // One address register only, so that the other is free.
     if (in_r11) {
       host = {vcpu::kR10, vcpu::kR11};
     } else if (ea->base_disp && count < 2 && !high_byte) {
-      host = {vcpu::kR11, kNoReg};
+      host = {vcpu::kR11, isa::kNoReg};
     } else {
       a().lea(x86::r11, HostOperand(*ea, 0));
-      rewrite.memory = {vcpu::kR11, kNoReg, 0};
+      rewrite.memory = {vcpu::kR11, isa::kNoReg, 0};
       host = {vcpu::kR10, vcpu::kR11};
     }
   }
-  u8 high_reg = kNoReg;
+  u8 high_reg = isa::kNoReg;
   bool high_written = false;
   for (unsigned k = 0; k < instr.gpr_count; ++k) {
-    const GprUse& use = instr.gprs[k];
+    const isa::GprUse& use = instr.gprs[k];
     for (unsigned s = 0; s < count; ++s) {
       if (use.reg == stolen[s] && !use.high_byte) rewrite.gpr[k] = host[s];
     }
@@ -345,14 +346,14 @@ void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* si
     a().mov(x86::r10, Gp64(high_reg));
     a().rorx(x86::r10, x86::r10, 8);
   }
-  u8 bytes[kMaxRewrittenLength];
+  u8 bytes[isa::kMaxRewrittenLength];
   unsigned length = 0;
   if (high_byte) {
-    Instr low = instr;  // r10b is a low byte
+    isa::Instr low = instr;  // r10b is a low byte
     for (unsigned k = 0; k < low.gpr_count; ++k) low.gprs[k].high_byte = false;
-    length = RewriteInstr(low, rewrite, bytes);
+    length = isa::RewriteInstr(low, rewrite, bytes);
   } else {
-    length = RewriteInstr(instr, rewrite, bytes);
+    length = isa::RewriteInstr(instr, rewrite, bytes);
   }
   ALIBI_CHECK(length != 0, "a memory operand can be rewritten once AH..BH are out of the way");
   for (const u8 reg : rewrite.gpr) {
@@ -376,7 +377,7 @@ void Emitter::Impl::EmitOperation(const Instr& instr, const Ea* ea, SiteDesc* si
   }
 }
 
-void Emitter::Impl::EmitMemoryBounce(const Instr& instr) {
+void Emitter::Impl::EmitMemoryBounce(const isa::Instr& instr) {
   const Ea ea = PrepareEa(instr.mem, instr);
   LinearToR11(ea);
   SiteDesc* begin = NewSite();
@@ -395,8 +396,8 @@ void Emitter::Impl::EmitMemoryBounce(const Instr& instr) {
 }
 
 // MOV of a register or immediate to memory: one callout instead of two.
-bool Emitter::Impl::EmitSimulatedStore(const Instr& instr) {
-  if (instr.op != Op::kMov || !instr.mem.written || instr.mem.read || UsesHighByte(instr) ||
+bool Emitter::Impl::EmitSimulatedStore(const isa::Instr& instr) {
+  if (instr.op != isa::Op::kMov || !instr.mem.written || instr.mem.read || UsesHighByte(instr) ||
       instr.mem.size > 8) {
     return false;
   }
@@ -434,7 +435,7 @@ void Emitter::Impl::SetRsp(u8 base, i32 delta) {
 
 // Kernels copy the frames of exceptions so, and 32-bit code passes arguments. Read first, as one
 // access; then pushed.
-bool Emitter::Impl::EmitPushMemory(const Instr& instr) {
+bool Emitter::Impl::EmitPushMemory(const isa::Instr& instr) {
   if (!request_->mode.flat || instr.operand_bits != instr.code_bits ||
       ChecksSegment(instr, request_->mode)) {
     return false;
@@ -454,7 +455,7 @@ bool Emitter::Impl::EmitPushMemory(const Instr& instr) {
   return true;
 }
 
-bool Emitter::Impl::EmitPush(const Instr& instr) {
+bool Emitter::Impl::EmitPush(const isa::Instr& instr) {
   if (instr.mem.present) return EmitPushMemory(instr);
   const unsigned size = instr.operand_bits / 8;
   Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
@@ -492,7 +493,7 @@ void Emitter::Impl::LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site) {
   }
 }
 
-bool Emitter::Impl::EmitPop(const Instr& instr) {
+bool Emitter::Impl::EmitPop(const isa::Instr& instr) {
   if (instr.mem.present) return false;
   const unsigned size = instr.operand_bits / 8;
   const u8 reg = instr.gprs[0].reg;
@@ -523,7 +524,7 @@ bool Emitter::Impl::EmitPop(const Instr& instr) {
   return true;
 }
 
-bool Emitter::Impl::EmitLeave(const Instr& instr) {
+bool Emitter::Impl::EmitLeave(const isa::Instr& instr) {
   if (instr.operand_bits != request_->mode.code_bits && request_->mode.flat) return false;
   const unsigned size = instr.operand_bits / 8;
   Ea ea = StackEa(vcpu::kRbp, 0, size, false);

@@ -27,17 +27,17 @@ struct StringShape {
   u8 byte_opcode = 0;
 };
 
-StringShape ShapeOf(Op op) {
+StringShape ShapeOf(isa::Op op) {
   switch (op) {
-    case Op::kMovs:
+    case isa::Op::kMovs:
       return {.source = true, .destination = true, .stores = true, .byte_opcode = 0xa4};
-    case Op::kStos:
+    case isa::Op::kStos:
       return {.destination = true, .stores = true, .byte_opcode = 0xaa};
-    case Op::kLods:
+    case isa::Op::kLods:
       return {.source = true, .byte_opcode = 0xac};
-    case Op::kCmps:
+    case isa::Op::kCmps:
       return {.source = true, .destination = true, .byte_opcode = 0xa6};
-    case Op::kScas:
+    case isa::Op::kScas:
       return {.destination = true, .byte_opcode = 0xae};
     default:
       return {};
@@ -50,13 +50,13 @@ i32 FieldOf(const SiteDesc& site, std::size_t offset) {
 
 }  // namespace
 
-bool Emitter::Impl::EmitString(const Instr& instr) {
+bool Emitter::Impl::EmitString(const isa::Instr& instr) {
   const CodeMode& mode = request_->mode;
   const bool repeated = instr.rep || instr.repne;
   // Single steps see each iteration, and LODS ends with one element.
   if (mode.single || !mode.flat || instr.address_bits != mode.code_bits ||
       (instr.segment_override != 0xff && instr.segment_override >= vcpu::kFs) ||
-      (repeated && instr.op == Op::kLods)) {
+      (repeated && instr.op == isa::Op::kLods)) {
     return false;
   }
   const StringShape shape = ShapeOf(instr.op);
@@ -97,7 +97,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
   if (shape.source) add(vcpu::kRsi, AccessShape::kStringSource, false);
   if (shape.destination) add(vcpu::kRdi, AccessShape::kStringDestination, shape.stores);
   // The first one's fault is reported if both have one.
-  if (instr.op == Op::kCmps && request_->cmps_destination_first) {
+  if (instr.op == isa::Op::kCmps && request_->cmps_destination_first) {
     std::swap(pointers[0], pointers[1]);
   }
   for (unsigned i = 0; i < count; ++i) {
@@ -169,7 +169,7 @@ bool Emitter::Impl::EmitString(const Instr& instr) {
 
 // BT, BTS, BTR, BTC: the word that holds the bit is looked up, and the host gets the bit's number
 // in that word.
-bool Emitter::Impl::EmitBitTest(const Instr& instr) {
+bool Emitter::Impl::EmitBitTest(const isa::Instr& instr) {
   const CodeMode& mode = request_->mode;
   if (!mode.flat || instr.mem.address_bits != mode.code_bits || ChecksSegment(instr, mode)) {
     return false;
@@ -197,12 +197,12 @@ bool Emitter::Impl::EmitBitTest(const Instr& instr) {
   if (above > 3) a().lea(x86::r10, x86::ptr(u64{0}, x86::r10, above - 3));
   a().movzx(x86::r10d, x86::r10b);
   a().rorx(x86::r10d, x86::r10d, above);
-  Rewrite rewrite;
+  isa::Rewrite rewrite;
   rewrite.replace_memory = true;
-  rewrite.memory = {vcpu::kR11, kNoReg, 0};
+  rewrite.memory = {vcpu::kR11, isa::kNoReg, 0};
   rewrite.gpr[0] = vcpu::kR10;
-  u8 bytes[kMaxRewrittenLength];
-  const unsigned length = RewriteInstr(instr, rewrite, bytes);
+  u8 bytes[isa::kMaxRewrittenLength];
+  const unsigned length = isa::RewriteInstr(instr, rewrite, bytes);
   MarkFaultPoint(site, false);
   a().embed(bytes, length);
   return true;

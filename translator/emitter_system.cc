@@ -21,17 +21,17 @@ constexpr u32 kSlowFlags = vcpu::kTf | vcpu::kIopl | vcpu::kNt | vcpu::kAc | vcp
 
 }  // namespace
 
-bool Emitter::Impl::EmitWriteDf(const Instr& instr) {
-  a().mov(State(offsetof(VcpuState, df_flag), 1), instr.op == Op::kStd);
+bool Emitter::Impl::EmitWriteDf(const isa::Instr& instr) {
+  a().mov(State(offsetof(VcpuState, df_flag), 1), instr.op == isa::Op::kStd);
   return true;
 }
 
-bool Emitter::Impl::EmitCli(const Instr&) {
+bool Emitter::Impl::EmitCli(const isa::Instr&) {
   a().mov(State(offsetof(VcpuState, if_flag), 1), 0);
   return true;
 }
 
-bool Emitter::Impl::EmitSti(const Instr&) {
+bool Emitter::Impl::EmitSti(const isa::Instr&) {
   // At the TU's end an asynchronous stop could fall between STI and its shadowed successor.
   if (index_ + 1 == tu_->count) return false;
   SiteDesc* site = NewSite();
@@ -44,8 +44,8 @@ bool Emitter::Impl::EmitSti(const Instr&) {
 
 // STAC, CLAC. In a view of closed SMAP AC is clear, in an open one it is set; anywhere else there
 // is no peer. Translations do not depend on which it is.
-bool Emitter::Impl::EmitWriteAc(const Instr& instr) {
-  const bool open = instr.op == Op::kStac;
+bool Emitter::Impl::EmitWriteAc(const isa::Instr& instr) {
+  const bool open = instr.op == isa::Op::kStac;
   const i32 peer = kSmapPeerOffset;
   SiteDesc* slow = NewSite();
   a().mov(x86::r10, GsAbs(peer + static_cast<i32>(open ? offsetof(SmapPeer, no_stac)
@@ -67,7 +67,7 @@ bool Emitter::Impl::EmitWriteAc(const Instr& instr) {
 }
 
 // From a port that is a plain latch, named by the instruction, into AL.
-bool Emitter::Impl::EmitIn(const Instr& instr) {
+bool Emitter::Impl::EmitIn(const isa::Instr& instr) {
   if (instr.element_bytes != 1 || instr.layout.imm_size == 0 || request_->ports == nullptr) {
     return false;
   }
@@ -123,7 +123,7 @@ void Emitter::Impl::LoadArithmeticFlagsFromR11() {
   a().mov(x86::rax, State(kScratchRax));
 }
 
-bool Emitter::Impl::EmitPushf(const Instr&) {
+bool Emitter::Impl::EmitPushf(const isa::Instr&) {
   ComposeRflagsInR11();
   a().mov(State(kScratchValue), x86::r11);
   LoadFlagsFromRax(a());
@@ -137,7 +137,7 @@ bool Emitter::Impl::EmitPushf(const Instr&) {
   return true;
 }
 
-bool Emitter::Impl::EmitPopf(const Instr&) {
+bool Emitter::Impl::EmitPopf(const isa::Instr&) {
   Ea ea = StackEa(vcpu::kRsp, 0, 8, false);
   SiteDesc* pop = EmitLookup(ea, 8, false, AccessShape::kPop);
   LoadR11(ea, 8, pop);
@@ -183,7 +183,7 @@ void Emitter::Impl::SwitchToPeer(bool remember_self) {
   if (remember_self) a().mov(peer, x86::r11);
 }
 
-bool Emitter::Impl::EmitSyscall(const Instr& instr) {
+bool Emitter::Impl::EmitSyscall(const isa::Instr& instr) {
   using Fast = VcpuState::FastSyscall;
   constexpr std::size_t kFast = offsetof(VcpuState, fast_syscall);
   SiteDesc* slow = NewSite();
@@ -209,7 +209,7 @@ bool Emitter::Impl::EmitSyscall(const Instr& instr) {
   return true;
 }
 
-bool Emitter::Impl::EmitSysret(const Instr&) {
+bool Emitter::Impl::EmitSysret(const isa::Instr&) {
   using Fast = VcpuState::FastSyscall;
   constexpr std::size_t kFast = offsetof(VcpuState, fast_syscall);
   SiteDesc* slow = NewSite();
@@ -261,10 +261,10 @@ void Emitter::Impl::EmitIdleClac(SiteDesc* slow, HostCode::FarJump jump) {
 }
 
 // RDFSBASE and its kin.
-bool Emitter::Impl::EmitSegmentBase(const Instr& instr) {
-  const bool write = instr.op == Op::kWrfsbase || instr.op == Op::kWrgsbase;
-  const bool fs = instr.op == Op::kRdfsbase || instr.op == Op::kWrfsbase;
-  const GprUse& use = instr.gprs[0];
+bool Emitter::Impl::EmitSegmentBase(const isa::Instr& instr) {
+  const bool write = instr.op == isa::Op::kWrfsbase || instr.op == isa::Op::kWrgsbase;
+  const bool fs = instr.op == isa::Op::kRdfsbase || instr.op == isa::Op::kWrfsbase;
+  const isa::GprUse& use = instr.gprs[0];
   const x86::Mem base = SegmentBase(fs ? vcpu::kFs : vcpu::kGs);
   SiteDesc* slow = NewSite();
   if (write) LoadGpr(x86::r10, use.reg);
@@ -292,11 +292,11 @@ bool Emitter::Impl::EmitSegmentBase(const Instr& instr) {
   return true;
 }
 
-bool Emitter::Impl::EmitRdtsc(const Instr& instr) {
+bool Emitter::Impl::EmitRdtsc(const isa::Instr& instr) {
   SiteDesc* slow = NewSite();
   a().mov(x86::r10, State(offsetof(VcpuState, slow_rdtsc) + (request_->mode.user ? 8 : 0)));
   SimulateIfTaken(slow, hot_.JumpIfR10NonZero());
-  const bool with_aux = instr.op == Op::kRdtscp;  // waits for earlier instructions as well
+  const bool with_aux = instr.op == isa::Op::kRdtscp;  // waits for earlier instructions as well
   if (with_aux) {
     a().rdtscp();
   } else {
@@ -314,8 +314,8 @@ bool Emitter::Impl::EmitRdtsc(const Instr& instr) {
   return true;
 }
 
-bool Emitter::Impl::EmitReadSelector(const Instr& instr) {
-  const GprUse& dest = instr.gprs[0];
+bool Emitter::Impl::EmitReadSelector(const isa::Instr& instr) {
+  const isa::GprUse& dest = instr.gprs[0];
   a().movzx(x86::r10d,
             State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * instr.system_reg +
                       offsetof(vcpu::Segment, selector),
@@ -330,7 +330,7 @@ bool Emitter::Impl::EmitReadSelector(const Instr& instr) {
   return true;
 }
 
-bool Emitter::Impl::EmitSwapgs(const Instr&) {
+bool Emitter::Impl::EmitSwapgs(const isa::Instr&) {
   const x86::Mem base = State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * vcpu::kGs +
                               offsetof(vcpu::Segment, base));
   const x86::Mem other = State(offsetof(VcpuState, kernel_gs_base));
@@ -341,7 +341,7 @@ bool Emitter::Impl::EmitSwapgs(const Instr&) {
   return true;
 }
 
-bool Emitter::Impl::EmitReadCr(const Instr& instr) {
+bool Emitter::Impl::EmitReadCr(const isa::Instr& instr) {
   std::size_t offset;
   switch (instr.system_reg) {
     case 0:
@@ -369,7 +369,7 @@ bool Emitter::Impl::EmitReadCr(const Instr& instr) {
 
 // Kernels that isolate their page tables alternate between two values, each of which leads to a
 // view that is known.
-bool Emitter::Impl::EmitWriteCr3(const Instr& instr) {
+bool Emitter::Impl::EmitWriteCr3(const isa::Instr& instr) {
   const u64 next = instr.next_pc();
   const bool canonical = static_cast<u64>(static_cast<i64>(next << 16) >> 16) == next;
   if (request_->mode.single || !canonical) return false;
@@ -391,13 +391,13 @@ bool Emitter::Impl::EmitWriteCr3(const Instr& instr) {
   return true;
 }
 
-bool Emitter::Impl::EmitMovCr8(const Instr& instr) {
+bool Emitter::Impl::EmitMovCr8(const isa::Instr& instr) {
   if (instr.gprs[0].written) return EmitReadCr(instr);
   EmitWriteCr8(instr);
   return true;
 }
 
-void Emitter::Impl::EmitWriteCr8(const Instr& instr) {
+void Emitter::Impl::EmitWriteCr8(const isa::Instr& instr) {
   SiteDesc* site = NewSite();
   LoadGpr(x86::r10, instr.gprs[0].reg);
   a().mov(x86::r11d, State(offsetof(VcpuState, cr8_bias), 4));

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "translator/decode_templates.h"
+#include "isa/decode_templates.h"
 #include "vcpu/state.h"
 
 namespace alibi::translator {
@@ -14,31 +14,33 @@ constexpr u32 kAll = static_cast<u32>(vcpu::kArithmeticFlags);
 // Real code writes the flags within three or four instructions of a block's start, or not soon.
 constexpr unsigned kLookAheadInstructions = 8;
 
-bool ShowsAllFlags(const Instr& instr) { return ShowsAllFlags(instr.treatment, InfoOf(instr.op)); }
+bool ShowsAllFlags(const isa::Instr& instr) {
+  return ShowsAllFlags(instr.treatment, InfoOf(instr.op));
+}
 
 // The flags of which nothing is left behind `instr`.
-u32 FlagsKilled(const Instr& instr) {
+u32 FlagsKilled(const isa::Instr& instr) {
   return instr.flags_written_maybe ? 0 : instr.flags_written & ~instr.flags_kept_maybe;
 }
 
 // An arithmetic fault shows the flags, and is an ordinary event in programs. (A page fault shows
 // them, too, but is repaired and forgotten.) 16-bit code is old or short, and its faults are those
 // of segments: all of them show the flags exactly.
-bool MayShowAllFlags(const Instr& instr, const ExactFlagSites* exact_sites) {
-  return ShowsAllFlags(instr) || InfoOf(instr.op).Has(kDivides) || instr.code_bits == 16 ||
+bool MayShowAllFlags(const isa::Instr& instr, const ExactFlagSites* exact_sites) {
+  return ShowsAllFlags(instr) || InfoOf(instr.op).Has(isa::kDivides) || instr.code_bits == 16 ||
          (exact_sites != nullptr && exact_sites->KeepsExactFlags(instr.pc));
 }
 
 }  // namespace
 
-void FixBranchTarget(Instr* instr, u32 code_base) {
-  if (code_base == 0 || instr->layout.imm_kind != ImmKind::kRelative) return;
+void FixBranchTarget(isa::Instr* instr, u32 code_base) {
+  if (code_base == 0 || instr->layout.imm_kind != isa::ImmKind::kRelative) return;
   u32 offset = static_cast<u32>(instr->next_pc() + instr->immediate) - code_base;
   if (instr->operand_bits == 16) offset &= 0xffff;
   instr->branch_target = static_cast<u32>(offset + code_base);
 }
 
-u32 FlagsLiveBefore(const Instr& instr, u32 live_after, const ExactFlagSites* exact_sites) {
+u32 FlagsLiveBefore(const isa::Instr& instr, u32 live_after, const ExactFlagSites* exact_sites) {
   if (MayShowAllFlags(instr, exact_sites)) return kAll;
   live_after &= ~FlagsKilled(instr);
   return live_after | instr.flags_read;
@@ -47,13 +49,13 @@ u32 FlagsLiveBefore(const Instr& instr, u32 live_after, const ExactFlagSites* ex
 u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
   u32 live = 0;
   u32 undecided = kAll;
-  DecodeTemplates& templates = DecodeTemplates::OfThread();
+  isa::DecodeTemplates& templates = isa::DecodeTemplates::OfThread();
   for (unsigned i = 0; i < kLookAheadInstructions && undecided != 0; ++i) {
     if (pc < window->begin || pc >= window->end) break;
-    Instr instr;
+    isa::Instr instr;
     if (templates.Decode(window->bytes + (pc - window->begin),
                          static_cast<unsigned>(std::min<u64>(window->end - pc, 15)), pc,
-                         window->code_bits, &instr) != DecodeStatus::kOk) {
+                         window->code_bits, &instr) != isa::DecodeStatus::kOk) {
       break;
     }
     FixBranchTarget(&instr, window->code_base);
@@ -63,9 +65,9 @@ u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
     live |= instr.flags_read & undecided;
     undecided &= ~instr.flags_read;
     undecided &= ~FlagsKilled(instr);
-    if (instr.op == Op::kJmp) {
+    if (instr.op == isa::Op::kJmp) {
       pc = instr.branch_target;
-    } else if (instr.treatment == Treatment::kControl) {
+    } else if (instr.treatment == isa::Treatment::kControl) {
       break;
     } else {
       pc = instr.next_pc();
@@ -74,15 +76,15 @@ u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
   return live | undecided;
 }
 
-u32 FlagsLiveAtExit(const Instr& last, CodeWindow* window) {
+u32 FlagsLiveAtExit(const isa::Instr& last, CodeWindow* window) {
   if (ShowsAllFlags(last)) return kAll;
-  const OpInfo& op = InfoOf(last.op);
-  if (op.Has(kJumps)) return FlagsLiveAt(last.branch_target, window);
-  if (op.Has(kBranches)) {
+  const isa::OpInfo& op = InfoOf(last.op);
+  if (op.Has(isa::kJumps)) return FlagsLiveAt(last.branch_target, window);
+  if (op.Has(isa::kBranches)) {
     const u32 live = FlagsLiveAt(last.branch_target, window);
     return live == kAll ? live : live | FlagsLiveAt(last.next_pc(), window);
   }
-  return last.treatment == Treatment::kControl ? kAll : FlagsLiveAt(last.next_pc(), window);
+  return last.treatment == isa::Treatment::kControl ? kAll : FlagsLiveAt(last.next_pc(), window);
 }
 
 }  // namespace alibi::translator

@@ -9,7 +9,7 @@
 #define ALIBI_TRANSLATOR_FLAG_LIVENESS_H_
 
 #include "base/types.h"
-#include "translator/ir.h"
+#include "isa/ir.h"
 
 namespace alibi::translator {
 
@@ -33,10 +33,10 @@ struct CodeWindow {
 };
 
 // The decoder knows linear PCs only: a near branch in a segment with a base wraps in the segment.
-void FixBranchTarget(Instr* instr, u32 code_base);
+void FixBranchTarget(isa::Instr* instr, u32 code_base);
 
 // The flags live in front of `instr`, given those live behind it.
-u32 FlagsLiveBefore(const Instr& instr, u32 live_after,
+u32 FlagsLiveBefore(const isa::Instr& instr, u32 live_after,
                     const ExactFlagSites* exact_sites = nullptr);
 
 // The flags live at `pc`, looking at a few instructions inside the window; what cannot be seen
@@ -44,7 +44,7 @@ u32 FlagsLiveBefore(const Instr& instr, u32 live_after,
 u32 FlagsLiveAt(u64 pc, CodeWindow* window);
 
 // The flags live at the exits of a TU that ends with `last`.
-u32 FlagsLiveAtExit(const Instr& last, CodeWindow* window);
+u32 FlagsLiveAtExit(const isa::Instr& last, CodeWindow* window);
 
 }  // namespace alibi::translator
 

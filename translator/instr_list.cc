@@ -4,20 +4,20 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "translator/decode_templates.h"
+#include "isa/decode_templates.h"
 #include "translator/flag_liveness.h"
 
 namespace alibi::translator {
 namespace {
 
 bool EndsUndefined(const TranslationUnit& tu) {
-  return tu.instrs[tu.count - 1].treatment == Treatment::kUndefined;
+  return tu.instrs[tu.count - 1].treatment == isa::Treatment::kUndefined;
 }
 
 }  // namespace
 
 u64 InstrList::BytesFor(const TranslationUnit& tu) {
-  return tu.count + 2 + tu.byte_length + (EndsUndefined(tu) ? sizeof(Instr) : 0);
+  return tu.count + 2 + tu.byte_length + (EndsUndefined(tu) ? sizeof(isa::Instr) : 0);
 }
 
 void InstrList::Keep(const TranslationUnit& tu, u8* bytes) {
@@ -26,27 +26,27 @@ void InstrList::Keep(const TranslationUnit& tu, u8* bytes) {
   u8* code = bytes + tu.count + 1;
   unsigned offset = 0;
   for (unsigned i = 0; i < tu.count; ++i) {
-    const Instr& instr = tu.instrs[i];
+    const isa::Instr& instr = tu.instrs[i];
     bytes[i] = static_cast<u8>(offset);
     std::memcpy(code + offset, instr.bytes.data(), instr.length);
     offset += instr.length;
   }
   bytes[tu.count] = static_cast<u8>(offset);
-  if (EndsUndefined(tu)) std::memcpy(code + offset, &tu.instrs[tu.count - 1], sizeof(Instr));
+  if (EndsUndefined(tu)) std::memcpy(code + offset, &tu.instrs[tu.count - 1], sizeof(isa::Instr));
 }
 
-Instr InstrList::operator[](u64 i) const {
-  Instr instr;
+isa::Instr InstrList::operator[](u64 i) const {
+  isa::Instr instr;
   const unsigned begin = offsets()[i], end = offsets()[i + 1];
   if (ends_undefined() && i + 1 == count_) {
-    std::memcpy(&instr, code() + end, sizeof(Instr));
+    std::memcpy(&instr, code() + end, sizeof(isa::Instr));
     return instr;
   }
-  const DecodeStatus status = DecodeTemplates::OfThread().Decode(code() + begin, end - begin,
-                                                                 pc_ + begin, code_bits_, &instr);
-  ALIBI_CHECK(status == DecodeStatus::kOk, "what was decoded once can be decoded again");
+  const isa::DecodeStatus status = isa::DecodeTemplates::OfThread().Decode(
+      code() + begin, end - begin, pc_ + begin, code_bits_, &instr);
+  ALIBI_CHECK(status == isa::DecodeStatus::kOk, "what was decoded once can be decoded again");
   FixBranchTarget(&instr, code_base_);
-  if (shown_ != nullptr) HideUnlessShown(*shown_, &instr);
+  if (shown_ != nullptr) isa::HideUnlessShown(*shown_, &instr);
   return instr;
 }
 

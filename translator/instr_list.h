@@ -5,8 +5,8 @@
 #define ALIBI_TRANSLATOR_INSTR_LIST_H_
 
 #include "base/types.h"
-#include "translator/features.h"
-#include "translator/ir.h"
+#include "isa/features.h"
+#include "isa/ir.h"
 #include "translator/translation_unit.h"
 
 namespace alibi::translator {
@@ -19,7 +19,7 @@ class InstrList {
 
   // Of a TU of `count` instructions at `pc` that was kept at `bytes`, and was built for these.
   InstrList(const u8* bytes, unsigned count, u64 pc, unsigned code_bits, u32 code_base,
-            const FeatureSet* shown)
+            const isa::FeatureSet* shown)
       : bytes_(bytes),
         pc_(pc),
         shown_(shown),
@@ -30,13 +30,13 @@ class InstrList {
   unsigned size() const { return count_; }
   u64 pc(unsigned i) const { return pc_ + offsets()[i]; }
   // Decodes: uses vector registers.
-  Instr operator[](u64 i) const;
-  Instr front() const { return (*this)[0]; }
+  isa::Instr operator[](u64 i) const;
+  isa::Instr front() const { return (*this)[0]; }
 
   class Iterator {
    public:
     Iterator(const InstrList* list, unsigned at) : list_(list), at_(at) {}
-    Instr operator*() const { return (*list_)[at_]; }
+    isa::Instr operator*() const { return (*list_)[at_]; }
     Iterator& operator++() {
       ++at_;
       return *this;
@@ -60,7 +60,7 @@ class InstrList {
 
   const u8* bytes_;
   u64 pc_;
-  const FeatureSet* shown_;
+  const isa::FeatureSet* shown_;
   u32 code_base_;
   unsigned count_;
   unsigned code_bits_;

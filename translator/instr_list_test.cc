@@ -9,7 +9,7 @@ namespace alibi::translator {
 namespace {
 
 void CheckKept(const std::vector<u8>& code, unsigned code_bits, u32 code_base,
-               const FeatureSet* shown, unsigned count) {
+               const isa::FeatureSet* shown, unsigned count) {
   auto tu = std::make_unique<TranslationUnit>();
   REQUIRE(BuildTranslationUnit({.pc = 0x401000,
                                 .code_bits = code_bits,
@@ -17,14 +17,14 @@ void CheckKept(const std::vector<u8>& code, unsigned code_bits, u32 code_base,
                                 .available = static_cast<unsigned>(code.size()),
                                 .code_base = code_base,
                                 .shown = shown},
-                               tu.get()) == DecodeStatus::kOk);
+                               tu.get()) == isa::DecodeStatus::kOk);
   REQUIRE(tu->count == count);
   std::vector<u8> bytes(InstrList::BytesFor(*tu));
   InstrList::Keep(*tu, bytes.data());
   const InstrList list(bytes.data(), tu->count, tu->pc, code_bits, code_base, shown);
   REQUIRE(list.size() == count);
   unsigned i = 0;
-  for (const Instr& instr : list) {
+  for (const isa::Instr& instr : list) {
     CHECK(instr == tu->instrs[i]);
     CHECK(list.pc(i) == instr.pc);
     ++i;
@@ -48,9 +48,9 @@ TEST_CASE("undefined instructions are what they were") {
   CheckKept({0x90, 0x06, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, 64, 0,
             nullptr, 2);
   // Hidden by CPUID.
-  FeatureSet shown;
-  for (unsigned i = 1; i < static_cast<unsigned>(Feature::kCount); ++i) {
-    shown.Hide(static_cast<Feature>(i));
+  isa::FeatureSet shown;
+  for (unsigned i = 1; i < static_cast<unsigned>(isa::Feature::kCount); ++i) {
+    shown.Hide(static_cast<isa::Feature>(i));
   }
   CheckKept({0x90, 0xc5, 0xf4, 0x58, 0xc2, 0x90, 0x90, 0x90, 0x90}, 64, 0, &shown, 2);
 }

@@ -42,7 +42,7 @@ u64 SideData::BytesFor(const TranslationUnit& tu) const {
 }
 
 void SideData::Keep(const TranslationUnit& tu, std::span<const SitePlan> plans,
-                    const FeatureSet* shown, u8* to, Ccf* ccf) const {
+                    const isa::FeatureSet* shown, u8* to, Ccf* ccf) const {
   ALIBI_CHECK(map.size() == tu.count && plans.size() == tu.count,
               "a map entry and a plan for each instruction");
   ccf->shown = shown;

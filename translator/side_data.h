@@ -27,8 +27,8 @@ class SideData {
   u64 BytesFor(const TranslationUnit& tu) const;
   // Packs the lists at `to`, 8-byte aligned, for ccf's accessors. `ccf` has its pc and mode, and
   // `shown` is what the TU was built with (null: everything); it outlives the CCF.
-  void Keep(const TranslationUnit& tu, std::span<const SitePlan> plans, const FeatureSet* shown,
-            u8* to, Ccf* ccf) const;
+  void Keep(const TranslationUnit& tu, std::span<const SitePlan> plans,
+            const isa::FeatureSet* shown, u8* to, Ccf* ccf) const;
 };
 
 }  // namespace alibi::translator

@@ -4,14 +4,14 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "translator/decode_templates.h"
+#include "isa/decode_templates.h"
 #include "vcpu/state.h"
 
 namespace alibi::translator {
 namespace {
 
 // The first instruction's bytes lie in two pages.
-DecodeStatus DecodeAcrossPages(const CodeRequest& code, Instr* out) {
+isa::DecodeStatus DecodeAcrossPages(const CodeRequest& code, isa::Instr* out) {
   std::array<u8, 15> bytes;
   unsigned first = std::min<unsigned>(code.available, bytes.size());
   unsigned second = std::min<unsigned>(code.next_available, bytes.size() - first);
@@ -32,11 +32,11 @@ void FindLiveFlags(CodeWindow* window, bool look_ahead, TranslationUnit* tu) {
 
 }  // namespace
 
-bool EndsTranslationUnit(const Instr& instr) {
+bool EndsTranslationUnit(const isa::Instr& instr) {
   return EndsTranslationUnit(instr.treatment, InfoOf(instr.op));
 }
 
-DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out) {
+isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out) {
   ALIBI_CHECK(code.available > 0 && code.max_instructions > 0, "a TU has at least one instruction");
   out->pc = code.pc;
   out->count = 0;
@@ -44,24 +44,25 @@ DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out)
   out->ends_with_control = false;
   out->crosses_page = false;
   unsigned limit = std::min(code.max_instructions, kMaxTuInstructions);
-  DecodeTemplates& templates = DecodeTemplates::OfThread();
+  isa::DecodeTemplates& templates = isa::DecodeTemplates::OfThread();
   while (out->count < limit && out->byte_length < code.available && !out->ends_with_control) {
-    Instr& instr = out->instrs[out->count];
+    isa::Instr& instr = out->instrs[out->count];
     unsigned left = code.available - out->byte_length;
     u64 instr_pc = code.pc + out->byte_length;
-    DecodeStatus status =
+    isa::DecodeStatus status =
         templates.Decode(code.bytes + out->byte_length, left, instr_pc, code.code_bits, &instr);
-    if (status == DecodeStatus::kNeedMoreBytes && out->count == 0 && code.next_page != nullptr) {
+    if (status == isa::DecodeStatus::kNeedMoreBytes && out->count == 0 &&
+        code.next_page != nullptr) {
       out->crosses_page = true;
       status = DecodeAcrossPages(code, &instr);
     }
-    if (status == DecodeStatus::kNeedMoreBytes || status == DecodeStatus::kTooLong) {
+    if (status == isa::DecodeStatus::kNeedMoreBytes || status == isa::DecodeStatus::kTooLong) {
       // Behind other instructions it becomes the first of its own TU when it is reached.
       if (out->count != 0) break;
       return status;
     }
     FixBranchTarget(&instr, code.code_base);
-    if (code.shown != nullptr) HideUnlessShown(*code.shown, &instr);
+    if (code.shown != nullptr) isa::HideUnlessShown(*code.shown, &instr);
     ++out->count;
     out->byte_length += instr.length;
     out->ends_with_control = EndsTranslationUnit(instr);
@@ -78,7 +79,7 @@ DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out)
   FindLiveFlags(&window, code.look_ahead, out);
   out->examined_begin = window.examined_begin;
   out->examined_end = window.examined_end;
-  return DecodeStatus::kOk;
+  return isa::DecodeStatus::kOk;
 }
 
 }  // namespace alibi::translator

@@ -6,9 +6,9 @@
 
 #include <array>
 
-#include "translator/decoder.h"
+#include "isa/decoder.h"
+#include "isa/ir.h"
 #include "translator/flag_liveness.h"
-#include "translator/ir.h"
 
 namespace alibi::translator {
 
@@ -24,7 +24,7 @@ struct TranslationUnit {
   // its flag liveness depend on. The translation is stale when any of them changes.
   u64 examined_begin = 0;
   u64 examined_end = 0;
-  std::array<Instr, kMaxTuInstructions> instrs;
+  std::array<isa::Instr, kMaxTuInstructions> instrs;
   // Arithmetic flags that must survive *during* instruction i: live-in flags of instruction i,
   // i.e. an inserted sequence in front of its operation must preserve these ...
   std::array<u32, kMaxTuInstructions> flags_live_before{};
@@ -49,16 +49,16 @@ struct CodeRequest {
   // Liveness at exits looks ahead, inside the same page, a few instructions past direct exits and
   // the fall-through. False: all flags are live at every exit.
   bool look_ahead = true;
-  const FeatureSet* shown = nullptr;            // what is missing there is #UD; null: nothing is
+  const isa::FeatureSet* shown = nullptr;       // what is missing there is #UD; null: nothing is
   const ExactFlagSites* exact_sites = nullptr;  // null: there are none
 };
 
 // Returns kNeedMoreBytes when the first instruction crosses and next_page is null, kTooLong when it
 // is too long (no TU), else kOk: an undefined instruction is the TU's last.
-DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out);
+isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit* out);
 
 // True when nothing may follow `instr` in its TU: control flow, and whatever may change mode or PC.
-bool EndsTranslationUnit(const Instr& instr);
+bool EndsTranslationUnit(const isa::Instr& instr);
 
 }  // namespace alibi::translator
 

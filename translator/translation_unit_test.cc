@@ -24,7 +24,7 @@ std::vector<u8> Bytes(const std::string& hex) {
 
 // A TU whose page ends with the given bytes.
 struct Built {
-  DecodeStatus status;
+  isa::DecodeStatus status;
   TranslationUnit tu;
 };
 
@@ -47,7 +47,7 @@ Built Build(const std::string& hex, const std::string& next_page = "", unsigned 
 
 TEST_CASE("A TU ends with control flow", "[tu]") {
   Built b = Build("48 89 d8 48 01 d8 eb 10 90 90");
-  REQUIRE(b.status == DecodeStatus::kOk);
+  REQUIRE(b.status == isa::DecodeStatus::kOk);
   CHECK(b.tu.count == 3);
   CHECK(b.tu.byte_length == 8);
   CHECK(b.tu.ends_with_control);
@@ -74,16 +74,16 @@ TEST_CASE("At most twelve instructions, or fewer when asked", "[tu]") {
 
 TEST_CASE("The page's end is the TU's", "[tu]") {
   Built b = Build("90 90 48 8b");  // MOV begins here and goes on in the next page
-  REQUIRE(b.status == DecodeStatus::kOk);
+  REQUIRE(b.status == isa::DecodeStatus::kOk);
   CHECK(b.tu.count == 2);
   CHECK(b.tu.byte_length == 2);
   CHECK_FALSE(b.tu.crosses_page);
 }
 
 TEST_CASE("A first instruction may cross into the next page", "[tu]") {
-  CHECK(Build("48 8b").status == DecodeStatus::kNeedMoreBytes);
+  CHECK(Build("48 8b").status == isa::DecodeStatus::kNeedMoreBytes);
   Built b = Build("48 8b", "03 90 90");
-  REQUIRE(b.status == DecodeStatus::kOk);
+  REQUIRE(b.status == isa::DecodeStatus::kOk);
   CHECK(b.tu.crosses_page);
   CHECK(b.tu.count == 1);
   CHECK(b.tu.byte_length == 3);
@@ -92,14 +92,14 @@ TEST_CASE("A first instruction may cross into the next page", "[tu]") {
 
 TEST_CASE("Undefined instructions are a TU's last, too long ones have none", "[tu]") {
   Built b = Build("90 0f 0b 90");
-  REQUIRE(b.status == DecodeStatus::kOk);
+  REQUIRE(b.status == isa::DecodeStatus::kOk);
   CHECK(b.tu.count == 2);
-  CHECK(b.tu.instrs[1].treatment == Treatment::kUndefined);
+  CHECK(b.tu.instrs[1].treatment == isa::Treatment::kUndefined);
   CHECK(b.tu.ends_with_control);
   std::string too_long = "66 66 66 66 66 66 66 66 66 66 66 66 66 66 66 90";
-  CHECK(Build(too_long).status == DecodeStatus::kTooLong);
+  CHECK(Build(too_long).status == isa::DecodeStatus::kTooLong);
   Built behind = Build("90 " + too_long);
-  CHECK(behind.status == DecodeStatus::kOk);
+  CHECK(behind.status == isa::DecodeStatus::kOk);
   CHECK(behind.tu.count == 1);
 }
 

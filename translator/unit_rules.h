@@ -7,7 +7,7 @@
 #define ALIBI_TRANSLATOR_UNIT_RULES_H_
 
 #include "base/types.h"
-#include "translator/ir.h"
+#include "isa/ir.h"
 #include "vcpu/fault.h"
 #include "vcpu/state.h"
 
@@ -41,7 +41,7 @@ constexpr u8 UnitRules(const vcpu::VcpuState& state) {
 // The exception that an instruction of the unit raises, or kUnitUsable.
 inline constexpr u8 kUnitUsable = 0xff;
 
-constexpr u8 UnitFault(Unit unit, u8 rules) {
+constexpr u8 UnitFault(isa::Unit unit, u8 rules) {
   struct Row {
     u8 undefined;      // any of these rules: #UD
     u8 not_available;  // otherwise any of these: #NM
@@ -58,7 +58,7 @@ constexpr u8 UnitFault(Unit unit, u8 rules) {
       {kNoVex, 0},                                              // kVexGpr
       {kNoXsave, kTaskSwitched},                                // kXsave
   };
-  static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<unsigned>(Unit::kCount));
+  static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<unsigned>(isa::Unit::kCount));
   const Row& row = kRows[static_cast<unsigned>(unit)];
   if (rules & row.undefined) return vcpu::kInvalidOpcode;
   return rules & row.not_available ? u8{vcpu::kDeviceNotAvailable} : kUnitUsable;

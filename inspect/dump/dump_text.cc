@@ -7,18 +7,18 @@
 #include <cctype>
 
 #include "inspect/dump/host_listing.h"
-#include "translator/decoder.h"
+#include "isa/decoder.h"
 #include "vcpu/state.h"
 
 namespace alibi::vmm {
 namespace {
 
+using isa::Instr;
+using isa::Treatment;
 using translator::Ccf;
 using translator::ExitDesc;
 using translator::ExitKind;
-using translator::Instr;
 using translator::SiteKind;
-using translator::Treatment;
 
 constexpr const char* kKindNames[] = {"DIRECT", "CHECKED", "SIMULATE"};
 constexpr std::size_t kTextWidth = 46;
@@ -58,14 +58,14 @@ std::string Mark(const Translation& translation, std::size_t i) {
   for (const translator::CodeMapEntry& entry : ccf.map()) {
     if (entry.instr_index == i && entry.ident) return "IDENT";
   }
-  std::string mark = translator::MnemonicName(ccf.instrs()[i].mnemonic);
+  std::string mark = isa::MnemonicName(ccf.instrs()[i].mnemonic);
   mark = Upper(mark);
   if (TouchesMemory(ccf.instrs()[i])) {
     mark += std::string(", ") + kKindNames[static_cast<unsigned>(ccf.plans()[i].kind)];
   } else if (ccf.instrs()[i].treatment == Treatment::kIdent) {
     mark += ", r10/r11 substituted";
   } else if (ccf.instrs()[i].treatment != Treatment::kControl) {
-    mark += std::string(", ") + translator::TreatmentName(ccf.instrs()[i].treatment);
+    mark += std::string(", ") + isa::TreatmentName(ccf.instrs()[i].treatment);
   }
   return mark;
 }
@@ -148,10 +148,10 @@ std::string DumpText::Operands(const HostInstr& instr) const {
 std::string DumpText::InstrText(const Translation& translation, std::size_t i) const {
   const Instr& instr = translation.ccf->instrs()[i];
   if (instr.branch_target != 0) {
-    const std::string text = translator::Disassemble(instr);
+    const std::string text = isa::Disassemble(instr);
     return text.substr(0, text.find(' ')) + " " + GuestName(instr.branch_target);
   }
-  return translator::Disassemble(instr);
+  return isa::Disassemble(instr);
 }
 
 std::string DumpText::GuestListing() const {
@@ -230,10 +230,10 @@ std::string DumpText::TranslationText(const Translation& translation) const {
   text += "  IR\n";
   for (std::size_t i = 0; i < ccf.instrs().size(); ++i) {
     const Instr& instr = ccf.instrs()[i];
-    std::string line = fmt::format(
-        "    #{:<2} {:<34} {:<10} {:<11}", i, InstrText(translation, i),
-        translator::TreatmentName(instr.treatment),
-        instr.op == translator::Op::kNone ? "-" : std::string(translator::OpName(instr.op)));
+    std::string line =
+        fmt::format("    #{:<2} {:<34} {:<10} {:<11}", i, InstrText(translation, i),
+                    isa::TreatmentName(instr.treatment),
+                    instr.op == isa::Op::kNone ? "-" : std::string(isa::OpName(instr.op)));
     line += fmt::format(" flags read {:<6} written {:<6}", FlagSet(instr.flags_read),
                         FlagSet(instr.flags_written) + (instr.flags_written_maybe ? "?" : ""));
     if (translation.tu != nullptr) {

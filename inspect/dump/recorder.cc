@@ -45,7 +45,7 @@ void Recorder::OnTranslation(const Ccf& ccf) {
         .code_base = ccf.mode.code_base,
         .max_instructions = static_cast<unsigned>(ccf.instrs().size()),
         .shown = ccf.shown};
-    if (BuildTranslationUnit(code, tu.get()) == translator::DecodeStatus::kOk &&
+    if (BuildTranslationUnit(code, tu.get()) == isa::DecodeStatus::kOk &&
         tu->count == ccf.instrs().size()) {
       translation.tu = std::move(tu);
     }

@@ -7,18 +7,18 @@
 #include <iterator>
 #include <span>
 
-#include "translator/decoder.h"
+#include "isa/decoder.h"
 
 namespace alibi::vmm {
 namespace {
 
+using isa::Instr;
+using isa::Op;
+using isa::Treatment;
+using isa::Unit;
 using nlohmann::ordered_json;
 using translator::Ccf;
-using translator::Instr;
-using translator::Op;
 using translator::SiteKind;
-using translator::Treatment;
-using translator::Unit;
 
 constexpr std::size_t kHottestBlocks = 50;  // in a file
 
@@ -186,8 +186,7 @@ ordered_json ExecutionProfile::Json(std::size_t most_blocks) const {
   });
   ordered_json& mnemonics = json["mnemonics"] = ordered_json::object();
   for (const auto& [number, counts] : by_count) {
-    mnemonics[translator::MnemonicName(number)] = {{"kernel", counts.kernel},
-                                                   {"user", counts.user}};
+    mnemonics[isa::MnemonicName(number)] = {{"kernel", counts.kernel}, {"user", counts.user}};
   }
 
   std::vector<std::pair<const BlockKey*, const Block*>> hottest;
@@ -204,9 +203,9 @@ ordered_json ExecutionProfile::Json(std::size_t most_blocks) const {
     u64 pc = key->pc;
     std::span<const u8> bytes(key->bytes);
     for (std::size_t i = 0; i < block->executed.size(); ++i) {
-      lines.push_back({{"executed", block->executed[i]},
-                       {"text", translator::DisassembleBytes(bytes.first(block->lengths[i]), pc,
-                                                             key->code_bits)}});
+      lines.push_back(
+          {{"executed", block->executed[i]},
+           {"text", isa::DisassembleBytes(bytes.first(block->lengths[i]), pc, key->code_bits)}});
       bytes = bytes.subspan(block->lengths[i]);
       pc += block->lengths[i];
     }

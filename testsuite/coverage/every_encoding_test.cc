@@ -7,20 +7,20 @@
 #include <set>
 #include <string>
 
+#include "isa/decoder.h"
 #include "testsuite/coverage/features.h"
 #include "testsuite/coverage/inventory.h"
 #include "testsuite/coverage/opcode_space.h"
 #include "testsuite/oracle/guest_machine.h"
 #include "testsuite/oracle/harness.h"
-#include "translator/decoder.h"
 
 namespace alibi::coverage {
 namespace {
 
+using isa::DecodeStatus;
+using isa::Instr;
 using oracle::GeneratedCase;
 using oracle::NativeRunner;
-using translator::DecodeStatus;
-using translator::Instr;
 
 class Runner {
  public:
@@ -40,7 +40,7 @@ class Runner {
     for (unsigned i = 0; i < instr.layout.imm_size; ++i) {
       code[instr.layout.imm + i] = static_cast<u8>(random.Next());
     }
-    made->test.name = translator::Disassemble(instr);
+    made->test.name = isa::Disassemble(instr);
     made->test.code = {code};
     made->test.code_bits = {instr.code_bits};
     // Alignment is checked at CPL 3 only.
@@ -95,15 +95,14 @@ void RunAll(unsigned code_bits, unsigned at_least) {
   std::map<std::string, unsigned> seen;
   const Visitor visit = [&](const InstructionBytes& bytes, unsigned) {
     Instr instr;
-    const DecodeStatus status =
-        translator::Decode(bytes.data(), sizeof(bytes), 0x1000, code_bits, &instr);
+    const DecodeStatus status = isa::Decode(bytes.data(), sizeof(bytes), 0x1000, code_bits, &instr);
     const bool more = status != DecodeStatus::kOk || instr.layout.modrm != 0xff;
     if (status != DecodeStatus::kOk || !ComparesWithHost(instr)) return more;
     const OpcodeName opcode = OpcodeOf(instr, bytes);
-    std::string key = opcode.prefix + opcode.opcode + translator::MnemonicName(instr.mnemonic);
+    std::string key = opcode.prefix + opcode.opcode + isa::MnemonicName(instr.mnemonic);
     key += instr.mem.present ? "m" : "r";
     key += static_cast<char>('0' + instr.operand_bits / 8);
-    const bool evex = instr.encoding == translator::Encoding::kEvex;
+    const bool evex = instr.encoding == isa::Encoding::kEvex;
     // W and the vector's length.
     if (instr.layout.vector_prefix != 0xff) {
       const u8* prefix = &bytes[instr.layout.vector_prefix];
@@ -123,7 +122,7 @@ void RunAll(unsigned code_bits, unsigned at_least) {
 
 // Their results cannot be compared, but their flags can: CF says whether there is a number.
 TEST_CASE("RDRAND and RDSEED", "[coverage]") {
-  using translator::Feature;
+  using isa::Feature;
   oracle::Harness harness;
   auto outcome = std::make_unique<oracle::Outcome>();
   const auto& forms = oracle::InstructionForms();

@@ -14,9 +14,9 @@
 namespace alibi::coverage {
 namespace {
 
-using translator::CpuidRegister;
-using translator::Feature;
-using translator::FeatureBit;
+using isa::CpuidRegister;
+using isa::Feature;
+using isa::FeatureBit;
 
 bool HasBit(const FeatureBit& feature, const vcpu::CpuidRegisters& r) {
   const u32 registers[] = {r.eax, r.ebx, r.ecx, r.edx};

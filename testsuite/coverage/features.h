@@ -3,14 +3,14 @@
 #ifndef ALIBI_TESTSUITE_COVERAGE_FEATURES_H_
 #define ALIBI_TESTSUITE_COVERAGE_FEATURES_H_
 
-#include "translator/features.h"
+#include "isa/features.h"
 
 namespace alibi::coverage {
 
 // The host's own CPUID.
-bool HostHas(translator::Feature feature);
+bool HostHas(isa::Feature feature);
 // CPUID as a guest in 64-bit mode sees it.
-bool GuestIsShown(translator::Feature feature);
+bool GuestIsShown(isa::Feature feature);
 
 // Says for each feature that the host lacks that `what` of it is not compared.
 void SayWhatHostLacks(const char* what);

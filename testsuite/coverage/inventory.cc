@@ -8,20 +8,20 @@
 #include <string_view>
 #include <tuple>
 
+#include "isa/decoder.h"
 #include "testsuite/coverage/features.h"
 #include "testsuite/coverage/opcode_space.h"
-#include "translator/decoder.h"
 
 namespace alibi::coverage {
 namespace {
 
-using translator::DecodeStatus;
-using translator::Encoding;
-using translator::Feature;
-using translator::Instr;
-using translator::Op;
-using translator::Treatment;
-using translator::Unit;
+using isa::DecodeStatus;
+using isa::Encoding;
+using isa::Feature;
+using isa::Instr;
+using isa::Op;
+using isa::Treatment;
+using isa::Unit;
 
 constexpr unsigned kModes[] = {64, 32, 16};
 
@@ -123,7 +123,7 @@ class Inventory {
     std::vector<InventoryRow> rows;
     for (const auto& [mnemonic, found] : found_) {
       InventoryRow row;
-      row.mnemonic = translator::MnemonicName(mnemonic);
+      row.mnemonic = isa::MnemonicName(mnemonic);
       row.feature = found.feature;
       row.defined = found.defined;
       row.compared = found.compared;
@@ -153,7 +153,7 @@ class Inventory {
   bool Add(unsigned mode, const InstructionBytes& bytes) {
     Instr instr;
     const DecodeStatus status =
-        translator::Decode(bytes.data(), sizeof(bytes), 0x1000, kModes[mode], &instr);
+        isa::Decode(bytes.data(), sizeof(bytes), 0x1000, kModes[mode], &instr);
     const bool more = status != DecodeStatus::kOk || instr.layout.modrm != 0xff;
     if (instr.mnemonic == 0 || OfOneVendor(instr)) return more;
     const bool defined = status == DecodeStatus::kOk;
@@ -189,9 +189,8 @@ class Inventory {
   // Near branches with an operand-size prefix, VPEXTRD with VEX.W: see decoder.cc.
   static bool OfOneVendor(const Instr& instr) {
     if (instr.code_bits == 64 && instr.operand_bits == 16) {
-      constexpr u32 kNear =
-          translator::kJumps | translator::kBranches | translator::kComputesTarget;
-      if (translator::InfoOf(instr.op).Has(kNear)) return true;
+      constexpr u32 kNear = isa::kJumps | isa::kBranches | isa::kComputesTarget;
+      if (isa::InfoOf(instr.op).Has(kNear)) return true;
     }
     return instr.encoding == Encoding::kVex && instr.code_bits != 64 &&
            instr.feature == Feature::kAvx512dq;
@@ -199,17 +198,17 @@ class Inventory {
 
   // A sequence that needs 64-bit code or operands is not tried where there are others.
   static Treatment TreatmentOf(const Instr& instr) {
-    const translator::OpInfo& op = translator::InfoOf(instr.op);
-    unsigned missing = instr.code_bits == 64 ? 0u : unsigned{translator::kCode64};
-    if (instr.operand_bits != 64) missing |= translator::kOperand64;
+    const isa::OpInfo& op = isa::InfoOf(instr.op);
+    unsigned missing = instr.code_bits == 64 ? 0u : unsigned{isa::kCode64};
+    if (instr.operand_bits != 64) missing |= isa::kOperand64;
     if (instr.treatment != Treatment::kInTc || (op.needs & missing) == 0) return instr.treatment;
     return EndsTranslationUnit(instr.treatment, op) ? Treatment::kTerminator : Treatment::kSimulate;
   }
 
   static std::string NameOf(const Instr& instr) {
     if (instr.treatment == Treatment::kUndefined) return "#UD";
-    std::string text = translator::TreatmentName(TreatmentOf(instr));
-    if (instr.op != Op::kNone) text += " " + std::string(translator::OpName(instr.op));
+    std::string text = isa::TreatmentName(TreatmentOf(instr));
+    if (instr.op != Op::kNone) text += " " + std::string(isa::OpName(instr.op));
     return text;
   }
 
@@ -219,7 +218,7 @@ class Inventory {
 }  // namespace
 
 bool ComparesWithHost(const Instr& instr) {
-  const std::string_view name = translator::MnemonicName(instr.mnemonic);
+  const std::string_view name = isa::MnemonicName(instr.mnemonic);
   // FRSTOR behind its segment's limit: which of its parts faults first is the CPU model's choice.
   if (instr.code_bits == 16 && instr.mem.size > 64) return false;
   return instr.treatment == Treatment::kIdent && HostHas(instr.feature) && name != "RDRAND" &&

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "isa/features.h"
+#include "isa/ir.h"
 #include "testsuite/coverage/opcode_space.h"
-#include "translator/features.h"
-#include "translator/ir.h"
 
 namespace alibi::coverage {
 
@@ -18,7 +18,7 @@ struct InventoryRow {
   std::string mnemonic;
   std::string encodings;
   std::array<std::string, 3> modes;  // of 64-, 32- and 16-bit code: treatment and op, #UD, or "-"
-  translator::Feature feature = translator::Feature::kBase;
+  isa::Feature feature = isa::Feature::kBase;
   bool defined = false;   // not #UD in some mode
   bool ident = false;     // IDENT in all modes that have it
   bool compared = false;  // every_encoding_test runs it here
@@ -26,13 +26,13 @@ struct InventoryRow {
 
 // Plain IDENT, and its result depends on nothing but the state: every_encoding_test runs it on the
 // host and in all translation kinds.
-bool ComparesWithHost(const translator::Instr& instr);
+bool ComparesWithHost(const isa::Instr& instr);
 
 // The opcode of an encoding: "0F 58", and the prefix that selects it: "66", "VEX.66".
 struct OpcodeName {
   std::string prefix, opcode;
 };
-OpcodeName OpcodeOf(const translator::Instr& instr, const InstructionBytes& bytes);
+OpcodeName OpcodeOf(const isa::Instr& instr, const InstructionBytes& bytes);
 
 // By section, then by name. What depends on the host's vendor is left out.
 std::vector<InventoryRow> TakeInventory();

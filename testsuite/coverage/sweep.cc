@@ -8,18 +8,18 @@
 #include <string_view>
 #include <vector>
 
+#include "isa/decoder.h"
 #include "testsuite/coverage/features.h"
 #include "testsuite/coverage/host_probe.h"
-#include "translator/decoder.h"
 #include "vcpu/cpu_differences.h"
 
 namespace alibi::coverage {
 namespace {
 
-using translator::DecodeStatus;
-using translator::Feature;
-using translator::Instr;
-using translator::Op;
+using isa::DecodeStatus;
+using isa::Feature;
+using isa::Instr;
+using isa::Op;
 
 struct Candidate {
   InstructionBytes bytes;
@@ -29,8 +29,8 @@ struct Candidate {
   DecodeStatus status;
   u16 mnemonic;
   Op op;
-  translator::Treatment treatment;
-  translator::Feature feature;
+  isa::Treatment treatment;
+  isa::Feature feature;
 
   bool undefined() const { return status != DecodeStatus::kOk; }
 };
@@ -58,7 +58,7 @@ const char* WhyUndefined(const Candidate& c) {
   if ((Begins(c, {0x0f, 0x20}) || Begins(c, {0x0f, 0x22})) && !GuestIsShown(Feature::kAltMovCr8)) {
     return "LOCK MOV CR0 names CR8 where CPUID shows AltMovCr8";
   }
-  const std::string_view name = c.mnemonic != 0 ? translator::MnemonicName(c.mnemonic) : "";
+  const std::string_view name = c.mnemonic != 0 ? isa::MnemonicName(c.mnemonic) : "";
   if (name == "TDCALL" || name == "SEAMCALL" || name == "SEAMRET" || name == "SEAMOPS") {
     return "TDX: #UD outside VMX operation (SDM vol. 2), in which virtual hosts are";
   }
@@ -97,7 +97,7 @@ const char* WhyDefined(const Candidate& c) {
       break;
   }
   // PREFETCH with a register operand runs as it stands.
-  if (Begins(c, {0x0f, 0x0d}) && c.treatment == translator::Treatment::kIdent) {
+  if (Begins(c, {0x0f, 0x0d}) && c.treatment == isa::Treatment::kIdent) {
     return "0F 0D with a register: what the host does is what the guest gets";
   }
   return nullptr;
@@ -152,8 +152,7 @@ class Sweeper {
 
   bool Add(const InstructionBytes& bytes, unsigned significant, unsigned code_bits) {
     Instr instr;
-    const DecodeStatus status =
-        translator::Decode(bytes.data(), sizeof(bytes), 0x1000, code_bits, &instr);
+    const DecodeStatus status = isa::Decode(bytes.data(), sizeof(bytes), 0x1000, code_bits, &instr);
     ++report_.encodings;
     const Candidate candidate{bytes,        static_cast<u8>(significant),
                               instr.length, static_cast<u8>(code_bits),
@@ -227,12 +226,12 @@ class Sweeper {
   void Note(const Candidate& c, const char* what, const char* reason) {
     std::string name = std::string(what) + ": ";
     if (c.mnemonic != 0) {
-      name += translator::MnemonicName(c.mnemonic);
+      name += isa::MnemonicName(c.mnemonic);
     } else {
       name += Hex(c.bytes.data(), std::max<unsigned>(c.significant, 2) - 1);
     }
-    name += std::string(" ") + translator::TreatmentName(c.treatment) + " " +
-            std::string(translator::OpName(c.op)) + " " + std::to_string(c.code_bits);
+    name += std::string(" ") + isa::TreatmentName(c.treatment) + " " +
+            std::string(isa::OpName(c.op)) + " " + std::to_string(c.code_bits);
     Kind& kind = kinds_[name];
     ++kind.count;
     kind.reason = reason;

@@ -76,7 +76,7 @@ TEST_CASE("What the prober says about instructions that everyone knows", "[sweep
 }
 
 TEST_CASE("What the guest is shown the host can do", "[sweep]") {
-  using translator::Feature;
+  using isa::Feature;
   for (unsigned i = 1; i < static_cast<unsigned>(Feature::kCount); ++i) {
     const auto feature = static_cast<Feature>(i);
     INFO(FeatureBitOf(feature).text);

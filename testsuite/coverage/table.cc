@@ -9,15 +9,15 @@
 #include <set>
 #include <sstream>
 
+#include "isa/decoder.h"
 #include "testsuite/coverage/features.h"
 #include "testsuite/oracle/encodings.h"
 #include "testsuite/oracle/generator.h"
-#include "translator/decoder.h"
 
 namespace alibi::coverage {
 namespace {
 
-using translator::Instr;
+using isa::Instr;
 
 constexpr unsigned kModes[] = {64, 32, 16};
 
@@ -27,8 +27,8 @@ std::string Mnemonic(const std::vector<u8>& bytes, unsigned code_bits) {
   std::vector<u8> padded(bytes);
   padded.resize(std::max<std::size_t>(15, bytes.size()));
   Instr instr;
-  translator::Decode(padded.data(), 15, 0x1000, code_bits, &instr);
-  return instr.mnemonic == 0 ? "" : translator::MnemonicName(instr.mnemonic);
+  isa::Decode(padded.data(), 15, 0x1000, code_bits, &instr);
+  return instr.mnemonic == 0 ? "" : isa::MnemonicName(instr.mnemonic);
 }
 
 // The words of a test's source that may be mnemonics: in capitals, or in the quotes of assembly.
@@ -76,7 +76,7 @@ std::vector<Source> Sources(const std::string& root) {
     const char* suffix;
     const char* name;
   };
-  constexpr Folder kFolders[] = {{"runtime/simulator", "_test.cc", "simulator"},
+  constexpr Folder kFolders[] = {{"simulator", "_test.cc", "simulator"},
                                  {"vcpu", "_test.cc", "vcpu"},
                                  {"frobos/tests", ".cc", "frobos"}};
   std::vector<Source> sources;
@@ -189,15 +189,15 @@ std::string RenderNeeds() {
     unsigned bit;
     const char* text;
   };
-  constexpr Need kNeeds[] = {{translator::kCode64, "64-bit code"},
-                             {translator::kOperand64, "64-bit operands"},
-                             {translator::kCpl0, "CPL 0"},
-                             {translator::kCpl3, "CPL 3"},
-                             {translator::kNotCpl1Or2, "CPL 0 or 3"},
-                             {translator::kNotStepped, "not single-stepped"}};
+  constexpr Need kNeeds[] = {{isa::kCode64, "64-bit code"},
+                             {isa::kOperand64, "64-bit operands"},
+                             {isa::kCpl0, "CPL 0"},
+                             {isa::kCpl3, "CPL 3"},
+                             {isa::kNotCpl1Or2, "CPL 0 or 3"},
+                             {isa::kNotStepped, "not single-stepped"}};
   std::map<std::string, std::string> operations;  // by what they need
-  for (const translator::OpInfo& op : translator::kOps) {
-    if (op.emit != translator::OpInfo::Emit::kSequence) continue;
+  for (const isa::OpInfo& op : isa::kOps) {
+    if (op.emit != isa::OpInfo::Emit::kSequence) continue;
     std::string needs;
     for (const Need& need : kNeeds) {
       if ((op.needs & need.bit) != 0) needs += (needs.empty() ? "" : ", ") + std::string(need.text);

@@ -12,17 +12,17 @@
 
 #include "base/check.h"
 #include "base/types.h"
+#include "isa/decoder.h"
 #include "testsuite/emitted_code/stable_listing.h"
-#include "translator/decoder.h"
 #include "translator/emitter.h"
 #include "translator/translation_unit.h"
 
 namespace alibi::testsuite {
 namespace {
 
+using isa::Instr;
 using translator::Ccf;
 using translator::CodeMode;
-using translator::Instr;
 using translator::LookupKind;
 using translator::SiteKind;
 using translator::SitePlan;
@@ -78,7 +78,7 @@ class Translator {
                                               .max_instructions = 1,
                                               .look_ahead = false},
                                              &tu);
-    if (status != translator::DecodeStatus::kOk || tu.count != 1) return nullptr;
+    if (status != isa::DecodeStatus::kOk || tu.count != 1) return nullptr;
     if (!flags_live) {
       tu.flags_live_before[0] = tu.instrs[0].flags_read;
       tu.flags_live_after[0] = 0;
@@ -171,14 +171,14 @@ std::string MakeAnew(const std::string& text, const std::function<void(const Ins
       const Instr& instr = translator.instr();
       const std::string code = ListInstruction(*ccf, instr, what.bytes, translator.stubs());
       const std::string name =
-          fmt::format("  {}, {}:", translator::TreatmentName(instr.treatment), plan.name);
+          fmt::format("  {}, {}:", isa::TreatmentName(instr.treatment), plan.name);
       if (first_name.empty()) {
         first_name = plan.name;
         first_code = code;
         seen(instr);
         std::string hex;
         for (const u8 byte : what.bytes) hex += fmt::format(" {:02x}", byte);
-        made += fmt::format("{}{}: {}\n", what.size, hex, translator::Disassemble(instr));
+        made += fmt::format("{}{}: {}\n", what.size, hex, isa::Disassemble(instr));
         made += name + "\n" + code;
       } else {
         made += code == first_code ? name + " as " + first_name + "\n" : name + "\n" + code;

@@ -15,13 +15,12 @@
 #include <functional>
 #include <string>
 
-#include "translator/ir.h"
+#include "isa/ir.h"
 
 namespace alibi::testsuite {
 
 // `text` with each case's code made anew. `seen` is told of each instruction.
-std::string MakeAnew(const std::string& text,
-                     const std::function<void(const translator::Instr&)>& seen);
+std::string MakeAnew(const std::string& text, const std::function<void(const isa::Instr&)>& seen);
 
 }  // namespace alibi::testsuite
 

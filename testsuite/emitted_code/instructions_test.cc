@@ -6,14 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "isa/decoder.h"
 #include "testsuite/emitted_code/case_file.h"
 #include "testsuite/golden.h"
-#include "translator/decoder.h"
 
 namespace alibi::testsuite {
 namespace {
 
-using translator::Instr, translator::Op, translator::Treatment;
+using isa::Instr, isa::Op, isa::Treatment;
 
 const char* const kFiles[] = {
     "operands", "operands_narrow", "control", "stack", "strings", "system", "segments",
@@ -55,7 +55,7 @@ TEST_CASE("Golden: every instruction's code") {
   constexpr Row kRows[] = {
 #define ALIBI_ROW(mnemonic, shape, op, treatment) \
   {#mnemonic ", " #shape, Op::op, Treatment::treatment},
-#include "translator/instructions.inc"
+#include "isa/instructions.inc"
   };
   for (const Row& row : kRows) {
     INFO(row.text);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "translator/decoder.h"
+#include "isa/decoder.h"
 #include "translator/translation_unit.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/fault.h"
@@ -58,12 +58,11 @@ constexpr bool HasErrorCode(u8 vector) {
 }
 
 // The instruction at `pc`, if it lies in the code pages.
-bool InstrAt(const CodeImage& code, unsigned code_bits, u64 pc, translator::Instr* instr) {
+bool InstrAt(const CodeImage& code, unsigned code_bits, u64 pc, isa::Instr* instr) {
   const u64 at = pc - kCodeBase;
   if (at >= kCodeBytes) return false;
-  return translator::Decode(code.data() + at,
-                            static_cast<unsigned>(std::min<u64>(15, kCodeBytes - at)), pc,
-                            code_bits, instr) == translator::DecodeStatus::kOk;
+  return isa::Decode(code.data() + at, static_cast<unsigned>(std::min<u64>(15, kCodeBytes - at)),
+                     pc, code_bits, instr) == isa::DecodeStatus::kOk;
 }
 
 constexpr Mask kMasks[] = {
@@ -71,10 +70,10 @@ constexpr Mask kMasks[] = {
      "translated code has pushed it when the look-up of the target finds out; RSP is put back, and "
      "what lies below it belongs to nobody",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.native.vector == vcpu::kGeneralProtection && m.native.state.rip == m.guest.state.rip &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
-           instr.op == translator::Op::kCallIndirect) {
+           instr.op == isa::Op::kCallIndirect) {
          m.ignored_below_stack = 8;
        }
      }},
@@ -83,22 +82,22 @@ constexpr Mask kMasks[] = {
      "Zen 5 pushes what it can before it looks at the target or meets the fault; Intel's manual "
      "(vol. 2, CALL) checks first, and so do we",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.code_bits == 64 || m.native.vector == vcpu::kBreakpoint ||
            m.native.state.rip != m.guest.state.rip ||
            !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
-           (instr.op != translator::Op::kCallFar && instr.op != translator::Op::kCall &&
-            instr.op != translator::Op::kCallIndirect && instr.op != translator::Op::kPusha &&
-            instr.op != translator::Op::kEnter)) {
+           (instr.op != isa::Op::kCallFar && instr.op != isa::Op::kCall &&
+            instr.op != isa::Op::kCallIndirect && instr.op != isa::Op::kPusha &&
+            instr.op != isa::Op::kEnter)) {
          return;
        }
-       m.ignored_below_stack = instr.op == translator::Op::kEnter ? 33 * 4 : 32;
+       m.ignored_below_stack = instr.op == isa::Op::kEnter ? 33 * 4 : 32;
      }},
     {"which fault a far return or IRET has whose frame is partly out of reach",
      "Zen 5 reads the selector before the offset, and the outer stack pointer behind them even if "
      "the selector turns out to be bad; Sapphire Rapids reads no more than 16 bits of the selector",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        auto of_stack = [](u8 vector) {
          return vector == vcpu::kStackFault || vector == vcpu::kPageFault ||
                 vector == vcpu::kAlignmentCheck;
@@ -109,7 +108,7 @@ constexpr Mask kMasks[] = {
        const u8 native = m.native.vector, guest = m.guest.vector;
        if ((!of_stack(native) && !of_stack(guest)) || m.native.state.rip != m.guest.state.rip ||
            !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
-           (instr.op != translator::Op::kRetFar && instr.op != translator::Op::kIret)) {
+           (instr.op != isa::Op::kRetFar && instr.op != isa::Op::kIret)) {
          return;
        }
        if ((of_stack(native) || of_selector(native)) && (of_stack(guest) || of_selector(guest))) {
@@ -121,11 +120,11 @@ constexpr Mask kMasks[] = {
     {"CR2 of an XSAVE or XRSTOR that faults",
      "which part of the area is touched first, where it is not the end (XsaveAreaEnd)",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.native.vector == vcpu::kPageFault && m.guest.vector == vcpu::kPageFault &&
            m.native.state.rip == m.guest.state.rip && m.guest.cr2 - m.native.cr2 + 4096 < 8192 &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
-           (instr.op == translator::Op::kXsave || instr.op == translator::Op::kXrstor) &&
+           (instr.op == isa::Op::kXsave || instr.op == isa::Op::kXrstor) &&
            !vcpu::HostHasIntelsWay(vcpu::HostDifference::kXsaveAreaEnd)) {
          m.guest.cr2 = m.native.cr2;
        }
@@ -146,7 +145,7 @@ constexpr Mask kMasks[] = {
     {"RF in the frame of #DB between the iterations of a REP instruction",
      "Intel's CPUs set it (SDM vol. 3, 17.3.1.1), and so do we; Zen 5 does not",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.native.vector == vcpu::kDebug && m.native.state.rip == m.guest.state.rip &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && (instr.rep || instr.repne)) {
          m.Both([](Side& side) { side.state.rflags &= ~vcpu::kRf; });
@@ -154,17 +153,16 @@ constexpr Mask kMasks[] = {
      }},
     {"where INT1 ends", "the hypervisor of this host reports its #DB as a fault",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.native.vector == vcpu::kDebug && m.guest.state.rip == m.native.state.rip + 1 &&
-           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
-           instr.op == translator::Op::kInt1) {
+           InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && instr.op == isa::Op::kInt1) {
          m.native.state.rip = m.guest.state.rip;
        }
      }},
     {"#GP of a misaligned vector operand against #SS or #GP of one that leaves its segment",
      "an operand that is both: CPUs differ in which they look at first",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.code_bits != 64 && m.native.vector == vcpu::kGeneralProtection &&
            m.guest.vector == vcpu::kStackFault && m.native.state.rip == m.guest.state.rip &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && instr.mem.size >= 16) {
@@ -175,11 +173,11 @@ constexpr Mask kMasks[] = {
      "Intel's CPUs show the flags from before the instruction (SDM vol. 2, REP), as the simulator "
      "does; AMD's show those of the last element compared",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.native.state.rip != m.guest.state.rip ||
            !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
            !(instr.rep || instr.repne) ||
-           (instr.op != translator::Op::kCmps && instr.op != translator::Op::kScas)) {
+           (instr.op != isa::Op::kCmps && instr.op != isa::Op::kScas)) {
          return;
        }
        m.Both([](Side& side) { side.state.rflags &= ~vcpu::kArithmeticFlags; });
@@ -212,10 +210,10 @@ constexpr Mask kMasks[] = {
      "whether such operands are checked, and when, is the CPU model's choice (SDM vol. 3, table "
      "6-7)",
      [](Masking& m) {
-       using translator::Op;
+       using isa::Op;
        if (m.native.vector == m.guest.vector && m.native.state.rip == m.guest.state.rip) return;
        for (const Side* side : {&m.native, &m.guest}) {
-         translator::Instr instr;
+         isa::Instr instr;
          const unsigned bits =
              m.kind == Kind::kSupervisor ? 64 : CodeBitsOf(side->state.selector[vcpu::kCs]);
          if (side->vector == vcpu::kAlignmentCheck &&
@@ -229,12 +227,12 @@ constexpr Mask kMasks[] = {
     {"the stack's fault or the target's, of a call that has both",
      "Intel's manual checks the target first (vol. 2, CALL), and so do we; Zen 5 pushes first",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.guest.vector == vcpu::kGeneralProtection && m.native.vector != m.guest.vector &&
            m.native.state.rip == m.guest.state.rip &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
-           (instr.op == translator::Op::kCallIndirect || instr.op == translator::Op::kCall ||
-            instr.op == translator::Op::kCallFar)) {
+           (instr.op == isa::Op::kCallIndirect || instr.op == isa::Op::kCall ||
+            instr.op == isa::Op::kCallFar)) {
          m.native.vector = m.guest.vector;
          m.native.error_code = m.guest.error_code;
        }
@@ -262,7 +260,7 @@ constexpr Mask kMasks[] = {
     {"#GP of an FS- or GS-relative operand whose offset is not canonical but whose address is",
      "measured on Zen 5, where Intel's manual checks the sum only (vol. 1, 3.3.7.1)",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        const bool fault = m.guest.vector == vcpu::kPageFault && m.guest.cr2 >> 63;
        if (m.native.vector == vcpu::kGeneralProtection &&
            (fault || m.guest.vector == vcpu::kAlignmentCheck) &&
@@ -276,7 +274,7 @@ constexpr Mask kMasks[] = {
     {"#GP or #SS of an operand that goes over the end of 4 GB, in 32-bit code with a limit of 4 GB",
      "implementation-specific (SDM vol. 3, 5.3): Zen 5 faults, a flat segment here wraps",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.code_bits == 64 || m.native.state.rip != m.guest.state.rip ||
            (m.native.vector != vcpu::kGeneralProtection && m.native.vector != vcpu::kStackFault) ||
            !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) || !instr.mem.present ||
@@ -294,7 +292,7 @@ constexpr Mask kMasks[] = {
      "#SS of the one that crosses it",
      "implementation-specific (SDM vol. 3, 5.3): Sapphire Rapids has #PF",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.code_bits != 64 && m.native.state.rip == m.guest.state.rip &&
            m.native.vector == vcpu::kPageFault &&
            (m.guest.vector == vcpu::kGeneralProtection || m.guest.vector == vcpu::kStackFault) &&
@@ -311,7 +309,7 @@ constexpr Mask kMasks[] = {
      "that leaves its segment",
      "Zen 5 accesses such an operand in two parts, and the second one may wrap at 64 KB",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        const bool differ = m.guest.vector != m.native.vector ||
                            m.guest.error_code != m.native.error_code ||
                            m.guest.state.rip != m.native.state.rip;
@@ -320,31 +318,30 @@ constexpr Mask kMasks[] = {
            InstrAt(m.code, CodeBitsOf(m.guest.state.selector[vcpu::kCs]), m.guest.state.rip,
                    &instr) &&
            instr.mem.present &&
-           (instr.mem.size == 10 || instr.op == translator::Op::kJmpFar ||
-            instr.op == translator::Op::kCallFar || instr.op == translator::Op::kLds ||
-            instr.op == translator::Op::kBound)) {
+           (instr.mem.size == 10 || instr.op == isa::Op::kJmpFar || instr.op == isa::Op::kCallFar ||
+            instr.op == isa::Op::kLds || instr.op == isa::Op::kBound)) {
          m.nothing_to_compare = true;
        }
      }},
     {"everything, after #GP of SGDT, SIDT, SLDT, STR or SMSW",
      "Linux emulates them; jumps astray and overwritten code come upon them",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.guest.vector == vcpu::kGeneralProtection &&
            InstrAt(m.code, CodeBitsOf(m.guest.state.selector[vcpu::kCs]), m.guest.state.rip,
                    &instr) &&
-           (instr.op == translator::Op::kSgdt || instr.op == translator::Op::kSidt ||
-            instr.op == translator::Op::kSldt || instr.op == translator::Op::kStr ||
-            instr.op == translator::Op::kSmsw)) {
+           (instr.op == isa::Op::kSgdt || instr.op == isa::Op::kSidt ||
+            instr.op == isa::Op::kSldt || instr.op == isa::Op::kStr ||
+            instr.op == isa::Op::kSmsw)) {
          m.nothing_to_compare = true;
        }
      }},
     {"registers after a POPA that faulted", "Zen 5 loads them as it goes, we at the end",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.native.vector != m.guest.vector || m.native.state.rip != m.guest.state.rip ||
            !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
-           instr.op != translator::Op::kPopa) {
+           instr.op != isa::Op::kPopa) {
          return;
        }
        for (unsigned i = 0; i < 8; ++i) {
@@ -354,10 +351,10 @@ constexpr Mask kMasks[] = {
     {"#UD of a vector instruction that the host does not know against its memory fault",
      "a callout has resolved the operand before the host sees the instruction",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.native.vector == vcpu::kInvalidOpcode && m.native.state.rip == m.guest.state.rip &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) && instr.mem.present &&
-           instr.encoding != translator::Encoding::kLegacy) {
+           instr.encoding != isa::Encoding::kLegacy) {
          m.guest.vector = m.native.vector;
        }
      }},
@@ -365,10 +362,10 @@ constexpr Mask kMasks[] = {
      "some CPUs clear what lies beyond the vector length first, some last; the simulator does it "
      "last, as the manual's pseudo-code",
      [](Masking& m) {
-       translator::Instr instr;
+       isa::Instr instr;
        if (m.native.vector == vcpu::kBreakpoint || m.native.state.rip != m.guest.state.rip ||
            !InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) ||
-           instr.op != translator::Op::kGather) {
+           instr.op != isa::Op::kGather) {
          return;
        }
        const u8* prefix = &instr.bytes[instr.layout.vector_prefix];
@@ -501,7 +498,7 @@ bool OverwritesRep(const TestCase& test, const Outcome& native) {
   u64 at = test.initial.rip - kCodeBase;
   for (std::size_t i = 0; i < test.code.size(); ++i) {
     const auto& bytes = test.code[i];
-    translator::Instr instr;
+    isa::Instr instr;
     const unsigned bits = i < test.code_bits.size() ? test.code_bits[i] : test.CodeBits();
     if (!std::equal(bytes.begin(), bytes.end(), native.code.begin() + static_cast<i64>(at)) &&
         InstrAt(test.CodePages(), bits, kCodeBase + at, &instr) && (instr.rep || instr.repne)) {
@@ -532,7 +529,7 @@ u64 LiveFlagsAt(const CodeImage& image, u64 pc, u16 cs) {
        .page_before = static_cast<unsigned>(in_page),
        .code_base = code_bits == 64 ? 0 : static_cast<u32>(SegmentOf(cs).base)},
       unit.get());
-  if (status != translator::DecodeStatus::kOk) return vcpu::kArithmeticFlags;
+  if (status != isa::DecodeStatus::kOk) return vcpu::kArithmeticFlags;
   return unit->flags_live_before[0];
 }
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "translator/decoder.h"
+#include "isa/decoder.h"
 
 namespace alibi::oracle {
 
@@ -171,9 +171,9 @@ void Generator::Emit(Bytes bytes) {
 }
 
 void Generator::Forget(const Bytes& bytes) {
-  translator::Instr instr;
-  if (translator::Decode(bytes.data(), static_cast<unsigned>(bytes.size()), pc_, bits_, &instr) !=
-      translator::DecodeStatus::kOk) {
+  isa::Instr instr;
+  if (isa::Decode(bytes.data(), static_cast<unsigned>(bytes.size()), pc_, bits_, &instr) !=
+      isa::DecodeStatus::kOk) {
     return;
   }
   u32 written = instr.implicit_gprs_written & ~(1u << vcpu::kRsp);

@@ -2,8 +2,8 @@
 // Blocks of several instructions that belong together.
 #include <string_view>
 
+#include "isa/decoder.h"
 #include "testsuite/oracle/generator.h"
-#include "translator/decoder.h"
 
 namespace alibi::oracle {
 
@@ -18,12 +18,12 @@ constexpr std::string_view kNotComparable[] = {
     "FXRSTOR64", "FNSAVE", "FSAVE",   "FNSTENV", "FSTENV", "FLDENV",   "FRSTOR",
     "XBEGIN",    "XTEST",  "PTWRITE", "RDPID",   "CLZERO", "RDPRU"};
 
-bool Comparable(const translator::Instr& instr) {
-  using translator::Op;
-  using translator::Treatment;
-  const std::string_view name = translator::MnemonicName(instr.mnemonic);
+bool Comparable(const isa::Instr& instr) {
+  using isa::Op;
+  using isa::Treatment;
+  const std::string_view name = isa::MnemonicName(instr.mnemonic);
   // W is ignored by some CPUs, undefined to others.
-  if (instr.code_bits != 64 && instr.encoding != translator::Encoding::kLegacy &&
+  if (instr.code_bits != 64 && instr.encoding != isa::Encoding::kLegacy &&
       (name.substr(0, 5) == "VPINS" || name.substr(0, 5) == "VPEXT")) {
     return false;
   }
@@ -547,14 +547,13 @@ void Generator::EmitRandomBytes() {
     }
     if (random_.Percent(40)) bytes.push_back(0x0f);
     while (bytes.size() < 15) bytes.push_back(static_cast<u8>(random_.Next()));
-    translator::Instr instr;
-    if (translator::Decode(bytes.data(), 15, Here(), bits_, &instr) !=
-            translator::DecodeStatus::kOk ||
+    isa::Instr instr;
+    if (isa::Decode(bytes.data(), 15, Here(), bits_, &instr) != isa::DecodeStatus::kOk ||
         !Comparable(instr)) {
       continue;
     }
     // The stack pointer's upper half changes when a handler returns to a 16-bit stack.
-    if (translator::InfoOf(instr.op).Has(translator::kLoadsSs)) {
+    if (isa::InfoOf(instr.op).Has(isa::kLoadsSs)) {
       made_.traits.unsteppable = true;
     }
     bytes.resize(instr.length);

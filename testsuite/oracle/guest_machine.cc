@@ -63,7 +63,7 @@ struct NoPlatform final : vcpu::Platform {
 class ForcedPlan final : public runtime::PlanOverride {
  public:
   explicit ForcedPlan(Kind kind) : kind_(kind) {}
-  void Override(const translator::Instr& instr, translator::SitePlan* plan) override {
+  void Override(const isa::Instr& instr, translator::SitePlan* plan) override {
     using translator::LookupKind;
     using translator::SiteKind;
     if (kind_ == Kind::kMixed) {
@@ -227,8 +227,8 @@ class GuestMachine::Impl {
     u8 bytes[15];
     const u64 pc = rip + (state_->In64BitCode() ? 0 : state_->segment[vcpu::kCs].base);
     const unsigned available = mmu_->DebugRead(LinearAddr(pc), bytes, sizeof(bytes));
-    translator::Instr instr;
-    translator::Decode(bytes, available, pc, state_->CodeBits(), &instr);
+    isa::Instr instr;
+    isa::Decode(bytes, available, pc, state_->CodeBits(), &instr);
     return instr.rep || instr.repne;
   }
 

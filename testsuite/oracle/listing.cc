@@ -3,15 +3,15 @@
 
 #include <fmt/format.h>
 
+#include "isa/decoder.h"
 #include "testsuite/emitted_code/stable_listing.h"
 #include "testsuite/host_disassembler.h"
-#include "translator/decoder.h"
 
 namespace alibi::oracle {
 
+using isa::Instr;
 using testsuite::Capstone;
 using translator::Ccf;
-using translator::Instr;
 
 namespace {
 
@@ -46,7 +46,7 @@ std::string ListRange(u64 start, u64 end, const Ccf* map) {
       for (const auto& entry : map->map()) {
         if (entry.host_offset == at - start) {
           text += fmt::format("  {} {}\n", entry.ident ? "IDENT    " : "         ",
-                              translator::Disassemble(map->instrs()[entry.instr_index]));
+                              isa::Disassemble(map->instrs()[entry.instr_index]));
         }
       }
     }
@@ -65,14 +65,13 @@ std::string ListGuest(std::span<const u8> bytes, u64 pc, unsigned code_bits) {
   std::string text;
   for (std::size_t at = 0; at < bytes.size();) {
     Instr instr;
-    const auto status = translator::Decode(
+    const auto status = isa::Decode(
         bytes.data() + at, static_cast<unsigned>(std::min<std::size_t>(15, bytes.size() - at)),
         pc + at, code_bits, &instr);
     const unsigned length =
-        status == translator::DecodeStatus::kOk && instr.length != 0 ? instr.length : 1;
-    text += fmt::format(
-        "  {:x}  {:<33} {}\n", pc + at, HexBytes(bytes.data() + at, length),
-        status == translator::DecodeStatus::kOk ? translator::Disassemble(instr) : "(undefined)");
+        status == isa::DecodeStatus::kOk && instr.length != 0 ? instr.length : 1;
+    text += fmt::format("  {:x}  {:<33} {}\n", pc + at, HexBytes(bytes.data() + at, length),
+                        status == isa::DecodeStatus::kOk ? isa::Disassemble(instr) : "(undefined)");
     at += length;
   }
   return text;
@@ -98,11 +97,10 @@ std::string ListIr(const Ccf& ccf) {
                                                    : "");
   for (std::size_t i = 0; i < ccf.instrs().size(); ++i) {
     const Instr& instr = ccf.instrs()[i];
-    text +=
-        fmt::format("  {:x}  {:<10} {:<8} read {} write {}{}", instr.pc,
-                    translator::TreatmentName(instr.treatment),
-                    kPlans[static_cast<unsigned>(ccf.plans()[i].kind)], FlagNames(instr.flags_read),
-                    FlagNames(instr.flags_written), instr.flags_written_maybe ? "?" : " ");
+    text += fmt::format(
+        "  {:x}  {:<10} {:<8} read {} write {}{}", instr.pc, isa::TreatmentName(instr.treatment),
+        kPlans[static_cast<unsigned>(ccf.plans()[i].kind)], FlagNames(instr.flags_read),
+        FlagNames(instr.flags_written), instr.flags_written_maybe ? "?" : " ");
     if (instr.mem.present) {
       text += fmt::format("  mem{} {}{}", instr.mem.size, instr.mem.read ? "r" : "",
                           instr.mem.written ? "w" : "");
@@ -112,7 +110,7 @@ std::string ListIr(const Ccf& ccf) {
       text += fmt::format("  r{}.{}{}{}{}", use.reg, use.bits, use.high_byte ? "h" : "",
                           use.read ? "r" : "", use.written ? "w" : "");
     }
-    text += fmt::format("  {}\n", translator::Disassemble(instr));
+    text += fmt::format("  {}\n", isa::Disassemble(instr));
   }
   return text;
 }
@@ -127,7 +125,7 @@ std::string ListStable(const Ccf& ccf, const StubTable& stubs) {
   for (const testsuite::StableLine& line : testsuite::StableListing(ccf, stubs)) {
     if (const auto* entry = line.cold ? nullptr : MapEntryAt(ccf, line.offset)) {
       text += fmt::format("{}{}\n", entry->ident ? "IDENT " : "      ",
-                          translator::Disassemble(ccf.instrs()[entry->instr_index]));
+                          isa::Disassemble(ccf.instrs()[entry->instr_index]));
     }
     text +=
         fmt::format("          {}+{:<4x} {}\n", line.cold ? "cold" : "hot", line.offset, line.text);

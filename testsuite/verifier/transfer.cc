@@ -38,8 +38,8 @@ bool IsCacheLine(ZydisMnemonic mnemonic) {
 }
 
 // One of the guest's own with prefixes, which the emitter has encoded anew.
-bool IsGuestsLahf(const translator::Instr& instr) {
-  return instr.encoding == translator::Encoding::kLegacy && !instr.mem.present &&
+bool IsGuestsLahf(const isa::Instr& instr) {
+  return instr.encoding == isa::Encoding::kLegacy && !instr.mem.present &&
          instr.bytes[instr.layout.opcode] == 0x9f &&
          (instr.layout.opcode == 0 || instr.bytes[instr.layout.opcode - 1] != 0x0f);
 }
@@ -125,8 +125,7 @@ void Flow::CheckMemory(const HostInstr& h, const Operand& op, State* s) {
     // Counting entries; a port that is a plain byte.
     const bool counts = ccf_.counts != nullptr && size == 8 &&
                         address.number == reinterpret_cast<u64>(&ccf_.counts->entered);
-    const bool latch =
-        ccf_.instrs()[h.instr_index].op == translator::Op::kIn && size == 1 && !Writes(op);
+    const bool latch = ccf_.instrs()[h.instr_index].op == isa::Op::kIn && size == 1 && !Writes(op);
     if (!counts && !latch) Complain(h, "memory without a look-up");
     return;
   }
