@@ -738,13 +738,14 @@ unsigned RefusedW(const u8* bytes, unsigned available, unsigned code_bits) {
 
 // What the sets of opcodes say.
 unsigned LegacyFacts(const ZydisDecodedInstruction& z, const Instr& instr) {
-  const bool fault_free = instr.unit == Unit::kNone && !InfoOf(instr.op).Has(kDivides);
-  const bool memory = instr.mem.present;
+  const bool fault_free =
+      instr.unit == Unit::kNone && (instr.op == Op::kNone || !InfoOf(instr.op).Has(kDivides));
   switch (z.opcode_map) {
     case ZYDIS_OPCODE_MAP_DEFAULT:
       return fault_free && kFaultFreeOpcodes.Has(z.opcode) ? kCannotFault : 0;
     case ZYDIS_OPCODE_MAP_0F: {
-      const bool group9_memory = z.opcode == 0xc7 && memory;  // RDRAND and RDSEED: 16-bit forms
+      // RDRAND and RDSEED have 16-bit forms.
+      const bool group9_memory = z.opcode == 0xc7 && instr.mem.present;
       unsigned facts = group9_memory || kPrefix66Opcodes0F.Has(z.opcode) ? kOwnsPrefix66 : 0;
       if (fault_free && kFaultFreeOpcodes0F.Has(z.opcode)) facts |= kCannotFault;
       return facts;
@@ -758,15 +759,17 @@ unsigned LegacyFacts(const ZydisDecodedInstruction& z, const Instr& instr) {
 
 void ReadFacts(const ZydisDecodedInstruction& z, Instr* out) {
   const bool legacy = out->encoding == Encoding::kLegacy;
-  const bool immediate = out->layout.imm_size != 0;
   unsigned facts = kFacts[z.mnemonic];
   if (legacy) facts |= LegacyFacts(z, *out);
-  if (immediate && (!legacy || IsShift(z.mnemonic))) facts |= kImmediateDecides;
-  if (immediate && out->gpr_count == 1 && out->gprs[0].bits != 8 && !out->mem.present) {
-    if (z.mnemonic == ZYDIS_MNEMONIC_ADD) facts |= kAddsConstant;
-    if (z.mnemonic == ZYDIS_MNEMONIC_SUB) facts |= kSubtractsConstant;
+  if (out->layout.imm_size != 0) {
+    if (!legacy || IsShift(z.mnemonic)) facts |= kImmediateDecides;
+    if (out->gpr_count == 1 && out->gprs[0].bits != 8 && !out->mem.present) {
+      if (z.mnemonic == ZYDIS_MNEMONIC_ADD) facts |= kAddsConstant;
+      if (z.mnemonic == ZYDIS_MNEMONIC_SUB) facts |= kSubtractsConstant;
+    }
   }
   out->facts = static_cast<u16>(facts);
+  if (out->op == Op::kNone) return;
   const bool port = out->op == Op::kIn || out->op == Op::kOut;
   if (port || InfoOf(out->op).Has(kString)) {
     const bool narrow = port || out->op == Op::kIns || out->op == Op::kOuts;

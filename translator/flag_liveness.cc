@@ -26,8 +26,12 @@ u32 FlagsKilled(const isa::Instr& instr) {
 // An arithmetic fault shows the flags, and is an ordinary event in programs. (A page fault shows
 // them, too, but is repaired and forgotten.) 16-bit code is old or short, and its faults are those
 // of segments: all of them show the flags exactly.
-bool MayShowAllFlags(const isa::Instr& instr, const ExactFlagSites* exact_sites) {
-  return ShowsAllFlags(instr) || InfoOf(instr.op).Has(isa::kDivides) || instr.code_bits == 16 ||
+inline bool MayShowAllFlags(const isa::Instr& instr, const ExactFlagSites* exact_sites) {
+  // Most instructions are IDENT, and have no name.
+  const bool shows = instr.treatment == isa::Treatment::kIdent
+                         ? instr.op != isa::Op::kNone && InfoOf(instr.op).Has(isa::kDivides)
+                         : ShowsAllFlags(instr);
+  return shows || instr.code_bits == 16 ||
          (exact_sites != nullptr && exact_sites->KeepsExactFlags(instr.pc));
 }
 
