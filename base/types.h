@@ -39,6 +39,11 @@ using LinearAddr = Address<struct LinearTag>;
 // Guest-physical: after paging; an offset into the machine's physical memory map.
 using PhysAddr = Address<struct PhysTag>;
 
+// Are bits 63:47 of a linear address all equal (SDM vol. 1, 3.3.7.1, for 48 bits)?
+constexpr bool IsCanonical(u64 linear) {
+  return static_cast<u64>(static_cast<i64>(linear << 16) >> 16) == linear;
+}
+
 inline constexpr u64 kPageSize = 4096;
 inline constexpr u64 kPageMask = kPageSize - 1;
 

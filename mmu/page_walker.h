@@ -23,10 +23,6 @@ inline constexpr u64 kPteIgnoredAbove = 0xf18;
 // What a translation allows, as the conjunction over its levels.
 inline constexpr u8 kRightExecute = 1, kRightWrite = 2, kRightUser = 4, kRightsAll = 7;
 
-constexpr bool IsCanonical(u64 address) {
-  return static_cast<u64>(static_cast<i64>(address << 16) >> 16) == address;
-}
-
 // The level of PAE's page-directory pointers; PAE has as many levels.
 inline constexpr unsigned kPdpteLevel = 3;
 

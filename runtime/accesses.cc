@@ -69,11 +69,11 @@ bool Accesses::Writes(const SiteDesc& site, const Instr& instr) {
 }
 
 bool Accesses::LeavesAddressSpace(u64 linear, unsigned size) {
-  return !vcpu::IsCanonical(linear) || !vcpu::IsCanonical(linear + size - 1);
+  return !IsCanonical(linear) || !IsCanonical(linear + size - 1);
 }
 
 GuestFault Accesses::NonCanonicalFault(const Instr& instr, u64 linear) const {
-  if (Misaligned(instr, linear) && vcpu::IsCanonical(linear) &&
+  if (Misaligned(instr, linear) && IsCanonical(linear) &&
       vcpu::HostHasIntelsWay(vcpu::HostDifference::kEndOfCanonical)) {
     return GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
   }
@@ -103,8 +103,7 @@ bool Accesses::Wraps(const Access& access) const {
 
 bool Accesses::CallsNowhere(const Access& access) const {
   return access.instr.op == isa::Op::kCallIndirect && access.site.shape == AccessShape::kPush &&
-         access.instr.code_bits == 64 &&
-         !vcpu::IsCanonical(state_.scratch.target);  // see EmitIndirect
+         access.instr.code_bits == 64 && !IsCanonical(state_.scratch.target);  // see EmitIndirect
 }
 
 bool Accesses::BreaksAlignment(const Access& access) {

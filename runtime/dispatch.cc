@@ -80,7 +80,7 @@ bool EngineImpl::MustLeave() const {
 Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault* fault,
                         bool* faulted) {
   *faulted = false;
-  if (mode.code_bits == 64 && !vcpu::IsCanonical(pc)) {
+  if (mode.code_bits == 64 && !IsCanonical(pc)) {
     *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
     *faulted = true;
     return nullptr;
@@ -169,7 +169,7 @@ bool EngineImpl::ModeHasChanged(const CodeMode& before) {
 Next EngineImpl::DispatchThroughTable(const Pending& how) {
   SyncGs();
   if (MustLeave() || in_single_ || how.simulate || state_.CodeBits() != 64 ||
-      !vcpu::IsCanonical(state_.rip)) {
+      !IsCanonical(state_.rip)) {
     return Dispatch(LinearPc(), how);
   }
   ForgetResumeFlag();

@@ -166,7 +166,7 @@ Next EngineImpl::OnMiss(MissWord word, u64 linear) {
     state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
     return Next{site->resume};
   };
-  if (!vcpu::IsCanonical(linear) || (has_slot && mmu_.FillSlot(store, slot, address))) {
+  if (!IsCanonical(linear) || (has_slot && mmu_.FillSlot(store, slot, address))) {
     return resume();
   }
   // A hidden fault needs no host trap here: the runtime has been called anyway.

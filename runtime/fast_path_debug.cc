@@ -88,7 +88,7 @@ void EngineImpl::NoteSimulatedWatch(bool faulted) {
 // The target of a computed branch is no address. The branch itself faults then, before it changes
 // anything: put back what its translation has changed.
 bool EngineImpl::UndoBranch(u64 target) {
-  if (state_.last_branch == 0 || vcpu::IsCanonical(target) || !state_.In64BitCode()) return false;
+  if (state_.last_branch == 0 || IsCanonical(target) || !state_.In64BitCode()) return false;
   const auto* exit = reinterpret_cast<const ExitDesc*>(tc().data_origin() + state_.last_branch - 1);
   Instr instr;
   DecodeAgain(*exit->ccf, exit->instr_index, &instr);

@@ -37,7 +37,7 @@ void FillElements(u8* to, u64 value, unsigned size, u64 bytes) {
 // Where the page's bytes from `linear` on lie, for an access that the guest may make without being
 // noticed; 0: nowhere. Makes the access's mapping known to the shadow, as the access would.
 u64 EngineImpl::HostOfRun(u64 linear, bool write) {
-  if (state_.In64BitCode() && !vcpu::IsCanonical(linear)) return 0;
+  if (state_.In64BitCode() && !IsCanonical(linear)) return 0;
   const u64 index = mmu::EntryIndex(LinearAddr(linear));
   if (mmu::PageOfIndex(index) != (linear & ~kPageMask)) return 0;
   const auto usable = [&](u64 host) {

@@ -148,7 +148,7 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
     GuestFault fault;
     u64 next_pc = (code->pc & ~kPageMask) + kPageSize;
     if (code->mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
-    if (code->mode.code_bits == 64 && !vcpu::IsCanonical(next_pc)) return vcpu::GeneralProtection();
+    if (code->mode.code_bits == 64 && !IsCanonical(next_pc)) return vcpu::GeneralProtection();
     if (!mmu_.Fetch(LinearAddr(next_pc), &next, &fault)) return fault;
     memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
     request.next_page = next_bytes;

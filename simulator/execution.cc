@@ -42,7 +42,7 @@ Outcome Execution::Linear(SegmentIndex index, u64 offset, unsigned size, bool wr
     // Only FS and GS have a base here.
     const u64 address = index >= vcpu::kFs ? segment.base + offset : offset;
     *linear = LinearAddr(address);
-    if (vcpu::IsCanonical(address) && vcpu::IsCanonical(address + size - 1)) return {};
+    if (IsCanonical(address) && IsCanonical(address + size - 1)) return {};
   } else {
     *linear = LinearAddr(static_cast<u32>(segment.base + offset));
     bool allowed = vcpu::InSegmentLimit(segment, static_cast<u32>(offset), size);
@@ -151,7 +151,7 @@ Outcome Execution::Pop(u64* pointer, unsigned size, u64* value) {
 
 Outcome Execution::CheckTarget(u64 rip) const {
   const bool inside =
-      state.In64BitCode() ? vcpu::IsCanonical(rip) : rip <= state.segment[vcpu::kCs].limit;
+      state.In64BitCode() ? IsCanonical(rip) : rip <= state.segment[vcpu::kCs].limit;
   return inside ? Outcome() : vcpu::GeneralProtection();
 }
 

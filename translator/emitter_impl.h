@@ -76,7 +76,7 @@ class Emitter::Impl {
            ((pc & kPageMask) <= kPageSize - sizeof(isa::Instr::bytes) ||
             !request_->mode.UsesJumpTable());
   }
-  bool CanBeCode(u64 pc) const { return request_->mode.code_bits != 64 || vcpu::IsCanonical(pc); }
+  bool CanBeCode(u64 pc) const { return request_->mode.code_bits != 64 || IsCanonical(pc); }
 
   // --- emitter_memory.cc ---
   void EmitMemory(const isa::Instr& instr);

@@ -371,8 +371,7 @@ bool Emitter::Impl::EmitReadCr(const isa::Instr& instr) {
 // view that is known.
 bool Emitter::Impl::EmitWriteCr3(const isa::Instr& instr) {
   const u64 next = instr.next_pc();
-  const bool canonical = static_cast<u64>(static_cast<i64>(next << 16) >> 16) == next;
-  if (request_->mode.single || !canonical) return false;
+  if (request_->mode.single || !IsCanonical(next)) return false;
   const auto peer = [](std::size_t member) {
     return GsAbs(kRootPeerOffset + static_cast<i32>(member), 8);
   };

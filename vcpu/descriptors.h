@@ -10,11 +10,6 @@
 
 namespace alibi::vcpu {
 
-// Bits 63:47 all equal (48-bit linear addresses).
-constexpr bool IsCanonical(u64 address) {
-  return static_cast<u64>(static_cast<i64>(address << 16) >> 16) == address;
-}
-
 // Attribute words (see Segment) of the segments that SYSCALL and its kin make up.
 inline constexpr u16 kAttrAccessed = 0x1, kAttrWritable = 0x2, kAttrConforming = 0x4,
                      kAttrCode = 0x8, kAttrCodeOrData = 0x10, kAttrPresent = 0x80,

@@ -147,9 +147,8 @@ Status CheckSpecialRegisters(const SpecialRegisters& r, const vcpu::CpuidPolicy&
       {lma != (lme && paging), "EFER.LMA must be EFER.LME with CR0.PG"},
       {lma && !(r.cr4 & vcpu::kCr4Pae), "long mode without CR4.PAE; set it"},
       {r.cr8 > 15, "CR8 is above 15; it has four bits"},
-      {!vcpu::IsCanonical(r.gdt.base) || !vcpu::IsCanonical(r.idt.base) ||
-           !vcpu::IsCanonical(r.fs.base) || !vcpu::IsCanonical(r.gs.base) ||
-           !vcpu::IsCanonical(r.tr.base) || !vcpu::IsCanonical(r.ldt.base),
+      {!IsCanonical(r.gdt.base) || !IsCanonical(r.idt.base) || !IsCanonical(r.fs.base) ||
+           !IsCanonical(r.gs.base) || !IsCanonical(r.tr.base) || !IsCanonical(r.ldt.base),
        "a base address is not canonical"},
   };
   if (Status status = CheckRows("", rows); !status.ok()) return status;

@@ -285,10 +285,6 @@ bool IsVector(Source source) {
   return source == Source::kSt || source == Source::kXmm || source == Source::kYmmHigh;
 }
 
-bool Canonical(u64 address) {
-  return static_cast<u64>(static_cast<i64>(address << 16) >> 16) == address;
-}
-
 u64 ReadScalar(const VcpuState& state, const Register& r) {
   switch (r.source) {
     case Source::kGpr:
@@ -329,11 +325,11 @@ bool WriteScalar(VcpuState& state, const Register& r, u64 value) {
       state.SetRflags((value & ~vcpu::kVm) | (state.system_flags & vcpu::kVm));
       return true;
     case Source::kSegmentBase:
-      if (!state.In64BitCode() || !Canonical(value)) return false;
+      if (!state.In64BitCode() || !IsCanonical(value)) return false;
       state.segment[r.index].base = value;
       return true;
     case Source::kKernelGsBase:
-      if (!Canonical(value)) return false;
+      if (!IsCanonical(value)) return false;
       state.kernel_gs_base = value;
       return true;
     case Source::kX87Control:
