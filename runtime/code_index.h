@@ -28,6 +28,11 @@ namespace alibi::runtime {
 // May it be run (again)?
 inline bool IsCurrent(const translator::Ccf& ccf) { return ccf.valid && !ccf.retired; }
 
+// The guest-physical address of the CCF's guest code at linear `pc`.
+inline u64 PhysOf(const translator::Ccf& ccf, u64 pc) {
+  return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
+}
+
 class CodeIndex {
  public:
   static constexpr unsigned kMaxVersions = 8;

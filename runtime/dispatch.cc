@@ -112,7 +112,7 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
 
 void EngineImpl::Deliver(const GuestFault& fault) {
   ++counters_.exceptions_delivered;
-  if (recorder_.Wants(RecordKind::kFault)) RecordFault(fault);
+  if (events_.Wants(RecordKind::kFault)) events_.Fault(LinearPc(), fault);
   vcpu::DeliverFault(state_, mmu_, fault);
 }
 

@@ -207,7 +207,7 @@ Exit EngineImpl::Run() {
   } leave{this};
   for (;;) {
     fragments_->RelinkExits();
-    recorder_.Drain();
+    events_.Drain();
     counters_.policy_faults = policy_.fault() != nullptr;
     if (points_.stopped()) return Exit::kDebug;
     if (memory_map_changed_) {
@@ -315,9 +315,7 @@ void EngineImpl::InjectInterrupt(u8 vector) {
 }
 
 void EngineImpl::set_event_log(adapt::log::Ring* log) {
-  ALIBI_CHECK(log == nullptr || logged_sites_ == 0,
-              "an engine has one log: sites are numbered for it");
-  recorder_.set_log(log);
+  events_.set_log(log);
   clock_ = needs_.clock || log != nullptr;
 }
 

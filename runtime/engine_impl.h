@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's working parts, shared by engine.cc (run loop, translation), dispatch.cc,
-// fast_path.cc (callouts of sites), fast_path_debug.cc, string_runs.cc, sites.cc,
-// execution_counts.cc, recording.cc and trace_listener.cc (these eight for general registers only)
-// and host_fault.cc (signals).
+// The engine ties its parts together: Fragments, Accesses, Events, DebugStep, the site table. Its
+// functions lie in engine.cc (run loop), translation.cc, stepping.cc and host_fault.cc (signals);
+// and, for general registers only, in dispatch.cc, fast_path.cc (callouts of sites), operands.cc,
+// fast_path_debug.cc, string_runs.cc, sites.cc, execution_counts.cc and trace_listener.cc.
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
@@ -15,6 +15,7 @@
 
 #include "runtime/accesses.h"
 #include "runtime/attempted_store.h"
+#include "runtime/events.h"
 #include "runtime/fragments.h"
 #include "runtime/host_signal.h"
 #include "runtime/pending.h"
@@ -50,10 +51,10 @@ class EngineImpl final : public TranslatingEngine,
   bool steps_next() const override { return step_next_; }
   void ForgetDebugStop() override { points_.Forget(); }
   void set_event_observer(EventObserver* observer, u32 kinds) override {
-    recorder_.Observe(observer, kinds);
+    events_.Observe(observer, kinds);
   }
   void set_event_log(adapt::log::Ring* log) override;
-  void DrainEvents() override { recorder_.Drain(); }
+  void DrainEvents() override { events_.Drain(); }
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_; }
   const adapt::Prices& prices() const override { return prices_; }
@@ -243,7 +244,6 @@ class EngineImpl final : public TranslatingEngine,
   adapt::SiteRecord& FindOrInsertRecord(const SiteDesc& site);
   adapt::SiteRecord& RecordOf(SiteDesc* site);
   adapt::SiteRecord* OwnRecordOf(const translator::SiteDesc& site);
-  u64 PhysOf(const Ccf& ccf, u64 pc) const;
 
   // --- execution_counts.cc ---
   // The CCF is left at the site's instruction. `undone`: which has certainly not been executed.
@@ -276,20 +276,6 @@ class EngineImpl final : public TranslatingEngine,
   void NoteWatched(const isa::Instr& instr, u64 linear, unsigned size);
   bool UndoBranch(u64 target);
 
-  // --- recording.cc: for logs and traces. The first three look themselves whether it is wanted ---
-  void RecordOccurrence(const SiteDesc& desc, adapt::SiteRecord& site, adapt::Event event,
-                        bool trapped, adapt::Kind verdict);
-  void RecordSite(RecordKind kind, const SiteDesc& desc, adapt::SiteRecord& site);
-  void RecordSystem(const isa::Instr& instr);
-  void RecordFault(const vcpu::GuestFault& fault);
-  void RecordOverwritten(const Ccf& ccf, PhysAddr where, u64 bytes);
-  void RecordForgottenPage(u64 page);
-  void RecordTranslation(const Ccf& ccf, adapt::log::Why why, u64 begin_tsc);
-  void RecordFlush(bool site_table_too);
-  Record NewRecord(RecordKind kind, u64 pc) const;
-  bool NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record* record);
-  void Push(const Record& record);
-
   TranslationCache& tc() const { return fragments_->tc(); }
 
   TranslatingEngineOptions options_;
@@ -312,8 +298,7 @@ class EngineImpl final : public TranslatingEngine,
   DebugPoints points_;
   bool step_next_ = false;        // a debugger's single step
   bool step_over_watch_ = false;  // the next instruction touches what a debugger watches
-  Recorder recorder_;
-  u32 logged_sites_ = 0;
+  Events events_{state_};
   u64 watch_hits_ = 0;  // DR6 bits of the data breakpoints that the running instruction hit
   WatchedMemory watched_memory_;
   WatchedPorts watched_ports_;

@@ -55,7 +55,7 @@ Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
   if (outcome.faulted()) {
     return DeliverAtAndDispatch(site, outcome.fault());
   }
-  if (recorder_.Wants(kSystemKinds)) RecordSystem(instr);
+  if (events_.Wants(kSystemKinds)) events_.SystemInstruction(instr);
   if (MayChangeMode(instr) &&
       (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode) : NoticeMode(CurrentMode()))) {
     return Dispatch(LinearPc());
@@ -108,7 +108,7 @@ bool EngineImpl::LeavesSlot(SiteDesc* site, bool store, unsigned slot) {
   if (record == nullptr || !IsCurrent(*site->ccf)) return false;
   record->table_lookup = true;
   ++counters_.lookup_changes;
-  RecordSite(RecordKind::kRelookup, *site, *record);
+  events_.SiteChanged(RecordKind::kRelookup, InstrOf(*site), *record);
   fragments_->Retire(site->ccf);
   return true;
 }
@@ -123,7 +123,7 @@ Next EngineImpl::MissAcrossPages(SiteDesc* site, const Instr& instr, u64 linear,
     // (Simulated this time: what a retry would find may be another translation that groups it.)
     if (adapt::SiteRecord* record = OwnRecordOf(*site)) {
       record->alone = true;
-      RecordSite(RecordKind::kUngroup, *site, *record);
+      events_.SiteChanged(RecordKind::kUngroup, instr, *record);
       fragments_->Retire(site->ccf);
     }
     return SimulateNext(instr.pc);

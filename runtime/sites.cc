@@ -35,10 +35,6 @@ void EngineImpl::DecodeSite(const SiteDesc& site) const {
   site.instr = instr;
 }
 
-u64 EngineImpl::PhysOf(const Ccf& ccf, u64 pc) const {
-  return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
-}
-
 adapt::Access EngineImpl::AccessOf(const SiteDesc& site) const {
   const Instr& instr = InstrOf(site);
   if (instr.op == isa::Op::kDivide) return adapt::Access::kDivide;
@@ -108,7 +104,9 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
     }
     verdict = policy_.OnEvent(record, what);
   }
-  if (recorder_.Wants(kOccurrenceKinds)) RecordOccurrence(*site, record, event, trapped, verdict);
+  if (events_.Wants(kOccurrenceKinds)) {
+    events_.Occurrence(InstrOf(*site), record, event, trapped, verdict, entered_);
+  }
   if (verdict == before) {
     if (trapped || event == adapt::Event::kCleanCallout) RetireIfStale(*site, verdict);
     return;

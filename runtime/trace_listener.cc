@@ -13,13 +13,13 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
     const u64 to = last - start < kPageSize ? last - start : kPageSize;
     const bool code_left = fragments_->InvalidateBytes(page, from, to, [&](const Ccf* ccf) {
       ++counters_.ccf_invalidations;
-      if (recorder_.Wants(RecordKind::kOverwritten)) RecordOverwritten(*ccf, address, size);
+      if (events_.Wants(RecordKind::kOverwritten)) events_.Overwritten(*ccf, address, size);
     });
     // Memory that held code becomes data: programs end, and their pages go to others.
     if (!code_left) {
       mmu_.UntraceCode(PhysAddr(start));
-      if (recorder_.Wants(RecordKind::kForgottenPage) && sites_.MayHaveInPage(start)) {
-        RecordForgottenPage(start);
+      if (events_.Wants(RecordKind::kForgottenPage) && sites_.MayHaveInPage(start)) {
+        events_.ForgottenPage(start);
       }
       sites_.ForgetPage(start);
       policy_.OnPageForgotten(start);

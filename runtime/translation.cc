@@ -185,8 +185,7 @@ void EngineImpl::PlanSites(const GuestCode& code, translator::EmitRequest* reque
       options_.plan_override->Override(tu_->instrs[i], &plan);
     }
     if (code.mode.simulate || code.mode.careful ||
-        (InfoOf(tu_->instrs[i].op).Has(isa::kLogsControl) &&
-         recorder_.Wants(RecordKind::kControl))) {
+        (InfoOf(tu_->instrs[i].op).Has(isa::kLogsControl) && events_.Wants(RecordKind::kControl))) {
       plan.kind = translator::SiteKind::kSimulate;
     }
   }
@@ -249,7 +248,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, Pending*
   if (code.in_ram && code.second_page == kNoPage && code.max_instructions != 1) {
     if (Ccf* old = fragments_->Revive(pc, phys.PageNumber(), mode, code.page(), points_)) {
       TraceCodeOf(*old);
-      if (recorder_.Wants(RecordKind::kTranslation)) RecordTranslation(*old, Why::kRevived, begin);
+      if (events_.Wants(RecordKind::kTranslation)) events_.Translation(*old, Why::kRevived, begin);
       return old;
     }
   }
@@ -264,8 +263,8 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, Pending*
   counters_.translated_guest_bytes += tu_->byte_length;
   counters_.translation_cycles += __rdtsc() - begin;
   prices_.retranslate = static_cast<u32>(counters_.translation_cycles / counters_.translations);
-  if (recorder_.Wants(RecordKind::kTranslation)) {
-    RecordTranslation(*ccf, WhyOf(mode, replaced), begin);
+  if (events_.Wants(RecordKind::kTranslation)) {
+    events_.Translation(*ccf, WhyOf(mode, replaced), begin);
   }
   if (observer_ != nullptr) observer_->OnTranslation(*ccf);
   return ccf;
@@ -280,7 +279,7 @@ void EngineImpl::FlushTc(Pending* how) {
   fragments_->Flush();
   for (MissedSite& missed : missed_sites_) missed = {};
   mmu_.ResetAllJumpTables();
-  if (recorder_.Wants(RecordKind::kFlush)) RecordFlush(sites_.overflowed());
+  if (events_.Wants(RecordKind::kFlush)) events_.Flush(sites_.overflowed());
   if (sites_.overflowed()) {
     sites_.Clear();
     ++counters_.site_table_flushes;

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What callouts and the host-fault handler tell logs and traces. Compiled for general registers
-// only, as fast_path.cc.
+#include "runtime/events.h"
+
 #include <x86intrin.h>
 
-#include "runtime/engine_impl.h"
+#include "base/check.h"
+#include "runtime/code_index.h"
 
 namespace alibi::runtime {
 
 using isa::Instr;
 using isa::Op;
+using translator::Ccf;
 
-Record EngineImpl::NewRecord(RecordKind kind, u64 pc) const {
+void Events::set_log(adapt::log::Ring* log) {
+  ALIBI_CHECK(log == nullptr || logged_sites_ == 0,
+              "an engine has one log: sites are numbered for it");
+  recorder_.set_log(log);
+}
+
+Record Events::NewRecord(RecordKind kind, u64 pc) const {
   Record record;
   record.kind = kind;
   record.tsc = __rdtsc();
@@ -19,17 +27,17 @@ Record EngineImpl::NewRecord(RecordKind kind, u64 pc) const {
   return record;
 }
 
-void EngineImpl::Push(const Record& record) {
+void Events::Push(const Record& record) {
   recorder_.Push(record);
-  if (recorder_.Filling()) RequestAttention();
+  // The run loop drains it.
+  if (recorder_.Filling()) __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
 }
 
 // The log knows sites by number, once they were defined. False: there was no room for that.
-bool EngineImpl::NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record* record) {
+bool Events::NameSite(const Instr& instr, adapt::SiteRecord& site, Record* record) {
   record->physical = site.phys;
   if (!recorder_.has_log()) return true;
   if (site.log_number == 0) {
-    const Instr& instr = InstrOf(desc);
     adapt::log::Site definition;
     definition.pc = site.pc;
     definition.physical = site.phys;
@@ -50,32 +58,32 @@ bool EngineImpl::NameSite(const SiteDesc& desc, adapt::SiteRecord& site, Record*
   return true;
 }
 
-void EngineImpl::RecordSite(RecordKind kind, const SiteDesc& desc, adapt::SiteRecord& site) {
+void Events::SiteChanged(RecordKind kind, const Instr& instr, adapt::SiteRecord& site) {
   if (!recorder_.Wants(kind)) return;
-  Record record = NewRecord(kind, InstrOf(desc).pc);
+  Record record = NewRecord(kind, instr.pc);
   record.before = site.kind;
-  if (!NameSite(desc, site, &record)) return;
+  if (!NameSite(instr, site, &record)) return;
   record.before = adapt::Kind::kDirect;
   Push(record);
 }
 
-void EngineImpl::RecordOccurrence(const SiteDesc& desc, adapt::SiteRecord& site, adapt::Event event,
-                                  bool trapped, adapt::Kind verdict) {
+void Events::Occurrence(const Instr& instr, adapt::SiteRecord& site, adapt::Event event,
+                        bool trapped, adapt::Kind verdict, u64 entered) {
   const RecordKind kind = verdict == site.kind ? RecordKind::kOccurrence : RecordKind::kVerdict;
   if (!recorder_.Wants(kind)) return;
-  Record record = NewRecord(kind, InstrOf(desc).pc);
+  Record record = NewRecord(kind, instr.pc);
   record.before = site.kind;
   record.after = verdict;
   record.event = event;
   record.flag = trapped;
-  record.cycles = static_cast<u32>(record.tsc - entered_);
+  record.cycles = static_cast<u32>(record.tsc - entered);
   record.value = site.traps;
   record.more = site.callouts;
-  if (NameSite(desc, site, &record)) Push(record);
+  if (NameSite(instr, site, &record)) Push(record);
 }
 
-void EngineImpl::RecordFault(const vcpu::GuestFault& fault) {
-  Record record = NewRecord(RecordKind::kFault, LinearPc());
+void Events::Fault(u64 linear_pc, const vcpu::GuestFault& fault) {
+  Record record = NewRecord(RecordKind::kFault, linear_pc);
   record.number = fault.vector;
   record.flag = fault.has_error_code;
   record.more = fault.error_code;
@@ -83,12 +91,11 @@ void EngineImpl::RecordFault(const vcpu::GuestFault& fault) {
   Push(record);
 }
 
-// A system instruction has been executed; of MSRs and control registers the values are current.
-void EngineImpl::RecordSystem(const Instr& instr) {
+void Events::SystemInstruction(const Instr& instr) {
   const isa::OpInfo& op = InfoOf(instr.op);
   const bool msr = op.Has(isa::kLogsMsr);
   const RecordKind kind = msr ? RecordKind::kMsr : RecordKind::kControl;
-  if (!op.Has(isa::kLogsMsr | isa::kLogsControl) || !recorder_.Wants(kind)) return;
+  if (!op.Has(isa::kLogsMsr | isa::kLogsControl) || !Wants(kind)) return;
   Record record = NewRecord(kind, instr.pc);
   if (msr) {
     record.more = static_cast<u32>(state_.gpr[vcpu::kRcx]);
@@ -105,7 +112,7 @@ void EngineImpl::RecordSystem(const Instr& instr) {
   Push(record);
 }
 
-void EngineImpl::RecordOverwritten(const Ccf& ccf, PhysAddr where, u64 bytes) {
+void Events::Overwritten(const Ccf& ccf, PhysAddr where, u64 bytes) {
   Record record = NewRecord(RecordKind::kOverwritten, ccf.pc);
   record.physical = PhysOf(ccf, ccf.pc);
   record.value = where.value;
@@ -113,13 +120,13 @@ void EngineImpl::RecordOverwritten(const Ccf& ccf, PhysAddr where, u64 bytes) {
   Push(record);
 }
 
-void EngineImpl::RecordForgottenPage(u64 page) {
+void Events::ForgottenPage(u64 page) {
   Record record = NewRecord(RecordKind::kForgottenPage, 0);
   record.physical = page;
   Push(record);
 }
 
-void EngineImpl::RecordTranslation(const Ccf& ccf, adapt::log::Why why, u64 begin_tsc) {
+void Events::Translation(const Ccf& ccf, adapt::log::Why why, u64 begin_tsc) {
   Record record = NewRecord(RecordKind::kTranslation, ccf.pc);
   record.physical = PhysOf(ccf, ccf.pc);
   record.number = static_cast<u8>(ccf.instrs().size());
@@ -132,7 +139,7 @@ void EngineImpl::RecordTranslation(const Ccf& ccf, adapt::log::Why why, u64 begi
   Push(record);
 }
 
-void EngineImpl::RecordFlush(bool site_table_too) {
+void Events::Flush(bool site_table_too) {
   Record record = NewRecord(RecordKind::kFlush, 0);
   record.flag = site_table_too;
   Push(record);
