@@ -57,6 +57,17 @@ Outcome Execution::Linear(SegmentIndex index, u64 offset, unsigned size, bool wr
   return index == vcpu::kSs ? vcpu::StackFault() : vcpu::GeneralProtection();
 }
 
+Outcome Execution::AlignedLinear(SegmentIndex index, u64 offset, unsigned size, unsigned alignment,
+                                 bool write, LinearAddr* linear) {
+  const Outcome outcome = Linear(index, offset, size, write, linear);
+  // On some hosts #AC comes first where the end of the canonical addresses cuts the operand.
+  const bool cut = state.In64BitCode() && IsCanonical(linear->value) &&
+                   vcpu::HostHasIntelsWay(vcpu::HostDifference::kEndOfCanonical);
+  if (outcome.faulted() && !cut) return outcome;
+  const bool misaligned = state.ChecksAlignment() && (linear->value & (alignment - 1)) != 0;
+  return misaligned ? Outcome::WithCode(vcpu::kAlignmentCheck, 0) : outcome;
+}
+
 Outcome Execution::LinearElement(SegmentIndex index, u64 offset, unsigned size, bool write,
                                  LinearAddr* linear) {
   const bool wraps = vcpu::HostHasIntelsWay(vcpu::HostDifference::kEndOf4Gb);
@@ -77,16 +88,14 @@ u64 Execution::Offset() const {
 }
 
 Outcome Execution::OperandAddress(unsigned size, bool write, LinearAddr* linear) {
-  ALIBI_RETURN_IF_FAULT(
-      Linear(static_cast<SegmentIndex>(instr.mem.segment), Offset(), size, write, linear));
   // Far pointers and descriptor-table registers.
-  return CheckAlignment(*linear, size == 4 ? 2 : 4);
+  return AlignedLinear(static_cast<SegmentIndex>(instr.mem.segment), Offset(), size,
+                       size == 4 ? 2 : 4, write, linear);
 }
 
 Outcome Execution::Read(SegmentIndex segment, u64 offset, unsigned size, u64* value) {
   LinearAddr linear;
-  ALIBI_RETURN_IF_FAULT(Linear(segment, offset, size, false, &linear));
-  ALIBI_RETURN_IF_FAULT(CheckAlignment(linear, size));
+  ALIBI_RETURN_IF_FAULT(AlignedLinear(segment, offset, size, size, false, &linear));
   GuestFault fault;
   u64 result = 0;
   if (!memory.Read(linear, &result, size, Privilege::kCpl, &fault)) return fault;
@@ -96,8 +105,7 @@ Outcome Execution::Read(SegmentIndex segment, u64 offset, unsigned size, u64* va
 
 Outcome Execution::Write(SegmentIndex segment, u64 offset, unsigned size, u64 value) {
   LinearAddr linear;
-  ALIBI_RETURN_IF_FAULT(Linear(segment, offset, size, true, &linear));
-  ALIBI_RETURN_IF_FAULT(CheckAlignment(linear, size));
+  ALIBI_RETURN_IF_FAULT(AlignedLinear(segment, offset, size, size, true, &linear));
   GuestFault fault;
   if (!memory.Write(linear, &value, size, Privilege::kCpl, &fault)) return fault;
   return {};
@@ -105,8 +113,7 @@ Outcome Execution::Write(SegmentIndex segment, u64 offset, unsigned size, u64 va
 
 Outcome Execution::ReadForUpdate(SegmentIndex segment, u64 offset, unsigned size, u64* value) {
   LinearAddr linear;
-  ALIBI_RETURN_IF_FAULT(Linear(segment, offset, size, true, &linear));
-  ALIBI_RETURN_IF_FAULT(CheckAlignment(linear, size));
+  ALIBI_RETURN_IF_FAULT(AlignedLinear(segment, offset, size, size, true, &linear));
   GuestFault fault;
   if (!memory.ProbeWrite(linear, size, Privilege::kCpl, &fault)) return fault;
   return Read(segment, offset, size, value);

@@ -47,19 +47,16 @@ struct Execution {
   // --- Memory ---
   // Segmentation: limit, type and canonical checks; size is at least 1.
   Outcome Linear(SegmentIndex segment, u64 offset, unsigned size, bool write, LinearAddr* linear);
-  // The same for a part of a vector operand, whose offset may be 4 GB and more
+  // That, and EFLAGS.AC. `alignment` is a power of two.
+  Outcome AlignedLinear(SegmentIndex segment, u64 offset, unsigned size, unsigned alignment,
+                        bool write, LinearAddr* linear);
+  // Linear() for a part of a vector operand, whose offset may be 4 GB and more
   // (vcpu/cpu_differences.inc: EndOf4Gb).
   Outcome LinearElement(SegmentIndex segment, u64 offset, unsigned size, bool write,
                         LinearAddr* linear);
   // The offset of instr.mem inside its segment.
   u64 Offset() const;
   Outcome OperandAddress(unsigned size, bool write, LinearAddr* linear);
-  // EFLAGS.AC: `alignment` is a power of two.
-  Outcome CheckAlignment(LinearAddr linear, unsigned alignment) const {
-    return state.ChecksAlignment() && (linear.value & (alignment - 1)) != 0
-               ? Outcome::WithCode(vcpu::kAlignmentCheck, 0)
-               : Outcome();
-  }
   // Values of 1, 2, 4 or 8 bytes.
   Outcome Read(SegmentIndex segment, u64 offset, unsigned size, u64* value);
   Outcome Write(SegmentIndex segment, u64 offset, unsigned size, u64 value);

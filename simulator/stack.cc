@@ -77,8 +77,7 @@ Outcome handlers::Pusha(Execution& e) {
   for (unsigned reg = 0; reg < 8; ++reg) {
     pointer = LowBits(pointer - size, e.StackBits());
     LinearAddr linear;
-    ALIBI_RETURN_IF_FAULT(e.Linear(vcpu::kSs, pointer, size, true, &linear));
-    ALIBI_RETURN_IF_FAULT(e.CheckAlignment(linear, size));
+    ALIBI_RETURN_IF_FAULT(e.AlignedLinear(vcpu::kSs, pointer, size, size, true, &linear));
     vcpu::GuestFault fault;
     if (!e.memory.ProbeWrite(linear, size, vcpu::Privilege::kCpl, &fault)) return fault;
   }

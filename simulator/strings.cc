@@ -61,9 +61,8 @@ class StringRun {
                LinearAddr* linear) const {
     u64 offset = e_.Reg(reg, Bits());
     if (backward_) offset -= (count - 1) * size_;
-    ALIBI_RETURN_IF_FAULT(
-        e_.Linear(segment, offset, static_cast<unsigned>(count * size_), write, linear));
-    return e_.CheckAlignment(*linear, size_);
+    return e_.AlignedLinear(segment, offset, static_cast<unsigned>(count * size_), size_, write,
+                            linear);
   }
 
   // Is the span inside its segment? Runs that are not go one element at a time.

@@ -115,9 +115,8 @@ Outcome handlers::StoreX87(Execution& e) {
   const Format format(e);
   const unsigned bytes = format.Environment() + (save ? kRegisterBytes : 0);
   LinearAddr linear;
-  ALIBI_RETURN_IF_FAULT(
-      e.Linear(static_cast<SegmentIndex>(e.instr.mem.segment), e.Offset(), bytes, true, &linear));
-  ALIBI_RETURN_IF_FAULT(e.CheckAlignment(linear, format.Word()));
+  ALIBI_RETURN_IF_FAULT(e.AlignedLinear(static_cast<SegmentIndex>(e.instr.mem.segment), e.Offset(),
+                                        bytes, format.Word(), true, &linear));
   GuestFault fault;
   // Both change the state when they have stored it.
   if (!e.memory.ProbeWrite(linear, bytes, Privilege::kCpl, &fault)) return fault;
@@ -167,9 +166,9 @@ Outcome handlers::LoadX87(Execution& e) {
   // A pending exception comes first, whatever the memory is (EngineImpl::HandleHostFault).
   asm volatile("fwait");
   LinearAddr linear;
-  ALIBI_RETURN_IF_FAULT(e.Linear(static_cast<SegmentIndex>(e.instr.mem.segment), e.Offset(),
-                                 format.Environment() + registers, false, &linear));
-  ALIBI_RETURN_IF_FAULT(e.CheckAlignment(linear, format.Word()));
+  ALIBI_RETURN_IF_FAULT(e.AlignedLinear(static_cast<SegmentIndex>(e.instr.mem.segment), e.Offset(),
+                                        format.Environment() + registers, format.Word(), false,
+                                        &linear));
   u8 stored[kLargeEnvironment + kRegisterBytes], image[kLargeEnvironment + kRegisterBytes];
   {
     const VectorState keep;

@@ -185,16 +185,19 @@ class GuestMachine::Impl {
 
   runtime::TranslatingEngine& engine() { return *engine_; }
 
-  void Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
+  unsigned Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
     Prepare(test, options);
     const u64 begin = Milliseconds();
-    runtime::Exit exit;
+    unsigned stops = 0;
     running_engine = engine_.get();
-    do {
+    runtime::Exit exit = engine_->Run();
+    while (exit == runtime::Exit::kStopped && Milliseconds() - begin < options.limit_ms) {
+      ++stops;
       exit = engine_->Run();
-    } while (exit == runtime::Exit::kStopped && Milliseconds() - begin < options.limit_ms);
+    }
     running_engine = nullptr;
     End(test, exit, outcome);
+    return stops;
   }
 
   u64 RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome) {
@@ -446,8 +449,8 @@ class GuestMachine::Impl {
 GuestMachine::GuestMachine(Kind kind, runtime::ExecutionSink* executions)
     : kind_(kind), impl_(std::make_unique<Impl>(kind, executions)) {}
 GuestMachine::~GuestMachine() = default;
-void GuestMachine::Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
-  impl_->Run(test, options, outcome);
+unsigned GuestMachine::Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
+  return impl_->Run(test, options, outcome);
 }
 u64 GuestMachine::RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome) {
   return impl_->RunInSteps(test, options, outcome);

@@ -42,7 +42,8 @@ class GuestMachine {
   GuestMachine(const GuestMachine&) = delete;
   GuestMachine& operator=(const GuestMachine&) = delete;
 
-  void Run(const TestCase& test, const RunOptions& options, Outcome* outcome);
+  // Returns how often the clock of SetStopInterval stopped it on the way.
+  unsigned Run(const TestCase& test, const RunOptions& options, Outcome* outcome);
   // The same, a step of the engine's (Engine::StepNext) at a time. Returns how many instructions
   // were executed.
   u64 RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome);

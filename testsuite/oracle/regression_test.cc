@@ -50,6 +50,12 @@ std::string Run(Harness& harness, const Case& c) {
   return find ? harness.Story(*find) : "";
 }
 
+// Of the canonical addresses, at rsi.
+void MisalignedOverTheEnd(CpuState& s) {
+  s.gpr[kRsi] = 0x7ffffffffffb;
+  s.rflags |= vcpu::kAc;
+}
+
 const Case kCases[] = {
     {"INT3 under TF: no #DB before the handler's first instruction", {{0x90}, {0x90}}, {}},
     {"FNSTENV shows where the guest's instruction lies", {{0xd9, 0xe8}, {0xd9, 0x37}}, {}},
@@ -94,10 +100,12 @@ const Case kCases[] = {
      [](CpuState& s) { s.gpr[kRsi] = kReadOnlyPage - 7; }},
     {"A misaligned operand over the end of the canonical addresses, checked for alignment",
      {{0x48, 0x03, 0x1e}},
-     [](CpuState& s) {
-       s.gpr[kRsi] = 0x7ffffffffffb;
-       s.rflags |= vcpu::kAc;
-     }},
+     MisalignedOverTheEnd},
+    {"POP to such an operand", {{0x8f, 0x06}}, MisalignedOverTheEnd},
+    {"PUSH of such an operand", {{0xff, 0x36}}, MisalignedOverTheEnd},
+    {"FNSTENV to such an operand", {{0xd9, 0x36}}, MisalignedOverTheEnd},
+    {"FLDENV of such an operand", {{0xd9, 0x26}}, MisalignedOverTheEnd},
+    {"MOVSQ from such an operand", {{0x48, 0xa5}}, MisalignedOverTheEnd},
     {"A masked load over the end of the canonical addresses, whose first elements are absent",
      {{0xc5, 0x15, 0x76, 0xed}, {0xc4, 0x62, 0x15, 0x2c, 0x4d, 0x00}},  // vpcmpeqd; vmaskmovps
      [](CpuState& s) { s.gpr[kRbp] = 0x7fffffffffec; }},
