@@ -187,9 +187,11 @@ Status PcMachine::MapLowMemory(const std::vector<u8>& bios) {
 }
 
 PcMachine::~PcMachine() {
+  if (output_.has_value()) FlushOutput();
+  // Their threads wake events_'s.
+  serial_link_.reset();
   devices_.reset();
   events_.reset();
-  if (output_.has_value()) FlushOutput();
 }
 
 PcEnd PcMachine::RunUntilReset() {

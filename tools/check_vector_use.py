@@ -20,8 +20,9 @@ import subprocess
 import sys
 
 ROOTS = re.compile(
-    r'^alibi::(runtime::EngineImpl::(On[A-Z]\w*|StopSoon|DispatchFromState|CodeWritten'
-    r'|CodeInvalidated)\('
+    r'^alibi::(runtime::EngineImpl::(On[A-Z]\w*|StopSoon|CodeWritten|CodeInvalidated|PageExecuted'
+    r'|MemoryMapChanged)\('
+    r'|runtime::EngineImpl::Init\(\)::|runtime::.*\bCalloutThunk<'
     r'|runtime::Watched(Memory|Ports)::\w+\('
     r'|simulator::handlers::\w+\(alibi::simulator::Execution&\)'
     r'|mmu::Mmu::(Read|Write|ProbeWrite|PagingModeChanged|AddressSpaceLoaded|InvalidatePage'
