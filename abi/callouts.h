@@ -12,6 +12,7 @@
 namespace alibi {
 
 namespace translator {
+struct Ccf;
 struct ExitDesc;
 struct SiteDesc;
 }  // namespace translator

@@ -142,6 +142,10 @@ constexpr u64 JumpIndex(u64 pc, JumpKind kind) {
   if (kind == JumpKind::kComputed) return pc & kJumpIndexMask;
   return CrossJumpsOfPage(pc) + (pc * 0x9e3779b97f4a7c15u >> 54) % kCrossJumpsPerPage;
 }
+// The entry's %gs displacement.
+constexpr i32 JumpTablePlace(u64 pc, JumpKind kind) {
+  return kJumpTableOffset + static_cast<i32>(JumpIndex(pc, kind) * 8);
+}
 
 }  // namespace alibi
 

@@ -50,8 +50,8 @@ inline constexpr u64 kSharedSite = ~u64{0};
 
 // A site's record: one per guest instruction that ever misbehaved.
 struct SiteRecord {
-  u64 pc = 0;    // guest-linear
-  u64 phys = 0;  // guest-physical; sites are keyed by it and pc
+  u64 pc = 0;    // guest-linear, where it was first seen
+  u64 phys = 0;  // guest-physical; sites are keyed by it
   Kind kind = Kind::kDirect;
   Access access = Access::kOther;
   bool alone = false;            // its accesses do not share another's look-up

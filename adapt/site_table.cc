@@ -23,20 +23,20 @@ SiteTable::SiteTable(u32 capacity_log2) : mask_((u32{1} << capacity_log2) - 1) {
   most_ = capacity / 4 * 3;
 }
 
-u32 SiteTable::HashOf(u64 pc, u64 phys) const {
-  return static_cast<u32>(((pc ^ (phys << 20) ^ (phys >> 12)) * kGolden) >> 32) & mask_;
+u32 SiteTable::HashOf(u64 phys) const {
+  return static_cast<u32>(((phys ^ (phys >> 12)) * kGolden) >> 32) & mask_;
 }
 
 u32 SiteTable::PageHash(u64 phys) const {
   return static_cast<u32>(((phys >> 12) * kGolden) >> 32) & mask_;
 }
 
-u32 SiteTable::Locate(u64 pc, u64 phys, u32* vacant) const {
+u32 SiteTable::Locate(u64 phys, u32* vacant) const {
   u32 forgotten = kNone;
-  u32 at = HashOf(pc, phys);
+  u32 at = HashOf(phys);
   for (; states_[at] != State::kEmpty; at = (at + 1) & mask_) {
     const SiteRecord& record = records_[at];
-    if (record.pc == pc && record.phys == phys) return at;
+    if (record.phys == phys) return at;
     if (states_[at] == State::kForgotten && forgotten == kNone) forgotten = at;
   }
   // Forgotten records are of interest to reports: they give way only when there is no more room.
@@ -50,17 +50,20 @@ void SiteTable::Link(u32 index) {
   head = index;
 }
 
-SiteRecord* SiteTable::Find(u64 pc, u64 phys) {
+SiteRecord* SiteTable::Find(u64 phys) {
   u32 vacant;
-  const u32 at = Locate(pc, phys, &vacant);
+  const u32 at = Locate(phys, &vacant);
   return at != kNone && states_[at] == State::kInUse ? &records_[at] : nullptr;
 }
 
 SiteRecord& SiteTable::FindOrInsert(u64 pc, u64 phys) {
   u32 vacant;
-  u32 at = Locate(pc, phys, &vacant);
+  u32 at = Locate(phys, &vacant);
   if (at != kNone) {
-    if (states_[at] == State::kForgotten) Link(at);
+    if (states_[at] == State::kForgotten) {
+      records_[at].pc = pc;
+      Link(at);
+    }
     states_[at] = State::kInUse;
     return records_[at];
   }

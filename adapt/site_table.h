@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sites that misbehaved, keyed by physical and linear address of their instruction.
+// The sites that misbehaved, keyed by the physical address of their instruction: verdicts hold
+// wherever its page is mapped.
 #ifndef ALIBI_ADAPT_SITE_TABLE_H_
 #define ALIBI_ADAPT_SITE_TABLE_H_
 
@@ -15,10 +16,11 @@ namespace alibi::adapt {
 class SiteTable {
  public:
   explicit SiteTable(u32 capacity_log2 = 16);
-  SiteRecord* Find(u64 pc, u64 phys);  // null: innocent, never seen (or forgotten)
+  SiteRecord* Find(u64 phys);  // null: innocent, never seen (or forgotten)
   // False: Find() has nothing for any site of phys's page.
   bool MayHaveInPage(u64 phys) const { return page_heads_[PageHash(phys)] != kNone; }
-  SiteRecord& FindOrInsert(u64 pc, u64 phys);  // stays where it is until its page is forgotten
+  // It stays where it is until its page is forgotten. `pc` is where a new one was first seen.
+  SiteRecord& FindOrInsert(u64 pc, u64 phys);
   // For reports: every record in use, forgotten ones included as long as their place is not needed.
   std::vector<const SiteRecord*> All() const;
   // Some site had to do with the shared record.
@@ -33,10 +35,10 @@ class SiteTable {
   enum class State : u8 { kEmpty, kInUse, kForgotten };
   static constexpr u32 kNone = ~u32{0};
 
-  u32 HashOf(u64 pc, u64 phys) const;
+  u32 HashOf(u64 phys) const;
   u32 PageHash(u64 phys) const;
   // The place of the key, or kNone; *vacant is where it would go (kNone: the table is full).
-  u32 Locate(u64 pc, u64 phys, u32* vacant) const;
+  u32 Locate(u64 phys, u32* vacant) const;
   void Link(u32 index);
 
   std::vector<SiteRecord> records_;

@@ -28,17 +28,20 @@ class ProtectionKey {
     return exists() && pkey_mprotect(memory, bytes, PROT_READ | PROT_WRITE, key_) == 0;
   }
 
-  // Opens what is shut to this thread. Scopes nest. A signal handler begins outside of all of them,
-  // and what it interrupted goes on inside: Linux gives handlers a PKRU of their own.
+  // Opens what is shut to this thread. Scopes nest, and the inner ones are cheap. A signal handler
+  // begins outside of all of them, and what it interrupted goes on inside: Linux gives handlers a
+  // PKRU of their own.
   class Scope {
    public:
     explicit Scope(const ProtectionKey& key) : key_(key) {
       if (!key_.exists()) return;
       before_ = ReadPkru();
-      WritePkru(before_ & ~(3u << (2 * key_.key_)));
+      const u32 open = before_ & ~(3u << (2 * key_.key_));
+      opens_ = open != before_;
+      if (opens_) WritePkru(open);
     }
     ~Scope() {
-      if (key_.exists()) WritePkru(before_);
+      if (opens_) WritePkru(before_);
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -54,6 +57,7 @@ class ProtectionKey {
     }
     const ProtectionKey& key_;
     u32 before_ = 0;
+    bool opens_ = false;
   };
 
  private:

@@ -148,6 +148,11 @@ struct Instr {
   u64 branch_target = 0;  // direct branches: linear target
 
   u64 next_pc() const { return pc + length; }
+  // The same instruction, so much further on.
+  void Move(u64 delta) {
+    pc += delta;
+    if (layout.imm_kind == ImmKind::kRelative) branch_target += delta;
+  }
   bool Is(unsigned any_of) const { return (facts & any_of) != 0; }
   bool operator==(const Instr&) const = default;
 };

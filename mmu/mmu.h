@@ -115,6 +115,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // (GuestMemory::Info(*pa) is null), nothing is remembered.
   bool Fetch(LinearAddr pc, PhysAddr* pa, vcpu::GuestFault* fault);
   void ResetAllJumpTables();
+  // Does a view know the page as executed at `linear`, or may one (the search is bounded)?
+  bool MayExecuteAt(PhysAddr page, LinearAddr linear);
   // In every view that executed the page.
   void ResetJumpEntriesForPhysPage(PhysAddr page);
 

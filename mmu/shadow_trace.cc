@@ -367,6 +367,22 @@ void Mmu::CompactExecuted(PageInfo& info, PhysAddr page) {
   uses_[info.execute_chain].room = kept < kLeastExecuted ? kLeastExecuted : kept;
 }
 
+bool Mmu::MayExecuteAt(PhysAddr page, LinearAddr linear) {
+  constexpr unsigned kMostSteps = 256;
+  const PageInfo* info = memory_->Info(page);
+  if (info == nullptr) return true;
+  const u64 index = EntryIndex(linear);
+  unsigned steps = 0;
+  for (u32 node = info->execute_chain; node != 0; node = uses_[node].next) {
+    if (++steps > kMostSteps) return true;
+    const Use use = uses_[node].use;
+    if (use.index() == index && pool_[use.view()].ExecutedAs(index) == page.PageBase().value) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Code of the page has changed. Views know the page as executed no more until they fetch from it
 // again: the next change concerns those that have done so, and no others.
 void Mmu::ResetJumpEntriesForPhysPage(PhysAddr address) {

@@ -9,54 +9,100 @@
 namespace alibi::runtime {
 
 using translator::Ccf;
+using translator::CodeMapping;
 using translator::CodeMode;
 using translator::kNoPage;
 
-// --- Heads ---
+// --- Table ---
 
-void CodeIndex::Heads::Clear() {
+template <class T>
+void CodeIndex::Table<T>::Clear() {
   slots_.assign(1u << 12, nullptr);
   mask_ = slots_.size() - 1;
   used_ = 0;
 }
 
-void CodeIndex::Heads::Reserve() {
+template <class T>
+void CodeIndex::Table<T>::Reserve() {
   if (2 * (used_ + 1) <= slots_.size()) return;
-  std::vector<Ccf*> old(slots_.size() * 2, nullptr);
+  std::vector<T*> old(slots_.size() * 2, nullptr);
   old.swap(slots_);
   mask_ = slots_.size() - 1;
-  for (Ccf* ccf : old) {
-    if (ccf != nullptr) *Find(hash_(*ccf), [](const Ccf&) { return false; }) = ccf;
+  for (T* one : old) {
+    if (one != nullptr) *Find(hash_(*one), [](const T&) { return false; }) = one;
   }
 }
 
-u64 CodeIndex::VersionHash(u64 pc, u64 phys_page, const CodeMode& mode) {
-  const u64 key[2] = {pc, phys_page << 16 | mode.Bits()};
+// Backward-shift deletion: no tombstones.
+template <class T>
+void CodeIndex::Table<T>::Erase(T** slot) {
+  u64 hole = static_cast<u64>(slot - slots_.data());
+  for (u64 at = (hole + 1) & mask_; slots_[at] != nullptr; at = (at + 1) & mask_) {
+    const u64 home = hash_(*slots_[at]) & mask_;
+    if (((at - home) & mask_) < ((at - hole) & mask_)) continue;  // it would come before its home
+    slots_[hole] = slots_[at];
+    hole = at;
+  }
+  slots_[hole] = nullptr;
+  --used_;
+}
+
+// --- Mappings and versions ---
+
+u64 CodeIndex::VersionHash(const CodeMapping* mapping, u64 offset, const CodeMode& mode) {
+  const u64 key[2] = {reinterpret_cast<u64>(mapping), offset << 32 | mode.Bits()};
   return XXH3_64bits(key, sizeof(key));
 }
 
-u64 CodeIndex::MappingHash(u64 linear_page, u64 phys_page, const CodeMode& mode) {
-  return VersionHash(linear_page, phys_page, mode);
+u64 CodeIndex::MappingHash(u64 linear_page, u64 phys_page) {
+  const u64 key[2] = {linear_page, phys_page};
+  return XXH3_64bits(key, sizeof(key));
 }
 
 u64 CodeIndex::VersionHashOf(const Ccf& ccf) {
-  return VersionHash(ccf.pc, ccf.phys_page, ccf.mode);
+  return VersionHash(ccf.mapping, ccf.pc & kPageMask, ccf.mode);
 }
 
-u64 CodeIndex::MappingHashOf(const Ccf& ccf) {
-  return MappingHash(ccf.pc & ~kPageMask, ccf.phys_page, ccf.mode);
+u64 CodeIndex::MappingHashOf(const CodeMapping& mapping) {
+  return MappingHash(mapping.linear_page, mapping.phys_page);
 }
 
-Ccf** CodeIndex::VersionHead(u64 pc, u64 phys_page, const CodeMode& mode) const {
-  return versions_.Find(VersionHash(pc, phys_page, mode), [&](const Ccf& ccf) {
-    return ccf.pc == pc && ccf.phys_page == phys_page && ccf.mode == mode;
+Ccf** CodeIndex::VersionHead(const CodeMapping* mapping, u64 offset, const CodeMode& mode) const {
+  return versions_.Find(VersionHash(mapping, offset, mode), [&](const Ccf& ccf) {
+    return ccf.mapping == mapping && (ccf.pc & kPageMask) == offset && ccf.mode == mode;
   });
 }
 
-Ccf** CodeIndex::MappingHead(u64 linear_page, u64 phys_page, const CodeMode& mode) const {
-  return mappings_.Find(MappingHash(linear_page, phys_page, mode), [&](const Ccf& ccf) {
-    return (ccf.pc & ~kPageMask) == linear_page && ccf.phys_page == phys_page && ccf.mode == mode;
+CodeMapping** CodeIndex::MappingSlot(u64 linear_page, u64 phys_page) const {
+  return mappings_.Find(MappingHash(linear_page, phys_page), [&](const CodeMapping& one) {
+    return one.linear_page == linear_page && one.phys_page == phys_page;
   });
+}
+
+CodeMapping* CodeIndex::FindMapping(u64 linear_page, u64 phys_page) const {
+  return *MappingSlot(linear_page, phys_page);
+}
+
+CodeMapping* CodeIndex::FindOrAddMapping(const Ccf& ccf) {
+  const u64 linear_page = ccf.pc & ~kPageMask;
+  mappings_.Reserve();
+  CodeMapping** slot = MappingSlot(linear_page, ccf.phys_page);
+  if (*slot != nullptr) return *slot;
+  mappings_.Taken();
+  *slot = &all_mappings_.emplace_back(
+      CodeMapping{.linear_page = linear_page, .phys_page = ccf.phys_page});
+  CodeMapping*& ring = FindOrAddPage(ccf.phys_page)->mappings;
+  if (ring == nullptr) ring = *slot;
+  (*slot)->next_of_page = ring->next_of_page == nullptr ? *slot : ring->next_of_page;
+  ring->next_of_page = *slot;
+  return *slot;
+}
+
+void CodeIndex::Move(CodeMapping* mapping, u64 linear_page) {
+  mappings_.Erase(MappingSlot(mapping->linear_page, mapping->phys_page));
+  mapping->linear_page = linear_page;
+  *MappingSlot(linear_page, mapping->phys_page) = mapping;
+  mappings_.Taken();
 }
 
 // --- The index ---
@@ -64,13 +110,15 @@ Ccf** CodeIndex::MappingHead(u64 linear_page, u64 phys_page, const CodeMode& mod
 void CodeIndex::Clear() {
   versions_.Clear();
   mappings_.Clear();
+  all_mappings_.clear();
   pages_.clear();
   pages_.resize(1u << 8);
   pages_used_ = 0;
 }
 
 Ccf* CodeIndex::Newest(u64 pc, u64 phys_page, const CodeMode& mode) const {
-  return *VersionHead(pc, phys_page, mode);
+  const CodeMapping* mapping = FindMapping(pc & ~kPageMask, phys_page);
+  return mapping == nullptr ? nullptr : *VersionHead(mapping, pc & kPageMask, mode);
 }
 
 Ccf* CodeIndex::Find(u64 pc, u64 phys_page, const CodeMode& mode, u64 second_page) const {
@@ -81,14 +129,15 @@ Ccf* CodeIndex::Find(u64 pc, u64 phys_page, const CodeMode& mode, u64 second_pag
 }
 
 Ccf* CodeIndex::First(const Ccf& ccf) const {
-  Ccf* first = Newest(ccf.pc, ccf.phys_page, ccf.mode);
+  Ccf* first = *VersionHead(ccf.mapping, ccf.pc & kPageMask, ccf.mode);
   while (first->older != nullptr) first = first->older;
   return first;
 }
 
 Ccf* CodeIndex::Add(Ccf* ccf) {
+  ccf->mapping = FindOrAddMapping(*ccf);
   versions_.Reserve();
-  Ccf** head = VersionHead(ccf->pc, ccf->phys_page, ccf->mode);
+  Ccf** head = VersionHead(ccf->mapping, ccf->pc & kPageMask, ccf->mode);
   if (*head == nullptr) versions_.Taken();
   ccf->older = *head;
   *head = ccf;
@@ -108,13 +157,7 @@ void CodeIndex::Renew(Ccf* ccf) {
 }
 
 void CodeIndex::AddToMapping(Ccf* ccf) {
-  if (!ccf->mode.UsesJumpTable() || ccf->mode.single || ccf->mode.simulate ||
-      ccf->phys_page2 != kNoPage) {
-    return;
-  }
-  mappings_.Reserve();
-  Ccf** head = MappingHead(ccf->pc & ~kPageMask, ccf->phys_page, ccf->mode);
-  if (*head == nullptr) mappings_.Taken();
+  Ccf** head = ccf->phys_page2 == kNoPage ? &ccf->mapping->enterable : &ccf->mapping->crossing;
   ccf->next_in_mapping = *head;
   *head = ccf;
   ccf->in_mapping = true;
@@ -137,22 +180,23 @@ void CodeIndex::GrowPages() {
   }
 }
 
+CodeIndex::Page* CodeIndex::FindOrAddPage(u64 phys_page) {
+  if (2 * (pages_used_ + 1) > pages_.size()) GrowPages();
+  Page* page = FindPage(phys_page);
+  if (page->number == ~u64{0}) {
+    page->number = phys_page;
+    ++pages_used_;
+  }
+  return page;
+}
+
 void CodeIndex::DropEmptyPlaces(Page* page) {
   std::erase_if(page->places, [&](Place& place) { return ValidHead(&place) == nullptr; });
   page->compact_at = std::max<u32>(64, 2 * static_cast<u32>(page->places.size()));
 }
 
 void CodeIndex::AddToPlace(Ccf* ccf) {
-  auto page_of = [this](u64 number) {
-    if (2 * (pages_used_ + 1) > pages_.size()) GrowPages();
-    Page* page = FindPage(number);
-    if (page->number == ~u64{0}) {
-      page->number = number;
-      ++pages_used_;
-    }
-    return page;
-  };
-  Page* page = page_of(ccf->phys_page);
+  Page* page = FindOrAddPage(ccf->phys_page);
   if (page->places.size() >= page->compact_at) DropEmptyPlaces(page);
   const u64 linear_page = ccf->pc & ~kPageMask;
   // An instruction that crosses was examined beyond the page, too.
@@ -171,7 +215,7 @@ void CodeIndex::AddToPlace(Ccf* ccf) {
   ccf->in_place = true;
   at->head = ccf;
   if (ccf->phys_page2 != kNoPage) {
-    std::vector<Ccf*>& crossing = page_of(ccf->phys_page2)->crossing;
+    std::vector<Ccf*>& crossing = FindOrAddPage(ccf->phys_page2)->crossing;
     if (crossing.size() == crossing.capacity()) {
       std::erase_if(crossing, [](const Ccf* old) { return !old->valid; });
       crossing.reserve(std::max<std::size_t>(4, 2 * crossing.size()));

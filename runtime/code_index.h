@@ -6,9 +6,10 @@
 // addresses, and changes it as often. No operation here walks a list that grows with either;
 // steps() counts the CCFs looked at, for tests.
 //
-//   version  the CCFs of one PC, physical page and mode, the newest first: kMaxVersions of them
-//            and the first one ever made
-//   mapping  the CCFs that views may be offered, of one linear page, physical page and mode
+//   mapping  a linear and a physical page that code was translated for, with the CCFs there. It can
+//            be moved to another linear page, as programs are loaded at random ones.
+//   version  the CCFs of one PC and mode, by mapping and offset in the page, the newest first:
+//            kMaxVersions of them and the first one ever made
 //   place    the CCFs that depend on the same bytes of a physical page
 //
 // Mappings and places drop CCFs that are not valid any more when they are walked, so that each is
@@ -18,6 +19,7 @@
 #define ALIBI_RUNTIME_CODE_INDEX_H_
 
 #include <algorithm>
+#include <deque>
 #include <vector>
 
 #include "base/types.h"
@@ -59,6 +61,21 @@ class CodeIndex {
   template <class F>
   void ForEachInMapping(u64 linear_page, u64 phys_page, const translator::CodeMode& mode, F f);
 
+  // Null: nothing was translated for it.
+  translator::CodeMapping* FindMapping(u64 linear_page, u64 phys_page) const;
+  // Of the mappings of that physical page one for which `unused(mapping)` holds, or null: a few are
+  // asked, others the next time.
+  template <class F>
+  translator::CodeMapping* FindUnused(u64 phys_page, F unused);
+  // The physical page has no mapping there. The CCFs' own PCs are the caller's.
+  void Move(translator::CodeMapping* mapping, u64 linear_page);
+  // f(ccf) for each CCF of the mapping that can be run.
+  template <class F>
+  void ForEachCurrent(translator::CodeMapping* mapping, F f) {
+    Walk(&mapping->enterable, f);
+    Walk(&mapping->crossing, f);
+  }
+
   // f(ccf), which makes it invalid, for each valid one that depends on bytes [first, last) of the
   // page. Returns whether the page has others.
   template <class F>
@@ -79,48 +96,61 @@ class CodeIndex {
     std::vector<Place> places;  // sorted
     // Instructions that end in this page and begin in another.
     std::vector<translator::Ccf*> crossing;
+    translator::CodeMapping* mappings = nullptr;  // a ring: the one to ask next
   };
-  // Open addressing; a slot holds the list's first CCF, which has the key.
-  class Heads {
+  // Open addressing; a slot points to what has the key.
+  template <class T>
+  class Table {
    public:
-    explicit Heads(u64 (*hash)(const translator::Ccf&)) : hash_(hash) {}
+    explicit Table(u64 (*hash)(const T&)) : hash_(hash) {}
     void Clear();
-    // The slot of the key, or the free one where it belongs. `same(ccf)` compares keys.
+    // The slot of the key, or the free one where it belongs. `same(t)` compares keys.
     template <class Same>
-    translator::Ccf** Find(u64 hash, Same same) const {
+    T** Find(u64 hash, Same same) const {
       u64 at = hash & mask_;
       while (slots_[at] != nullptr && !same(*slots_[at])) at = (at + 1) & mask_;
       return &slots_[at];
     }
     void Reserve();  // room for one more
     void Taken() { ++used_; }
+    void Erase(T** slot);
 
    private:
-    u64 (*hash_)(const translator::Ccf&);
-    mutable std::vector<translator::Ccf*> slots_;
+    u64 (*hash_)(const T&);
+    mutable std::vector<T*> slots_;
     u64 mask_ = 0, used_ = 0;
   };
 
   // How many bytes of the second page an instruction depends on that crosses into it.
   static constexpr u64 kLongestTail = 16;
 
-  static u64 VersionHash(u64 pc, u64 phys_page, const translator::CodeMode& mode);
-  static u64 MappingHash(u64 linear_page, u64 phys_page, const translator::CodeMode& mode);
+  static u64 VersionHash(const translator::CodeMapping* mapping, u64 offset,
+                         const translator::CodeMode& mode);
+  static u64 MappingHash(u64 linear_page, u64 phys_page);
   static u64 VersionHashOf(const translator::Ccf& ccf);
-  static u64 MappingHashOf(const translator::Ccf& ccf);
-  translator::Ccf** VersionHead(u64 pc, u64 phys_page, const translator::CodeMode& mode) const;
-  translator::Ccf** MappingHead(u64 linear_page, u64 phys_page,
+  static u64 MappingHashOf(const translator::CodeMapping& mapping);
+  translator::Ccf** VersionHead(const translator::CodeMapping* mapping, u64 offset,
                                 const translator::CodeMode& mode) const;
+  translator::CodeMapping** MappingSlot(u64 linear_page, u64 phys_page) const;
+  translator::CodeMapping* FindOrAddMapping(const translator::Ccf& ccf);
+  Page* FindOrAddPage(u64 phys_page);
   Page* FindPage(u64 phys_page) const;
   void GrowPages();
+  // f(ccf) for each of a mapping's list that can be run; drops the others.
+  template <class F>
+  void Walk(translator::Ccf** head, F f);
   void AddToMapping(translator::Ccf* ccf);
   void AddToPlace(translator::Ccf* ccf);
   void DropEmptyPlaces(Page* page);
   // Of the place's CCFs the first that is valid, or null.
   translator::Ccf* ValidHead(Place* place);
 
-  Heads versions_{&VersionHashOf};
-  Heads mappings_{&MappingHashOf};
+  // How many mappings of a page FindUnused() asks.
+  static constexpr unsigned kAsked = 8;
+
+  Table<translator::Ccf> versions_{&VersionHashOf};
+  Table<translator::CodeMapping> mappings_{&MappingHashOf};
+  std::deque<translator::CodeMapping> all_mappings_;
   mutable std::vector<Page> pages_;  // open addressing
   u32 pages_used_ = 0;
   mutable u64 steps_ = 0;
@@ -137,23 +167,42 @@ inline translator::Ccf* CodeIndex::ValidHead(Place* place) {
 }
 
 template <class F>
-void CodeIndex::ForEachInMapping(u64 linear_page, u64 phys_page, const translator::CodeMode& mode,
-                                 F f) {
-  // The head stays, valid or not: the slot's key is in it.
-  translator::Ccf* last = *MappingHead(linear_page, phys_page, mode);
-  if (last == nullptr) return;
-  ++steps_;
-  if (IsCurrent(*last)) f(last);
-  while (translator::Ccf* ccf = last->next_in_mapping) {
+void CodeIndex::Walk(translator::Ccf** head, F f) {
+  for (translator::Ccf** link = head; *link != nullptr;) {
+    translator::Ccf* ccf = *link;
     ++steps_;
     if (IsCurrent(*ccf)) {
       f(ccf);
-      last = ccf;
+      link = &ccf->next_in_mapping;
     } else {
-      last->next_in_mapping = ccf->next_in_mapping;
+      *link = ccf->next_in_mapping;
       ccf->in_mapping = false;
     }
   }
+}
+
+template <class F>
+void CodeIndex::ForEachInMapping(u64 linear_page, u64 phys_page, const translator::CodeMode& mode,
+                                 F f) {
+  translator::CodeMapping* mapping = FindMapping(linear_page, phys_page);
+  if (mapping == nullptr) return;
+  Walk(&mapping->enterable, [&](translator::Ccf* ccf) {
+    if (ccf->mode == mode) f(ccf);
+  });
+}
+
+template <class F>
+translator::CodeMapping* CodeIndex::FindUnused(u64 phys_page, F unused) {
+  Page* page = FindPage(phys_page);
+  if (page->number != phys_page || page->mappings == nullptr) return nullptr;
+  const translator::CodeMapping* const first = page->mappings;
+  for (unsigned i = 0; i < kAsked && (i == 0 || page->mappings != first); ++i) {
+    translator::CodeMapping* mapping = page->mappings;
+    ++steps_;
+    page->mappings = mapping->next_of_page;
+    if (unused(*mapping)) return mapping;
+  }
+  return nullptr;
 }
 
 template <class F>

@@ -207,6 +207,8 @@ Next EngineImpl::OnLookupCrossPage(NoDescriptor, u64 pc) {
   return LookUp(pc, KindBit(JumpKind::kCrossPage));
 }
 
+Next EngineImpl::OnReplaced(Ccf* ccf, u64) { return LookUp(ccf->Pc(), 0); }
+
 Next EngineImpl::LookUp(u64 pc, u8 jump_kinds) {
   ++counters_.lookups;
   if (UndoBranch(pc)) return DeliverAndDispatch(vcpu::GeneralProtection().fault());

@@ -121,6 +121,9 @@ class EngineImpl final : public TranslatingEngine,
   // (or the run must end), look again.
   u64 PrepareEntry();
   void Enter(u64 entry);
+  // Programs are loaded at addresses that nobody has seen: what their code was translated to
+  // elsewhere comes there. False: it has not been, or runs there still.
+  bool MoveCodeTo(u64 pc, PhysAddr phys, const translator::CodeMode& mode);
   u32 CalloutPrice();
   // Null: a fault of the instruction fetch was delivered. Drops how->exit if it has linked it.
   Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, Pending* how);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/fragments.h"
 
+#include "abi/contract.h"
 #include "base/raw_copy.h"
 #include "translator/entry_check.h"
 
@@ -18,7 +19,7 @@ const u8* CodeAt(u64 host) { return reinterpret_cast<const u8*>(host); }
 bool HoldsBreakpoint(const translator::Ccf& ccf, const DebugPoints& points) {
   if (!points.any_breakpoint()) return false;
   for (unsigned i = 0; i < ccf.instrs().size(); ++i) {
-    if (points.IsBreakpoint(ccf.instrs().pc(i))) return true;
+    if (points.IsBreakpoint(ccf.instrs().pc(i) + (ccf.Pc() - ccf.pc))) return true;
   }
   return false;
 }
@@ -47,7 +48,7 @@ void Fragments::PatchJump(u64 at, u8 length, u64 target) {
 void Fragments::Chain(ExitDesc* exit, Ccf* target) {
   if (exit->kind != ExitKind::kDirect || exit->linked != nullptr || !IsCurrent(*exit->ccf) ||
       exit->ccf->mode.single || target->phys_page2 != kNoPage ||
-      target->phys_page != exit->ccf->phys_page) {
+      target->mapping != exit->ccf->mapping) {
     return;
   }
   PatchJump(exit->patch, exit->patch_length, target->entry);
@@ -185,10 +186,12 @@ Fragments::Ccf* Fragments::Revive(u64 pc, u64 phys_page, const CodeMode& mode, c
   for (Ccf* ccf = index.Newest(pc, phys_page, mode); ccf != nullptr; ccf = ccf->older) {
     index.CountSteps(1);
     if (ccf->valid || ccf->retired || ccf->phys_page2 != kNoPage ||
-        ContentHash(*ccf, page) != ccf->content_hash || HoldsBreakpoint(*ccf, points)) {
+        ContentHash(*ccf, page) != ccf->content_hash || (ccf->Pc() != ccf->pc && !ccf->movable) ||
+        HoldsBreakpoint(*ccf, points)) {
       continue;
     }
     tc_->Write(ccf->entry, ccf->entry_bytes.data(), ccf->entry_bytes.size());
+    MoveCcf(ccf);
     ccf->entry_bytes[0] = 0;
     ccf->valid = true;
     ccf->forwards = false;
@@ -198,6 +201,57 @@ Fragments::Ccf* Fragments::Revive(u64 pc, u64 phys_page, const CodeMode& mode, c
     return ccf;
   }
   return nullptr;
+}
+
+// --- Moving ---
+
+void Fragments::MoveMapping(translator::CodeMapping* mapping, u64 linear_page) {
+  RelinkExits();
+  CodeIndex& index = tc_->index();
+  index.Move(mapping, linear_page);
+  ++counters_.moved_mappings;
+  const TranslationCache::Writing open(*tc_);
+  index.ForEachCurrent(mapping, [&](Ccf* ccf) {
+    if (ccf->movable) {
+      MoveCcf(ccf);
+    } else {
+      Invalidate(ccf);
+    }
+  });
+  counters_.index_steps = index.steps();
+}
+
+void Fragments::MoveCcf(Ccf* ccf) {
+  const u64 delta = ccf->Pc() - ccf->pc;
+  if (delta == 0) return;
+  ++counters_.moved_ccfs;
+  ccf->pc += delta;
+  ccf->examined_begin += delta;
+  ccf->examined_end += delta;
+  for (const translator::PcPlace place : ccf->pcs()) {
+    u64 pc;
+    __builtin_memcpy(&pc, CodeAt(ccf->hot_start + place), sizeof(pc));
+    pc += delta;
+    tc_->Write(ccf->hot_start + place, &pc, sizeof(pc));
+  }
+  for (ExitDesc* exit : ccf->exits()) {
+    if (exit->kind == ExitKind::kIndirect) continue;
+    exit->target += delta;
+    if (exit->kind != ExitKind::kCrossPage || exit->patch_length == kJumpBytes) continue;
+    const i32 place = JumpTablePlace(exit->target, JumpKind::kCrossPage);
+    tc_->Write(exit->patch + exit->patch_length - sizeof(place), &place, sizeof(place));
+  }
+  for (translator::SiteDesc* site : ccf->sites()) {
+    if (site->instr != nullptr) site->instr->Move(delta);
+  }
+  if (ccf->indirect_entry != 0) MoveEntryCheck(ccf);
+}
+
+void Fragments::MoveEntryCheck(Ccf* ccf) {
+  u8 check[translator::kMaxEntryCheckBytes];
+  tc_->Write(ccf->indirect_entry, check,
+             translator::WriteEntryCheck(ccf->pc, ccf->flags_live_in, stubs_.entry_miss,
+                                         ccf->indirect_entry, check));
 }
 
 // --- Going ---

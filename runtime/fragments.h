@@ -87,6 +87,11 @@ class Fragments {
   // page now), and that holds no breakpoint; or null.
   Ccf* Revive(u64 pc, u64 phys_page, const CodeMode& mode, const u8* page,
               const DebugPoints& points);
+  // What was translated of the physical page for a linear page where it runs no more,
+  // `unused(linear page)`, is from now on its code at `linear_page`: as if it had been translated
+  // there. False: there is none. Nothing may be running, and no view may know the old page.
+  template <class F>
+  bool Move(u64 phys_page, u64 linear_page, F unused);
   // Of the bytes that a CCF depends on. `page` is its physical page.
   static u64 ContentHash(const Ccf& ccf, const u8* page);
 
@@ -136,6 +141,10 @@ class Fragments {
   void RedirectEntry(Ccf* ccf, u64 target) { PatchJump(ccf->entry, 5, target); }
   void RedirectEntryToLookup(Ccf* ccf);
   Replaced ForwardReplaced(Ccf* to);
+  void MoveMapping(translator::CodeMapping* mapping, u64 linear_page);
+  // Of its mapping's address; the alias is open.
+  void MoveCcf(Ccf* ccf);
+  void MoveEntryCheck(Ccf* ccf);
   void GiveUp(Ccf* ccf);
 
   std::unique_ptr<TranslationCache> tc_;
@@ -146,6 +155,21 @@ class Fragments {
   UnlinkedExit unlinked_exits_[kMaxUnlinkedExits];
   unsigned unlinked_exit_count_ = 0;
 };
+
+template <class F>
+bool Fragments::Move(u64 phys_page, u64 linear_page, F unused) {
+  CodeIndex& index = tc_->index();
+  if (!translator::IsMovable(linear_page) || index.FindMapping(linear_page, phys_page)) {
+    return false;
+  }
+  translator::CodeMapping* mapping =
+      index.FindUnused(phys_page, [&](const translator::CodeMapping& one) {
+        return translator::IsMovable(one.linear_page) && unused(one.linear_page);
+      });
+  if (mapping == nullptr) return false;
+  MoveMapping(mapping, linear_page);
+  return true;
+}
 
 }  // namespace alibi::runtime
 

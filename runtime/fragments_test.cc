@@ -5,8 +5,13 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <deque>
+#include <iterator>
+#include <map>
+#include <random>
 #include <utility>
 #include <vector>
+
+#include "translator/entry_check.h"
 
 namespace alibi::runtime {
 namespace {
@@ -17,6 +22,8 @@ using translator::ExitDesc;
 using translator::ExitKind;
 
 constexpr u64 kPc = 0x401000, kPhysPage = 0x123;
+// Two pages where programs are loaded at random.
+constexpr u64 kHere = 0x7f12'3456'7000, kThere = 0x55ab'cdef'0000;
 constexpr u8 kNop = 0x90;
 constexpr unsigned kBody = 8;        // bytes of hot code in front of the exits' jumps
 constexpr unsigned kGuestBytes = 4;  // of each CCF
@@ -58,6 +65,7 @@ class Bench {
     ccf->pc = pc;
     ccf->phys_page = kPhysPage;
     ccf->mode = mode;
+    ccf->movable = true;
     ccf->examined_begin = pc;
     ccf->examined_end = pc + kGuestBytes;
     ccf->guest_bytes = kGuestBytes;
@@ -97,6 +105,9 @@ class Bench {
     Ccf* ccf = Emit(pc, exits, mode);
     replaced = fragments.Add(ccf);
     return ccf;
+  }
+  bool Move(u64 linear_page) {
+    return fragments.Move(kPhysPage, linear_page, [](u64) { return true; });
   }
   Ccf* Revive(u64 pc) { return fragments.Revive(pc, kPhysPage, {}, page.data(), points); }
   Ccf* Find(u64 pc) { return fragments.Find(pc, kPhysPage, {}); }
@@ -307,6 +318,151 @@ TEST_CASE("A CCF's entry for jumps through tables is made once") {
   CHECK(entry != 0);
   CHECK(bench.fragments.IndirectEntry(ccf) == entry);
   CHECK(bench.fragments.IndirectEntry(bench.Make(kPc + 16)) != entry);
+}
+
+TEST_CASE("A page's CCFs move to another address, links and all") {
+  Bench bench;
+  Ccf* to = bench.Make(kHere + 16);
+  Ccf* from = bench.Make(kHere, {To(kHere + 16), To(kHere + 32)});
+  bench.fragments.Chain(from->exits()[0], to);
+  const u64 check = bench.fragments.IndirectEntry(to);
+  REQUIRE(bench.Move(kThere));
+  CHECK(bench.Find(kHere) == nullptr);
+  CHECK(bench.Find(kHere + 16) == nullptr);
+  CHECK(bench.Find(kThere) == from);
+  CHECK(bench.Find(kThere + 16) == to);
+  CHECK(from->pc == kThere);
+  CHECK((to->examined_begin == kThere + 16 && to->examined_end == kThere + 16 + kGuestBytes));
+  CHECK(from->exits()[0]->target == kThere + 16);
+  CHECK(from->exits()[1]->target == kThere + 32);
+  CHECK(TargetOf(from->exits()[0]->patch) == to->entry);
+  CHECK(bench.fragments.IndirectEntry(to) == check);
+  u8 expected[translator::kMaxEntryCheckBytes];
+  const u32 size = translator::WriteEntryCheck(kThere + 16, to->flags_live_in,
+                                               bench.stubs.entry_miss, check, expected);
+  CHECK(std::memcmp(reinterpret_cast<const void*>(check), expected, size) == 0);
+  CHECK(bench.counters.moved_mappings == 1);
+  CHECK(bench.counters.moved_ccfs == 2);
+  // What is translated from now on belongs to the same place.
+  Ccf* next = bench.Make(kThere + 32);
+  bench.fragments.Chain(from->exits()[1], next);
+  CHECK(from->exits()[1]->linked == next);
+}
+
+TEST_CASE("A CCF whose exits are unlinked moves as it is without") {
+  Bench bench;
+  Ccf* to = bench.Make(kHere + 16);
+  Ccf* from = bench.Make(kHere, {To(kHere + 16)});
+  bench.fragments.Chain(from->exits()[0], to);
+  bench.fragments.UnlinkExits(from);
+  REQUIRE(bench.Move(kThere));
+  CHECK(TargetOf(from->exits()[0]->patch) == to->entry);
+}
+
+TEST_CASE("A page's CCFs stay where they run, where others are, and where PCs are short") {
+  Bench bench;
+  Ccf* ccf = bench.Make(kHere);
+  CHECK_FALSE(bench.fragments.Move(kPhysPage, kThere, [](u64 page) {
+    CHECK(page == kHere);
+    return false;
+  }));
+  CHECK_FALSE(bench.fragments.Move(kPhysPage + 1, kThere, [](u64) { return true; }));
+  CHECK_FALSE(bench.Move(kPc));
+  CHECK_FALSE(bench.Move(0xffff'8000'0000'0000));
+  Ccf* other = bench.Make(kThere);
+  CHECK_FALSE(bench.Move(kThere));
+  CHECK(bench.Find(kHere) == ccf);
+  CHECK(bench.Find(kThere) == other);
+  // Of two that are not used one comes, and is not asked for again.
+  REQUIRE(bench.Move(kHere + kPageSize));
+  CHECK((bench.Find(kHere) == nullptr) != (bench.Find(kThere) == nullptr));
+  CHECK(bench.Find(kHere + kPageSize) != nullptr);
+}
+
+TEST_CASE("What cannot move is invalidated when its page does") {
+  Bench bench;
+  Ccf* ccf = bench.Make(kHere);
+  ccf->movable = false;
+  REQUIRE(bench.Move(kThere));
+  CHECK_FALSE(ccf->valid);
+  CHECK(bench.Find(kThere) == nullptr);
+  CHECK(bench.Revive(kThere) == nullptr);
+  REQUIRE(bench.Move(kHere));
+  CHECK(bench.Revive(kHere) == ccf);  // where it came from it is right again
+}
+
+TEST_CASE("CCFs that are not current are where their page is, and are revived there") {
+  Bench bench;
+  Ccf* overwritten = bench.Make(kHere);
+  Ccf* retired = bench.Make(kHere + 16);
+  bench.fragments.Invalidate(overwritten);
+  bench.fragments.Retire(retired);
+  REQUIRE(bench.Move(kThere));
+  CHECK(overwritten->Pc() == kThere);
+  CHECK(retired->Pc() == kThere + 16);
+  CHECK(TargetOf(retired->entry) == retired->redirect);
+  CHECK(bench.Revive(kThere) == overwritten);
+  CHECK(overwritten->pc == kThere);
+  Ccf* now = bench.Make(kThere + 16);
+  CHECK(TargetOf(retired->entry) == now->entry);
+}
+
+TEST_CASE("A breakpoint is held by the CCF that would be revived over it, wherever that was made") {
+  Bench bench;
+  Ccf* ccf = bench.Make(kHere);
+  bench.fragments.Invalidate(ccf);
+  REQUIRE(bench.Move(kThere));
+  bench.points.AddBreakpoint(kThere);
+  CHECK(bench.Revive(kThere) == nullptr);
+  bench.points.RemoveBreakpoint(kThere);
+  bench.points.AddBreakpoint(kHere);
+  CHECK(bench.Revive(kThere) == ccf);
+}
+
+TEST_CASE("However many places a page has, few are asked whether they are used") {
+  Bench bench;
+  for (u64 i = 0; i < 200; ++i) bench.Make(kHere + i * kPageSize);
+  unsigned asked = 0;
+  CHECK_FALSE(bench.fragments.Move(kPhysPage, kThere, [&](u64) {
+    ++asked;
+    return false;
+  }));
+  CHECK(asked <= 8);
+  // In turn: the one that is not used is found in the end.
+  unsigned tries = 0;
+  while (!bench.fragments.Move(kPhysPage, kThere, [](u64 page) { return page == kHere; })) {
+    REQUIRE(++tries < 200);
+  }
+  CHECK(bench.Find(kHere) == nullptr);
+  CHECK(bench.Find(kThere) != nullptr);
+}
+
+TEST_CASE("The index against a map: places come, move and are found") {
+  Bench bench;
+  std::mt19937_64 random(20261123);
+  std::map<u64, Ccf*> model;  // by page
+  for (int step = 0; step < 3000; ++step) {
+    const u64 page = kHere + random() % 64 * kPageSize;
+    if (random() % 3 != 0) {
+      if (!bench.fragments.tc().HasRoom()) break;
+      if (model.size() < 32 && model.count(page) == 0) model[page] = bench.Make(page);
+    } else if (!model.empty()) {
+      const u64 from = std::next(model.begin(), static_cast<long>(random() % model.size()))->first;
+      bool moved = false;
+      for (unsigned i = 0; i < 16 && !moved; ++i) {
+        moved = bench.fragments.Move(kPhysPage, page, [&](u64 old) { return old == from; });
+      }
+      if (moved) {
+        REQUIRE(model.count(page) == 0);
+        model[page] = model[from];
+        model.erase(from);
+      }
+    }
+    const u64 asked = kHere + random() % 64 * kPageSize;
+    const auto known = model.find(asked);
+    REQUIRE(bench.Find(asked) == (known == model.end() ? nullptr : known->second));
+  }
+  CHECK(bench.counters.moved_mappings > 100);
 }
 
 TEST_CASE("A flush leaves nothing but the peaks") {

@@ -31,7 +31,7 @@ class SitesOfPage final : public translator::ExactFlagSites {
       : sites_(sites), page_(page.value & ~kPageMask), any_(sites.MayHaveInPage(page_)) {}
   bool any() const { return any_; }
   const adapt::SiteRecord* Find(u64 pc) const {
-    return any_ ? sites_.Find(pc, page_ | (pc & kPageMask)) : nullptr;
+    return any_ ? sites_.Find(page_ | (pc & kPageMask)) : nullptr;
   }
   bool KeepsExactFlags(u64 pc) const override {
     const adapt::SiteRecord* site = Find(pc);
@@ -97,6 +97,13 @@ u64 EngineImpl::PrepareEntry() {
     Deliver(fault);
     return 0;
   }
+  if (ccf == nullptr && MoveCodeTo(pc, phys, mode)) {
+    ccf = Lookup(pc, mode, &phys, &fault, &faulted);
+    if (faulted) {
+      Deliver(fault);
+      return 0;
+    }
+  }
   if (ccf == nullptr) ccf = Translate(pc, phys, mode, &how);
   if (ccf == nullptr) return 0;
   if (!mode.simulate && !mode.single) {
@@ -104,6 +111,22 @@ u64 EngineImpl::PrepareEntry() {
     if (how.exit != nullptr) fragments_->Chain(how.exit, ccf);
   }
   return ccf->entry;
+}
+
+// Executions are counted, and breakpoints and tests' plans given, by PC.
+bool EngineImpl::MoveCodeTo(u64 pc, PhysAddr phys, const CodeMode& mode) {
+  if (mode.code_bits != 64 || options_.executions != nullptr || points_.any_breakpoint() ||
+      options_.plan_override != nullptr) {
+    return false;
+  }
+  const u64 begin = __rdtsc();
+  const u64 linear_page = pc & ~kPageMask;
+  const bool moved = fragments_->Move(phys.PageNumber(), linear_page, [&](u64 old_page) {
+    return !mmu_.MayExecuteAt(phys, LinearAddr(old_page));
+  });
+  if (moved) PageExecuted(linear_page, phys.PageBase());
+  counters_.moving_cycles += __rdtsc() - begin;
+  return moved;
 }
 
 void EngineImpl::FetchCode(GuestCode* code) {

@@ -32,6 +32,14 @@ class TranslationCache {
   TranslationCache& operator=(const TranslationCache&) = delete;
 
   u64 stub_host() const { return base_; }
+  // While it lives, the writable alias of the code stays open for Write().
+  class Writing {
+   public:
+    explicit Writing(const TranslationCache& tc) : open_(tc.key_) {}
+
+   private:
+    const ProtectionKey::Scope open_;
+  };
   // Puts code where it runs at `host`.
   void Write(u64 host, const void* code, u64 bytes) const;
   bool ContainsCode(u64 host) const { return host - base_ < code_bytes_; }

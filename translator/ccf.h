@@ -25,6 +25,11 @@ struct Ccf;
 
 inline constexpr u64 kNoPage = ~u64{0};
 
+// May code at this linear address be moved to another one of which the same is true? The PCs that
+// it names are then encoded alike at both: none fits 32 bits or is negative. (Code reaches 2 GB
+// beyond its own page, and that of kernels does not move.)
+constexpr bool IsMovable(u64 pc) { return pc >> 33 != 0 && (pc + (u64{1} << 33)) >> 47 == 0; }
+
 // A redirection of a CCF's entry overwrites so many bytes: nothing but the entry itself may be
 // jumped to in them.
 inline constexpr unsigned kEntryBytes = 5;
@@ -102,11 +107,11 @@ constexpr bool IsString(AccessShape shape) { return shape >= AccessShape::kStrin
 struct SiteDesc {
   u64 resume = 0;  // host PC behind the look-up, or behind the callout; 0: dispatch
   Ccf* ccf = nullptr;
-  mutable const isa::Instr* instr = nullptr;  // decoded, once somebody has asked (the runtime's)
-  void* record = nullptr;  // the adaptation record, once looked up (the runtime's)
-  i32 slot = 0;            // %gs displacement of the inline TLB entry; 0: none
-  u16 span_minus_1 = 0;    // bytes the look-up must cover, less one
-  u16 size = 0;            // bytes of this one access
+  mutable isa::Instr* instr = nullptr;  // decoded, once somebody has asked (the runtime's)
+  void* record = nullptr;               // the adaptation record, once looked up (the runtime's)
+  i32 slot = 0;                         // %gs displacement of the inline TLB entry; 0: none
+  u16 span_minus_1 = 0;                 // bytes the look-up must cover, less one
+  u16 size = 0;                         // bytes of this one access
   AccessShape shape = AccessShape::kOperand;
   u8 instr_index = 0;
   u8 vector = 0;             // raise: the exception vector
@@ -163,6 +168,10 @@ struct ColdMapEntry {
   u8 instr_index = 0;
 };
 
+// Where the code holds a linear address of the guest's that moves with the CCF's PC: 64 bits, at an
+// offset in the hot code.
+using PcPlace = u16;
+
 // How often a CCF ran, if it was asked to count (EmitRequest::count). In the TC's data region.
 struct ExecutionCounts {
   u64 entered = 0;
@@ -172,10 +181,19 @@ struct ExecutionCounts {
   bool told_before = false;  // the engine has told somebody of this CCF
 };
 
+// Where a physical page's code runs. Links (ExitDesc) never leave it. Kept by runtime/code_index.h.
+struct CodeMapping {
+  u64 linear_page = 0;       // its address; Ccf::pc of the CCFs that are current lies in it
+  u64 phys_page = 0;         // its number
+  Ccf* enterable = nullptr;  // its CCFs; those that cross into another page are
+  Ccf* crossing = nullptr;   // in this list
+  CodeMapping* next_of_page = nullptr;
+};
+
 // Lies in the TC's data region, in front of its side data and descriptors: nothing of a CCF is
 // allocated elsewhere, and all of it goes when the TC is flushed.
 struct Ccf {
-  u64 pc = 0;                // linear
+  u64 pc = 0;                // linear; once it is not current, see Pc()
   u64 phys_page = 0;         // physical page number of pc
   u64 phys_page2 = kNoPage;  // of the next page, for an instruction that crosses
   CodeMode mode;
@@ -186,17 +204,18 @@ struct Ccf {
   u64 hot_start = 0, hot_end = 0;  // host addresses, executable alias
   u64 cold_start = 0, cold_end = 0;
   u64 entry = 0;           // direct entry
-  u64 redirect = 0;        // cold code that looks pc up again, for when the entry is redirected
+  u64 redirect = 0;        // cold code that looks Pc() up again, for when the entry is redirected
   u64 indirect_entry = 0;  // checks that r11 is pc; 0: not made
   ExitDesc* incoming = nullptr;  // chained predecessors (intrusive: callouts may not allocate)
   // Lists of runtime/code_index.h.
+  CodeMapping* mapping = nullptr;
   Ccf* older = nullptr;
   Ccf* next_in_mapping = nullptr;
   Ccf* next_in_place = nullptr;
   ExecutionCounts* counts = nullptr;       // null: not counted
   const isa::FeatureSet* shown = nullptr;  // EmitRequest::shown
   const u8* side = nullptr;                // see SideData
-  u8 exit_count = 0, site_count = 0, fault_count = 0, cold_count = 0, instr_count = 0;
+  u8 exit_count = 0, site_count = 0, fault_count = 0, cold_count = 0, pc_count = 0, instr_count = 0;
   std::array<u8, kEntryBytes> entry_bytes{};  // what a redirection of the entry overwrote
   u16 guest_bytes = 0;
   u8 reached_by = 0;          // the kinds of jumps (a bit per JumpKind) known to lead here
@@ -204,7 +223,11 @@ struct Ccf {
   bool retired = false;       // replaced by another translation of the same code
   bool forwards = false;      // its entry leads to a later translation of the same place
   bool flags_live_in = true;  // its first instructions may read the flags it is entered with
+  bool movable = false;       // what depends on its PC is in pcs(), exits() and its entry check
   bool in_mapping = false, in_place = false;
+
+  // Its mapping may have been moved while it was not current, or not.
+  u64 Pc() const { return mapping->linear_page | (pc & kPageMask); }
 
   std::span<ExitDesc* const> exits() const { return List<ExitDesc*>(0, exit_count); }
   std::span<SiteDesc* const> sites() const { return List<SiteDesc*>(SitesAt(), site_count); }
@@ -213,6 +236,7 @@ struct Ccf {
   std::span<const ColdMapEntry> cold_map() const {
     return List<ColdMapEntry>(ColdMapAt(), cold_count);
   }
+  std::span<const PcPlace> pcs() const { return List<PcPlace>(PcsAt(), pc_count); }
   std::span<const SitePlan> plans() const { return List<SitePlan>(PlansAt(), instr_count); }
   InstrList instrs() const {
     return InstrList(side + InstrsAt(), instr_count, pc, mode.code_bits, mode.code_base, shown);
@@ -225,7 +249,8 @@ struct Ccf {
   u64 FaultsAt() const { return SitesAt() + site_count * sizeof(SiteDesc*); }
   u64 MapAt() const { return FaultsAt() + fault_count * sizeof(FaultPoint); }
   u64 ColdMapAt() const { return MapAt() + instr_count * sizeof(CodeMapEntry); }
-  u64 PlansAt() const { return ColdMapAt() + cold_count * sizeof(ColdMapEntry); }
+  u64 PcsAt() const { return ColdMapAt() + cold_count * sizeof(ColdMapEntry); }
+  u64 PlansAt() const { return PcsAt() + pc_count * sizeof(PcPlace); }
   u64 InstrsAt() const { return PlansAt() + instr_count * sizeof(SitePlan); }
   template <class T>
   std::span<const T> List(u64 offset, u8 count) const {

@@ -49,6 +49,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   cold_.Start(request.target.cold);
 
   ccf->pc = tu_->pc;
+  ccf->movable = request.mode.code_bits == 64 && IsMovable(tu_->pc);
   ccf->mode = request.mode;
   ccf->guest_bytes = static_cast<u16>(tu_->byte_length);
   ccf->flags_live_in = tu_->flags_live_before[0] != 0;
@@ -138,6 +139,16 @@ void Emitter::Impl::EmitCount() {
   a().mov(x86::r11, x86::ptr(x86::r10));
   a().lea(x86::r11, x86::ptr(x86::r11, 1));
   a().mov(x86::ptr(x86::r10), x86::r11);
+}
+
+void Emitter::Impl::MovPc(const x86::Gp& reg, u64 pc) {
+  if (pc >> 32 == 0) {
+    a().mov(reg.r32(), asmjit::imm(pc));
+    return;
+  }
+  a().mov(reg, asmjit::imm(pc));
+  // Others are never moved, and may be encoded shorter.
+  if (ccf_->movable) side_.pcs.push_back(static_cast<PcPlace>(hot_.Offset() - sizeof(pc)));
 }
 
 void Emitter::Impl::CallStub(u64 stub, SiteDesc* site) {
@@ -326,11 +337,7 @@ void Emitter::Impl::EmitRaise(vcpu::Vector vector) {
 
 void Emitter::Impl::EmitExit(u64 target_pc) {
   if (!Chainable(target_pc)) {
-    if (target_pc >> 32 == 0) {
-      a().mov(x86::r11d, asmjit::imm(target_pc));
-    } else {
-      a().mov(x86::r11, asmjit::imm(target_pc));
-    }
+    MovPc(x86::r11, target_pc);
     ExitDesc* exit = NewExit(ExitKind::kCrossPage, target_pc);
     // Falling off the lower half faults behind the instruction, not at it.
     if (!CanBeCode(target_pc)) NoteBranch(nullptr);
@@ -341,8 +348,7 @@ void Emitter::Impl::EmitExit(u64 target_pc) {
       return;
     }
     const u32 before = hot_.Offset();
-    a().jmp(GsAbs(
-        kJumpTableOffset + static_cast<i32>(JumpIndex(target_pc, JumpKind::kCrossPage) * 8), 8));
+    a().jmp(GsAbs(JumpTablePlace(target_pc, JumpKind::kCrossPage), 8));
     exit->patch_length = static_cast<u8>(hot_.Offset() - before);
     return;
   }
@@ -441,9 +447,7 @@ void Emitter::Impl::FlushCold() {
     cold_.JmpWithDescriptor(exit.exit, stubs_.at(Callout::kExit));
   }
   ccf_->redirect = cold_.Here();
-  u8 redirect[kRedirectBytes];
-  cold_.assembler.embed(
-      redirect, WriteRedirect(tu_->pc, stubs_.at(Callout::kLookup), cold_.Here(), redirect));
+  cold_.JmpWithDescriptor(ccf_, stubs_.at(Callout::kReplaced));
 }
 
 void Emitter::Impl::LoadGpr(const x86::Gp& host, u8 guest_reg) {

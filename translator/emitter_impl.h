@@ -65,6 +65,8 @@ class Emitter::Impl {
   SiteDesc* NewSite();
   ExitDesc* NewExit(ExitKind kind, u64 target);
   void* NewData(u32 size);
+  // A linear address that moves with the PC.
+  void MovPc(const x86::Gp& reg, u64 pc);
   void CallStub(u64 stub, SiteDesc* site);  // resumes right behind
   void MarkFaultPoint(SiteDesc* site, bool follower);
   void NoteCold(u8 instr_index);  // what follows in the cold part is this instruction's

@@ -30,12 +30,15 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const isa::MemOperand& mem, const isa
   const bool wide = mem.address_bits == 64;
   const bool based =
       instr.code_bits == 64 && (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs);
+  if (mem.rip_relative && !wide) ccf_->movable = false;  // half of a PC
   i64 disp = mem.disp;
   if (mem.rip_relative) disp += static_cast<i64>(instr.next_pc());
   u8 base = mem.base, index = mem.index;
   if (base == isa::kNoReg && index == isa::kNoReg) {
     const u64 address = wide ? static_cast<u64>(disp) : static_cast<u32>(disp);
-    if (address >> 32 == 0) {
+    if (mem.rip_relative && wide) {
+      MovPc(x86::r11, address);
+    } else if (address >> 32 == 0) {
       a().mov(x86::r11d, asmjit::imm(address));
     } else {
       a().mov(x86::r11, asmjit::imm(address));

@@ -193,7 +193,7 @@ bool Emitter::Impl::EmitSyscall(const isa::Instr& instr) {
   SimulateIfTaken(slow, hot_.JumpIfR10NonZero());
   ComposeRflagsInR11();
   a().mov(GuestGpr(vcpu::kR11), x86::r11);
-  a().mov(x86::rcx, asmjit::imm(instr.next_pc()));
+  MovPc(x86::rcx, instr.next_pc());
   a().and_(x86::r11d, State(kFast + offsetof(Fast, kept_flags), 4));
   StoreSystemFlagsFromR11();
   a().mov(x86::r10d, x86::r11d);
@@ -385,7 +385,7 @@ bool Emitter::Impl::EmitWriteCr3(const isa::Instr& instr) {
   a().mov(State(offsetof(VcpuState, cr3)), x86::r10);
   a().mov(x86::r10, peer(offsetof(RootPeer, gs_base)));
   a().wrgsbase(x86::r10);
-  a().mov(x86::r11, asmjit::imm(next));
+  MovPc(x86::r11, next);
   EmitIndirectExit();
   return true;
 }

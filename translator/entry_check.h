@@ -12,8 +12,6 @@
 namespace alibi::translator {
 
 inline constexpr u32 kMaxEntryCheckBytes = 48;
-// mov r11, pc; jmp target: where a replaced or invalid CCF's entry is sent.
-inline constexpr u32 kRedirectBytes = 15;
 
 namespace internal {
 
@@ -86,14 +84,6 @@ inline u32 WriteEntryCheck(u64 pc, bool flags_live, const EntryMiss& miss, u64 h
   code.Put(0x4c, 0x87, 0xd1);
   code.Jmp(miss.lookup);
   code.Put(0x4c, 0x89, 0xd1);  // mov rcx, r10
-  return code.size();
-}
-
-inline u32 WriteRedirect(u64 pc, u64 target, u64 host, u8* out) {
-  internal::RawCode code(host, out);
-  code.Put(0x49, 0xbb);  // mov r11, pc
-  code.PutLittle(pc, 8);
-  code.Jmp(target);
   return code.size();
 }
 

@@ -32,7 +32,10 @@ void InstrList::Keep(const TranslationUnit& tu, u8* bytes) {
     offset += instr.length;
   }
   bytes[tu.count] = static_cast<u8>(offset);
-  if (EndsUndefined(tu)) std::memcpy(code + offset, &tu.instrs[tu.count - 1], sizeof(isa::Instr));
+  if (!EndsUndefined(tu)) return;
+  isa::Instr last = tu.instrs[tu.count - 1];
+  last.Move(0 - last.pc);
+  std::memcpy(code + offset, &last, sizeof(last));
 }
 
 isa::Instr InstrList::operator[](u64 i) const {
@@ -40,6 +43,7 @@ isa::Instr InstrList::operator[](u64 i) const {
   const unsigned begin = offsets()[i], end = offsets()[i + 1];
   if (ends_undefined() && i + 1 == count_) {
     std::memcpy(&instr, code() + end, sizeof(isa::Instr));
+    instr.Move(pc_ + begin);
     return instr;
   }
   const isa::DecodeStatus status = isa::DecodeTemplates::OfThread().Decode(

@@ -52,8 +52,8 @@ class InstrList {
 
  private:
   // Behind each other: is the last instruction undefined? Where each instruction begins, and the
-  // last one ends; their bytes; the last instruction as it is, if it is undefined: how far the
-  // decoder looked for that is not known.
+  // last one ends; their bytes; the last instruction as it would be at 0, if it is undefined: how
+  // far the decoder looked for that is not known.
   bool ends_undefined() const { return bytes_[0] != 0; }
   const u8* offsets() const { return bytes_ + 1; }
   const u8* code() const { return offsets() + count_ + 1; }

@@ -33,12 +33,13 @@ void SideData::Clear() {
   faults.clear();
   map.clear();
   cold_map.clear();
+  pcs.clear();
 }
 
 u64 SideData::BytesFor(const TranslationUnit& tu) const {
   return Bytes<ExitDesc*>(exits) + Bytes<SiteDesc*>(sites) + Bytes<FaultPoint>(faults) +
-         Bytes<CodeMapEntry>(map) + Bytes<ColdMapEntry>(cold_map) + tu.count * sizeof(SitePlan) +
-         InstrList::BytesFor(tu);
+         Bytes<CodeMapEntry>(map) + Bytes<ColdMapEntry>(cold_map) + Bytes<PcPlace>(pcs) +
+         tu.count * sizeof(SitePlan) + InstrList::BytesFor(tu);
 }
 
 void SideData::Keep(const TranslationUnit& tu, std::span<const SitePlan> plans,
@@ -51,12 +52,14 @@ void SideData::Keep(const TranslationUnit& tu, std::span<const SitePlan> plans,
   ccf->site_count = CountOf(sites.size());
   ccf->fault_count = CountOf(faults.size());
   ccf->cold_count = CountOf(cold_map.size());
+  ccf->pc_count = CountOf(pcs.size());
   ccf->instr_count = CountOf(tu.count);
   Put<ExitDesc*>(exits, to);
   Put<SiteDesc*>(sites, to + ccf->SitesAt());
   Put<FaultPoint>(faults, to + ccf->FaultsAt());
   Put<CodeMapEntry>(map, to + ccf->MapAt());
   Put<ColdMapEntry>(cold_map, to + ccf->ColdMapAt());
+  Put<PcPlace>(pcs, to + ccf->PcsAt());
   Put<SitePlan>(plans, to + ccf->PlansAt());
   InstrList::Keep(tu, to + ccf->InstrsAt());
 }

@@ -20,6 +20,7 @@ class SideData {
   std::vector<FaultPoint> faults;
   std::vector<CodeMapEntry> map;
   std::vector<ColdMapEntry> cold_map;
+  std::vector<PcPlace> pcs;
 
   // The vectors keep their memory for the next CCF.
   void Clear();

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "bench/child_process.h"
 #include "bench/linux/initramfs.h"
@@ -15,6 +17,11 @@ namespace alibi::bench {
 namespace {
 
 using namespace std::chrono_literals;
+
+// What the dynamic program needs, where it looks for it: the host's own, which built it. On a host
+// that has it elsewhere, execdyn fails in the guests and says so.
+constexpr const char* kLibraries[] = {"/lib64/ld-linux-x86-64.so.2",
+                                      "/lib/x86_64-linux-gnu/libc.so.6"};
 
 Result<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -32,6 +39,7 @@ Result<LinuxFiles> FetchLinux(const std::string& kernel, const std::string& alib
                               const std::string& data_folder) {
   LinuxFiles files;
   files.linuxbench = data_folder + "/bench/linux/guest/linuxbench";
+  files.dynamic = data_folder + "/bench/linux/guest/dynamic";
   const ChildResult child =
       RunChild({"/usr/bin/env", "ALIBI_PROGRAM=" + alibi, "PYTHONDONTWRITEBYTECODE=1", "python3",
                 data_folder + "/bench/linux/boot.py", "--fetch-only", "--kernel", kernel},
@@ -48,13 +56,23 @@ Result<LinuxFiles> FetchLinux(const std::string& kernel, const std::string& alib
 }
 
 Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFiles* files) {
-  const auto busybox = ReadFile(files->busybox);
-  if (!busybox.ok()) return busybox.error();
-  const auto linuxbench = ReadFile(files->linuxbench);
-  if (!linuxbench.ok()) return linuxbench.error();
+  std::vector<std::pair<std::string, std::string>> wanted = {{"bin/busybox", files->busybox}};
+  if (with_linuxbench) {
+    wanted.emplace_back("bin/linuxbench", files->linuxbench);
+    wanted.emplace_back("bin/dynamic", files->dynamic);
+    for (const char* library : kLibraries) {
+      if (access(library, R_OK) == 0) wanted.emplace_back(library + 1, library);
+    }
+  }
+  std::vector<InitramfsFile> contents;
+  for (const auto& [name, path] : wanted) {
+    auto data = ReadFile(path);
+    if (!data.ok()) return data.error();
+    contents.push_back({name, std::move(data).value()});
+  }
   files->initramfs = folder + "/initramfs";
   std::ofstream file(files->initramfs, std::ios::trunc | std::ios::binary);
-  file << MakeInitramfs(busybox.value(), with_linuxbench ? linuxbench.value() : "");
+  file << MakeInitramfs(contents);
   file.close();
   if (!file.good()) {
     return Error{files->initramfs + ": cannot be written; is the disk full?"};

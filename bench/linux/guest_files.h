@@ -17,6 +17,7 @@ inline constexpr const char* kLinuxKernelWords = "console=ttyS0 quiet panic=-1";
 // All paths.
 struct LinuxFiles {
   std::string kernel, busybox, linuxbench, initramfs;
+  std::string dynamic;  // the dynamic program beside linuxbench
   std::string folder;  // on tmpfs, for the native runs' files
 };
 

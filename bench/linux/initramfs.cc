@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 namespace alibi::bench {
 namespace {
 
@@ -47,12 +49,18 @@ std::string CpioArchive::Finish() {
   return std::move(bytes_);
 }
 
-std::string MakeInitramfs(std::string_view busybox, std::string_view linuxbench) {
+std::string MakeInitramfs(const std::vector<InitramfsFile>& files) {
   CpioArchive archive;
-  for (const char* folder : {"bin", "dev", "proc", "sys", "tmp"}) archive.Add(folder, kFolder);
+  std::set<std::string> folders = {"dev", "proc", "sys", "tmp"};
+  for (const InitramfsFile& file : files) {
+    for (std::size_t at = file.name.find('/'); at != std::string::npos;
+         at = file.name.find('/', at + 1)) {
+      folders.insert(file.name.substr(0, at));
+    }
+  }
+  for (const std::string& folder : folders) archive.Add(folder, kFolder);
   archive.Add("dev/console", kCharacterDevice, {}, 5, 1);
-  archive.Add("bin/busybox", kProgram, busybox);
-  if (!linuxbench.empty()) archive.Add("bin/linuxbench", kProgram, linuxbench);
+  for (const InitramfsFile& file : files) archive.Add(file.name, kProgram, file.data);
   archive.Add("init", kProgram, kInit);
   return archive.Finish();
 }

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/types.h"
 
@@ -25,10 +26,16 @@ class CpioArchive {
   u32 inode_ = 0;
 };
 
-// `busybox` and `linuxbench`: contents of static programs; linuxbench may be "". What it runs comes
-// with the kernel's command line, as "linuxbench=WORDS" (see guest/main.c); then, or at once if
-// there are no words, the machine powers off.
-std::string MakeInitramfs(std::string_view busybox, std::string_view linuxbench);
+// A program or a library, and where it lies: "lib64/ld-linux-x86-64.so.2".
+struct InitramfsFile {
+  std::string name;
+  std::string data;
+};
+
+// With these files in front, among them bin/busybox. What bin/linuxbench runs, if it is there,
+// comes with the kernel's command line, as "linuxbench=WORDS" (see guest/main.c); then, or at once
+// if there are no words, the machine powers off.
+std::string MakeInitramfs(const std::vector<InitramfsFile>& files);
 
 }  // namespace alibi::bench
 

@@ -12,6 +12,7 @@ KERNELS = [
     "interrupts",
     "ioapic",
     "mode_switch",
+    "moved_code",
     "msr",
     "nmi",
     "pcid",

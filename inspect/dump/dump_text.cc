@@ -86,6 +86,7 @@ DumpText::DumpText(const Recorder& recorder, const runtime::TranslatingEngine& e
         GuestName(translation.pc) +
         (version <= 3 ? std::string(version, '\'') : fmt::format("'{}", version));
     names_[&ccf] = name;
+    descriptors_[reinterpret_cast<u64>(&ccf)] = "&" + name;
     hosts_[ccf.entry] = name;
     if (ccf.indirect_entry != 0) hosts_[ccf.indirect_entry] = name + " (checked entry)";
     for (std::size_t i = 0; i < ccf.sites().size(); ++i) {

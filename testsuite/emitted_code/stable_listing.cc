@@ -36,6 +36,7 @@ std::string TargetName(u64 target, const Ccf& ccf, const StubTable& stubs) {
 
 // What a 64-bit immediate is, where it differs from run to run.
 std::string ImmediateName(u64 value, const Ccf& ccf, const StubTable& stubs) {
+  if (value == reinterpret_cast<u64>(&ccf)) return "this CCF";
   for (const translator::ExitDesc* exit : ccf.exits()) {
     if (value == reinterpret_cast<u64>(exit)) return "exit descriptor";
   }

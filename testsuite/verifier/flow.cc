@@ -325,6 +325,10 @@ void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
     Complain(h, "a stub gets no descriptor");
     return;
   }
+  if (stub == stubs_.at(Callout::kReplaced)) {
+    if (word.number != reinterpret_cast<u64>(&ccf_)) Complain(h, "another CCF is looked up");
+    return;
+  }
   if (stub == stubs_.at(Callout::kExit)) {
     const bool known =
         std::any_of(ccf_.exits().begin(), ccf_.exits().end(), [&](const ExitDesc* e) {
@@ -369,9 +373,10 @@ void Flow::CheckTarget(const HostInstr& h, u64 target, const State& s) {
   }
   CheckClean(h, s, false);
   const StubTable& t = stubs_;
-  for (const u64 stub : {t.miss, t.at(Callout::kExit), t.at(Callout::kSimulate),
-                         t.at(Callout::kBounceBegin), t.at(Callout::kBounceEnd),
-                         t.at(Callout::kStore), t.at(Callout::kRecheck), t.at(Callout::kRaise)}) {
+  for (const u64 stub :
+       {t.miss, t.at(Callout::kReplaced), t.at(Callout::kExit), t.at(Callout::kSimulate),
+        t.at(Callout::kBounceBegin), t.at(Callout::kBounceEnd), t.at(Callout::kStore),
+        t.at(Callout::kRecheck), t.at(Callout::kRaise)}) {
     if (target == stub) return CheckWord(h, target, s);
   }
   if (target != t.at(Callout::kLookup) && target != t.at(Callout::kStop) &&

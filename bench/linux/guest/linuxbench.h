@@ -13,6 +13,7 @@ struct Run {
   const char* folder;   // on tmpfs, for files
   const char* busybox;  // path
   const char* self;     // path of this program
+  const char* dynamic;  // path of a dynamic one, beside it
 };
 
 // Runs `count` operations; returns a checksum of what they computed, which is the same on every

@@ -123,10 +123,12 @@ static void StayOnOneCore(void) {
 }
 
 static int RunAll(char* words, const char* folder, const char* busybox) {
-  static char self[4096];
+  static char self[4096], dynamic[4096 + 16];
   const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
   if (n <= 0) Die("/proc/self/exe");
-  const struct Run run = {0, folder, busybox, self};
+  const int folder_length = (int)(strrchr(self, '/') - self);
+  snprintf(dynamic, sizeof(dynamic), "%.*s/dynamic", folder_length, self);
+  const struct Run run = {0, folder, busybox, self, dynamic};
   const char* only = NULL;
   int quick = 0;
   for (char* word = strtok(words, ":"); word != NULL; word = strtok(NULL, ":")) {

@@ -46,18 +46,22 @@ uint64_t RunForkWait(const struct Run* run) {
   return run->count;
 }
 
-uint64_t RunForkExec(const struct Run* run) {
+static uint64_t ForkExec(const struct Run* run, const char* program) {
   for (unsigned i = 0; i < run->count; ++i) {
     const int pid = fork();
     if (pid < 0) Die("fork");
     if (pid == 0) {
-      execl(run->self, "linuxbench", "nothing", (char*)NULL);
+      execl(program, program, "nothing", (char*)NULL);
       _exit(127);
     }
     WaitFor(pid);
   }
   return run->count;
 }
+
+uint64_t RunForkExec(const struct Run* run) { return ForkExec(run, run->self); }
+
+uint64_t RunExecDynamic(const struct Run* run) { return ForkExec(run, run->dynamic); }
 
 // Writes to every cache line.
 static uint64_t WalkWorkingSet(uint64_t* set, size_t size) {

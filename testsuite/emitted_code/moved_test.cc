@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// A translation that is moved to another linear address is, byte for byte, the one that would have
+// been made there: its code, and its data in the TC.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "runtime/fragments.h"
+#include "translator/emitter.h"
+#include "translator/translation_unit.h"
+
+namespace alibi::testsuite {
+namespace {
+
+using runtime::Fragments;
+using runtime::TranslationCache;
+using translator::Ccf;
+using translator::LookupKind;
+using translator::SiteKind;
+using translator::SitePlan;
+
+// So many pages apart that both choose the same inline TLB entries and, but for what the test is
+// about, the same jump table entries (emitter_memory.cc, ChooseSlot).
+constexpr u64 kHere = 0x5566'7788'9000, kThere = kHere + u64{22} * 32 * 0x10001 * kPageSize;
+
+constexpr SitePlan kPlans[] = {
+    {}, {SiteKind::kDirect, LookupKind::kTable}, {SiteKind::kChecked}, {SiteKind::kSimulate}};
+
+struct Case {
+  std::string line;
+  std::vector<u8> bytes;
+  bool user = false;
+};
+
+// The cases of 64-bit code of the golden files.
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const char* name : {"operands", "control", "stack", "strings", "system", "segments",
+                           "integer", "x87", "mmx", "sse", "vex", "evex"}) {
+    std::ifstream in(fmt::format("testsuite/emitted_code/golden/{}.txt", name));
+    REQUIRE(in);
+    for (std::string line; std::getline(in, line);) {
+      if (line.rfind("64", 0) != 0) continue;
+      std::istringstream words(line);
+      Case one;
+      one.line = line;
+      std::string word;
+      words >> word;
+      one.user = word == "64u:";
+      do {
+        words >> word;
+        one.bytes.push_back(static_cast<u8>(std::strtoul(word.c_str(), nullptr, 16)));
+      } while (word.back() != ':');
+      cases.push_back(one);
+    }
+  }
+  // What its PC decides, and nothing else: half of a PC cannot move.
+  cases.push_back({"mov eax, [eip + 16]", {0x67, 0x8b, 0x05, 0x10, 0, 0, 0}, false});
+  return cases;
+}
+
+class Nobody final : public Fragments::Listener {
+  void CodeReplaced(const Ccf&, const Ccf&) override {}
+  void CodeInvalidated(PhysAddr) override {}
+};
+
+class Bench {
+ public:
+  // Emits the case at `pc`, for the TC's next place. Null: it is no instruction there.
+  Ccf* Emit(const Case& what, const SitePlan& plan, bool indirect, u64 pc, Ccf* ccf,
+            const translator::EmitTarget& target) {
+    const auto status = BuildTranslationUnit({.pc = pc,
+                                              .code_bits = 64,
+                                              .bytes = what.bytes.data(),
+                                              .available = static_cast<unsigned>(what.bytes.size()),
+                                              .max_instructions = 1,
+                                              .look_ahead = false},
+                                             tu_.get());
+    if (status != isa::DecodeStatus::kOk || tu_->count != 1) return nullptr;
+    translator::EmitRequest request;
+    request.tu = tu_.get();
+    request.mode.user = what.user;
+    request.plans[0] = plan;
+    request.indirect_entry = indirect;
+    request.target = target;
+    emitted = emitter_.Emit(request, ccf);
+    REQUIRE(emitted.fits);
+    ccf->examined_begin = pc;
+    ccf->examined_end = pc + what.bytes.size();
+    return ccf;
+  }
+
+  runtime::Counters counters;
+  Nobody nobody;
+  std::unique_ptr<TranslationCache> made = std::move(TranslationCache::Create(8 << 20).value());
+  StubTable stubs = StubTable::Somewhere(made->stub_host());
+  Fragments fragments{std::move(made), stubs, counters, nobody};
+  translator::EmitResult emitted;
+
+ private:
+  translator::Emitter emitter_{stubs};
+  std::unique_ptr<translator::TranslationUnit> tu_ =
+      std::make_unique<translator::TranslationUnit>();
+};
+
+TEST_CASE("A moved translation is the one that would have been made there") {
+  Bench bench;
+  u64 phys_page = 0;
+  unsigned moved = 0;
+  for (const Case& what : Cases()) {
+    INFO(what.line);
+    for (const SitePlan& plan : kPlans) {
+      for (const bool indirect : {false, true}) {
+        TranslationCache& tc = bench.fragments.tc();
+        if (!tc.HasRoom()) bench.fragments.Flush();
+        Ccf* ccf = tc.NewCcf();
+        const translator::EmitTarget target = tc.Target();
+        ccf->phys_page = ++phys_page;
+        if (bench.Emit(what, plan, indirect, kHere, ccf, target) == nullptr) continue;
+        tc.Commit(ccf, bench.emitted);
+        bench.fragments.Add(ccf);
+        const bool movable = ccf->movable;
+        REQUIRE(bench.fragments.Move(phys_page, kThere, [](u64) { return true; }));
+        CHECK(ccf->valid == movable);
+        if (!movable) continue;
+        ++moved;
+
+        const std::vector<u8> data(target.data, target.data + bench.emitted.data_size);
+        const auto bytes = [](u64 from, u64 to) {
+          const u8* first = reinterpret_cast<const u8*>(from);
+          return std::vector<u8>(first, first + (to - from));
+        };
+        const std::vector<u8> hot = bytes(ccf->hot_start, ccf->hot_end);
+        const std::vector<u8> cold = bytes(ccf->cold_start, ccf->cold_end);
+        REQUIRE(bench.Emit(what, plan, indirect, kThere, ccf, target) != nullptr);
+        const translator::EmitResult& anew = bench.emitted;
+        CHECK(hot == std::vector<u8>(anew.hot_code, anew.hot_code + anew.hot_size));
+        CHECK(cold == std::vector<u8>(anew.cold_code, anew.cold_code + anew.cold_size));
+        CHECK(data == std::vector<u8>(target.data, target.data + anew.data_size));
+      }
+    }
+  }
+  CHECK(moved > 1000);
+}
+
+}  // namespace
+}  // namespace alibi::testsuite
