@@ -615,6 +615,8 @@ Unit UnitOf(const ZydisDecodedInstruction& z, const Operand* operands, Op op) {
     case Op::kFxrstor:
       return Unit::kFxsave;
     case Op::kXsave:
+    case Op::kXsavec:
+    case Op::kXsaveopt:
     case Op::kXrstor:
       return Unit::kXsave;
     default:

@@ -309,9 +309,9 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"0f 20 d8", 64, kReadCr, kInTc},
            {"0f 23 f8", 64, kMovDr, kTerminator},
            {"0f 21 f8", 64, kMovDr, kSimulate},
-           {"0f a3 d8", 64, kNone, kIdent},          // BT eax, ebx
-           {"0f a3 1b", 64, kBitTestMemory, kInTc},  // BT [rbx], ebx
-           {"0f ba 23 05", 64, kNone, kIdent},       // BT [rbx], 5
+           {"0f a3 d8", 64, kNone, kIdent},     // BT eax, ebx
+           {"0f a3 1b", 64, kBtMemory, kInTc},  // BT [rbx], ebx
+           {"0f ba 23 05", 64, kNone, kIdent},  // BT [rbx], 5
            {"50", 64, kPush, kStack},
            {"0f a0", 64, kPushSreg, kSimulate},
            {"0f a1", 64, kPopSreg, kTerminator},
@@ -357,12 +357,12 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"0f 01 fc", 64, kUd, kUndefined},      // CLZERO
            {"0f c7 2b", 64, kUd, kUndefined},      // XSAVES
            {"0f 0f c1 9e", 64, kUd, kUndefined},   // PFADD
-           {"27", 32, kDecimal, kSimulate},
+           {"27", 32, kDaa, kSimulate},
            {"0f ae 23", 64, kXsave, kSimulate},
            {"0f ae 03", 64, kFxsave, kSimulate},
            {"0f ae 03", 32, kFxsave, kSimulate},
            {"0f ae 0b", 32, kFxrstor, kSimulate},
-           {"c5 f9 f7 c1", 64, kMaskMov, kSimulate},
+           {"c5 f9 f7 c1", 64, kMaskMovDqu, kSimulate},
        }) {
     Instr instr = D(row.hex, row.bits);
     INFO(row.hex << " " << Disassemble(instr) << " " << OpName(instr.op) << " "

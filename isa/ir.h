@@ -151,8 +151,12 @@ struct Instr {
   // The same instruction, so much further on.
   void Move(u64 delta) {
     pc += delta;
-    if (layout.imm_kind == ImmKind::kRelative) branch_target += delta;
+    if (HasRelativeTarget()) branch_target += delta;
   }
+  bool HasImmediate() const { return layout.imm_size != 0; }
+  bool HasRelativeTarget() const { return layout.imm_kind == ImmKind::kRelative; }
+  // Of MOV: from or to the address that follows the opcode, and the accumulator (A0-A3).
+  bool IsMoffs() const { return mem.present && layout.modrm == 0xff; }
   bool Is(unsigned any_of) const { return (facts & any_of) != 0; }
   bool operator==(const Instr&) const = default;
 };

@@ -57,8 +57,11 @@ enum OpTrait : u32 {
   kLoadsSs = 1 << 10,        // may: with the interrupt shadow that holds back #DB, too
   kSoftwareInterrupt = 1 << 11,
   kString = 1 << 12,
-  kLogsMsr = 1 << 13,      // a record of kind kMsr in the event log
-  kLogsControl = 1 << 14,  // a record of kind kControl
+  kLogsMsr = 1 << 13,          // a record of kind kMsr in the event log
+  kLogsControl = 1 << 14,      // a record of kind kControl
+  kBitString = 1 << 15,        // its memory operand lies where a register's bit offset says
+  kLoadsFarPointer = 1 << 16,  // a segment register, too
+  kMasksElements = 1 << 17,    // elements that its mask leaves out are not accessed
 };
 
 struct OpInfo {

@@ -48,7 +48,7 @@ TEST_CASE("Every emitted sequence has the simulator to fall back on", "[op]") {
 TEST_CASE("Operations have names of their own", "[op]") {
   std::set<std::string_view> names;
   for (const OpInfo& op : kOps) CHECK(names.insert(op.name).second);
-  CHECK(OpName(Op::kBitTestMemory) == "BitTestMemory");
+  CHECK(OpName(Op::kBtMemory) == "BtMemory");
 }
 
 TEST_CASE("Traits say where a TU ends and which flags are shown", "[op]") {

@@ -23,7 +23,7 @@ u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
   if (mem.rip_relative) address += instr.next_pc();
   if (mem.base != isa::kNoReg) address += state.gpr[mem.base];
   if (mem.index != isa::kNoReg) address += state.gpr[mem.index] * mem.scale;
-  if (instr.op == isa::Op::kBitTestMemory) {
+  if (InfoOf(instr.op).Has(isa::kBitString)) {
     const unsigned bits = instr.operand_bits;
     const i64 index = static_cast<i64>(state.gpr[instr.gprs[0].reg] << (64 - bits)) >> (64 - bits);
     address += static_cast<u64>(index >> 3) & ~(u64{bits} / 8 - 1);

@@ -4,6 +4,7 @@
 #include <x86intrin.h>
 
 #include "base/check.h"
+#include "base/raw_copy.h"
 #include "runtime/code_index.h"
 
 namespace alibi::runtime {
@@ -46,7 +47,7 @@ bool Events::NameSite(const Instr& instr, adapt::SiteRecord& site, Record* recor
     definition.code_bits = instr.code_bits;
     if (site.phys != adapt::kSharedSite) {
       definition.length = instr.length;
-      for (unsigned i = 0; i < instr.length; ++i) definition.bytes[i] = instr.bytes[i];
+      RawCopy(definition.bytes, instr.bytes.data(), instr.length);
     }
     Record defined = adapt::log::RecordOf(definition);
     defined.tsc = record->tsc;

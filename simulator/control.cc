@@ -96,9 +96,8 @@ Outcome handlers::CallIndirect(Execution& e) {
 
 namespace {
 
-u16 Release(const Instr& instr) {
-  return instr.layout.imm == 0xff ? 0 : static_cast<u16>(instr.immediate);
-}
+// 0 without an immediate.
+u16 Release(const Instr& instr) { return static_cast<u16>(instr.immediate); }
 
 }  // namespace
 

@@ -11,8 +11,6 @@ using vcpu::kRax, vcpu::kRbx;
 Outcome handlers::Mov(Execution& e) {
   const Instr& instr = e.instr;
   const unsigned size = instr.mem.present ? instr.mem.size : 0;
-  // A0-A3 name AL..RAX without encoding it.
-  const bool accumulator = (e.Opcode() & 0xfc) == 0xa0 && instr.layout.modrm == 0xff;
   u64 value = instr.immediate;
   if (!instr.mem.present) {
     if (instr.gpr_count > 1) value = e.Reg(instr.gprs[1]);
@@ -20,7 +18,7 @@ Outcome handlers::Mov(Execution& e) {
     return {};
   }
   if (instr.mem.written) {
-    if (accumulator) {
+    if (instr.IsMoffs()) {
       value = e.Reg(kRax, size * 8);
     } else if (instr.gpr_count > 0) {
       value = e.Reg(instr.gprs[0]);
@@ -28,7 +26,7 @@ Outcome handlers::Mov(Execution& e) {
     return e.WriteOperand(size, value);
   }
   ALIBI_RETURN_IF_FAULT(e.ReadOperand(size, &value));
-  if (accumulator) {
+  if (instr.IsMoffs()) {
     e.SetReg(kRax, size * 8, value);
   } else {
     e.SetReg(instr.gprs[0], value);
@@ -72,8 +70,11 @@ Outcome handlers::Xlat(Execution& e) {
   return {};
 }
 
-// BT, BTS, BTR, BTC with a register as bit offset: it reaches beyond the operand.
-Outcome handlers::BitTest(Execution& e) {
+namespace {
+
+// BT, BTS, BTR, BTC with a register as bit offset: it reaches beyond the operand. `change` makes
+// the new value of (value, mask); null: there is none.
+Outcome BitTest(Execution& e, u64 (*change)(u64, u64)) {
   const Instr& instr = e.instr;
   const unsigned bits = instr.operand_bits, size = bits / 8;
   const u64 index = SignExtend(e.Reg(instr.gprs[0]), bits);
@@ -81,29 +82,28 @@ Outcome handlers::BitTest(Execution& e) {
   const u64 offset = LowBits(e.Offset() + words * size, instr.mem.address_bits);
   const auto segment = static_cast<SegmentIndex>(instr.mem.segment);
   const u64 mask = u64{1} << (index & (bits - 1));
-  enum : u8 { kBt = 0xa3, kBts = 0xab, kBtr = 0xb3, kBtc = 0xbb };
   u64 value;
-  if (e.Opcode() == kBt) {
+  if (change == nullptr) {
     ALIBI_RETURN_IF_FAULT(e.Read(segment, offset, size, &value));
   } else {
     ALIBI_RETURN_IF_FAULT(e.ReadForUpdate(segment, offset, size, &value));
+    ALIBI_RETURN_IF_FAULT(e.Write(segment, offset, size, change(value, mask)));
   }
-  const bool old = value & mask;
-  switch (e.Opcode()) {
-    case kBts:
-      ALIBI_RETURN_IF_FAULT(e.Write(segment, offset, size, value | mask));
-      break;
-    case kBtr:
-      ALIBI_RETURN_IF_FAULT(e.Write(segment, offset, size, value & ~mask));
-      break;
-    case kBtc:
-      ALIBI_RETURN_IF_FAULT(e.Write(segment, offset, size, value ^ mask));
-      break;
-    default:
-      break;
-  }
-  e.SetFlag(kCf, old);
+  e.SetFlag(kCf, value & mask);
   return {};
+}
+
+}  // namespace
+
+Outcome handlers::BtMemory(Execution& e) { return BitTest(e, nullptr); }
+Outcome handlers::BtsMemory(Execution& e) {
+  return BitTest(e, [](u64 value, u64 mask) { return value | mask; });
+}
+Outcome handlers::BtrMemory(Execution& e) {
+  return BitTest(e, [](u64 value, u64 mask) { return value & ~mask; });
+}
+Outcome handlers::BtcMemory(Execution& e) {
+  return BitTest(e, [](u64 value, u64 mask) { return value ^ mask; });
 }
 
 namespace {
@@ -159,41 +159,48 @@ void DecimalAdjust(Execution& e, int direction) {
 
 }  // namespace
 
-Outcome handlers::Decimal(Execution& e) {
-  enum : u8 { kDaa = 0x27, kDas = 0x2f, kAaa = 0x37, kAas = 0x3f, kAam = 0xd4, kAad = 0xd5 };
+Outcome handlers::Daa(Execution& e) {
+  DecimalAdjust(e, 1);
+  return {};
+}
+
+Outcome handlers::Das(Execution& e) {
+  DecimalAdjust(e, -1);
+  return {};
+}
+
+Outcome handlers::Aaa(Execution& e) {
+  AsciiAdjust(e, 1);
+  return {};
+}
+
+Outcome handlers::Aas(Execution& e) {
+  AsciiAdjust(e, -1);
+  return {};
+}
+
+Outcome handlers::Aam(Execution& e) {
+  const u8 base = static_cast<u8>(e.instr.immediate);
+  const u8 al = static_cast<u8>(e.state.gpr[kRax]);
+  if (base == 0) return Outcome::Simple(vcpu::kDivideError);
+  e.SetReg(kRax, 16, (u64{static_cast<u8>(al / base)} << 8) | (al % base));
+  e.SetFlag(kAf | kCf | vcpu::kOf, false);
+  SetResultFlags(e, static_cast<u8>(al % base));
+  return {};
+}
+
+Outcome handlers::Aad(Execution& e) {
   const u8 base = static_cast<u8>(e.instr.immediate);
   const u8 al = static_cast<u8>(e.state.gpr[kRax]);
   const u8 ah = static_cast<u8>(e.state.gpr[kRax] >> 8);
-  switch (e.Opcode()) {
-    case kDaa:
-      DecimalAdjust(e, 1);
-      return {};
-    case kDas:
-      DecimalAdjust(e, -1);
-      return {};
-    case kAaa:
-      AsciiAdjust(e, 1);
-      return {};
-    case kAas:
-      AsciiAdjust(e, -1);
-      return {};
-    case kAam:
-      if (base == 0) return Outcome::Simple(vcpu::kDivideError);
-      e.SetReg(kRax, 16, (u64{static_cast<u8>(al / base)} << 8) | (al % base));
-      e.SetFlag(kAf | kCf | vcpu::kOf, false);
-      SetResultFlags(e, static_cast<u8>(al % base));
-      return {};
-    default: {
-      const u8 product = static_cast<u8>(ah * base);
-      const u8 sum = static_cast<u8>(al + product);
-      e.SetReg(kRax, 16, sum);
-      SetResultFlags(e, sum);
-      e.SetFlag(kCf, sum < al);
-      e.SetFlag(kAf, (al ^ product ^ sum) & 0x10);
-      e.SetFlag(vcpu::kOf, Overflows(al, product, sum, 1, 0x80));
-      return {};
-    }
-  }
+  const u8 product = static_cast<u8>(ah * base);
+  const u8 sum = static_cast<u8>(al + product);
+  e.SetReg(kRax, 16, sum);
+  SetResultFlags(e, sum);
+  e.SetFlag(kCf, sum < al);
+  e.SetFlag(kAf, (al ^ product ^ sum) & 0x10);
+  e.SetFlag(vcpu::kOf, Overflows(al, product, sum, 1, 0x80));
+  return {};
 }
 
 Outcome handlers::Salc(Execution& e) {

@@ -36,8 +36,6 @@ struct Execution {
   u64 next_rip;
   bool rip_set = false;  // the handler has stored RIP itself
 
-  u8 Opcode() const { return instr.bytes[instr.layout.opcode]; }
-
   // --- General registers. Results of 32 bits clear the upper half, smaller ones keep the rest. ---
   u64 Reg(const GprUse& use) const;
   void SetReg(const GprUse& use, u64 value);

@@ -18,8 +18,10 @@ namespace {
 // The integer register of a MOV to or from a control or debug register: always whole.
 unsigned WholeBits(const Execution& e) { return e.instr.code_bits == 64 ? 64 : 32; }
 
-// 0F 20-23: bit 1 of the opcode is the direction.
-bool ToSystemRegister(const Execution& e) { return e.Opcode() & 2; }
+// MOV to or from a segment, control or debug register.
+bool ToSystemRegister(const Execution& e) {
+  return e.instr.mem.present ? !e.instr.mem.written : !e.instr.gprs[0].written;
+}
 
 }  // namespace
 
@@ -68,21 +70,10 @@ Outcome handlers::MovSreg(Execution& e) {
   return {};
 }
 
+namespace {
+
 // LDS, LES, LFS, LGS, LSS: offset, then selector.
-Outcome handlers::LoadFarPointer(Execution& e) {
-  struct Row {
-    u8 opcode;
-    SegmentIndex index;
-  };
-  constexpr Row kRows[] = {{0xc4, vcpu::kEs},
-                           {0xc5, vcpu::kDs},
-                           {0xb2, vcpu::kSs},
-                           {0xb4, vcpu::kFs},
-                           {0xb5, vcpu::kGs}};
-  SegmentIndex index = vcpu::kEs;
-  for (const Row& row : kRows) {
-    if (row.opcode == e.Opcode()) index = row.index;
-  }
+Outcome LoadFarPointer(Execution& e, SegmentIndex index) {
   const Instr& instr = e.instr;
   const unsigned size = instr.operand_bits / 8;
   const auto segment = static_cast<SegmentIndex>(instr.mem.segment);
@@ -94,6 +85,14 @@ Outcome handlers::LoadFarPointer(Execution& e) {
   e.SetReg(instr.gprs[0], offset);
   return {};
 }
+
+}  // namespace
+
+Outcome handlers::Lds(Execution& e) { return LoadFarPointer(e, vcpu::kDs); }
+Outcome handlers::Les(Execution& e) { return LoadFarPointer(e, vcpu::kEs); }
+Outcome handlers::Lfs(Execution& e) { return LoadFarPointer(e, vcpu::kFs); }
+Outcome handlers::Lgs(Execution& e) { return LoadFarPointer(e, vcpu::kGs); }
+Outcome handlers::Lss(Execution& e) { return LoadFarPointer(e, kSs); }
 
 namespace {
 
@@ -257,8 +256,8 @@ namespace {
 
 // Named by the instruction, or by DX.
 u16 Port(const Execution& e) {
-  return e.instr.layout.imm_size == 0 ? static_cast<u16>(e.state.gpr[kRdx])
-                                      : static_cast<u8>(e.instr.immediate);
+  return e.instr.HasImmediate() ? static_cast<u8>(e.instr.immediate)
+                                : static_cast<u16>(e.state.gpr[kRdx]);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // registers, so that no single operand can be bounced.
 //
 // The guest's vector state is live in the host's registers: see vector_state.h.
+#include "isa/vector_fields.h"
 #include "simulator/execution.h"
 #include "simulator/masked_store.h"
 #include "simulator/vector_state.h"
@@ -13,72 +14,14 @@ namespace alibi::simulator {
 using vcpu::GuestFault;
 using vcpu::Privilege;
 
-namespace {
-
-// The fields of a VEX or EVEX prefix that name registers (SDM vol. 2, 2.3.5 and 2.7.1).
-struct VectorFields {
-  unsigned reg = 0;  // ModRM.reg with its extensions
-  unsigned rm = 0;   // ModRM.rm as a register
-  unsigned vvvv = 0;
-  unsigned mask = 0;    // EVEX.aaa
-  unsigned bytes = 16;  // vector length
-  bool wide = false;    // W
-  bool evex = false;
-
-  explicit VectorFields(const Instr& instr) {
-    const u8* bytes_of = instr.bytes.data();
-    const u8 modrm = bytes_of[instr.layout.modrm];
-    reg = (modrm >> 3) & 7;
-    rm = modrm & 7;
-    if (instr.encoding == isa::Encoding::kLegacy) {
-      const u8 rex = instr.layout.rex == 0xff ? 0 : bytes_of[instr.layout.rex];
-      reg |= (rex & 4) << 1;
-      rm |= (rex & 1) << 3;
-      return;
-    }
-    const u8* prefix = bytes_of + instr.layout.vector_prefix;
-    const bool long_code = instr.code_bits == 64;
-    if (prefix[0] == 0xc5) {
-      reg |= (~prefix[1] & 0x80) >> 4;
-      SetVexTail(prefix[1]);
-    } else if (prefix[0] == 0xc4) {
-      reg |= (~prefix[1] & 0x80) >> 4;
-      rm |= (~prefix[1] & 0x20) >> 2;
-      wide = prefix[2] & 0x80;
-      SetVexTail(prefix[2]);
-    } else {
-      evex = true;
-      reg |= (~prefix[1] & 0x80) >> 4 | (~prefix[1] & 0x10);
-      rm |= (~prefix[1] & 0x20) >> 2;
-      wide = prefix[2] & 0x80;
-      vvvv = (~prefix[2] >> 3) & 15;
-      mask = prefix[3] & 7;
-      bytes = 16u << ((prefix[3] >> 5) & 3);
-    }
-    if (!long_code) {
-      reg &= 7;
-      rm &= 7;
-      vvvv &= 7;
-    }
-  }
-
- private:
-  void SetVexTail(u8 tail) {
-    vvvv = (~tail >> 3) & 15;
-    bytes = tail & 4 ? 32 : 16;
-  }
-};
-
-}  // namespace
-
 // A gather or scatter, element by element from the lowest. What is done is done: its mask bit is
 // cleared, so after a fault the instruction goes on where it stopped.
 Outcome handlers::GatherScatter(Execution& e) {
   const Instr& instr = e.instr;
-  const VectorFields f(instr);
-  const bool scatter = (e.Opcode() & 0xf0) == 0xa0;
+  const isa::VectorFields f(instr);
+  const bool scatter = instr.mem.written;
   const unsigned element = f.wide ? 8 : 4;
-  const unsigned index_size = e.Opcode() & 1 ? 8 : 4;
+  const unsigned index_size = f.wide_index ? 8 : 4;
   const unsigned count = f.bytes / (element > index_size ? element : index_size);
   const unsigned index = instr.mem.index;
   const bool overlap =
@@ -133,12 +76,9 @@ Outcome handlers::GatherScatter(Execution& e) {
 namespace {
 
 // VMASKMOVPS/PD, VPMASKMOVD/Q: nothing is changed before every element is known to be accessible.
-Outcome MaskedMove(Execution& e) {
-  const VectorFields f(e.instr);
-  const u8 opcode = e.Opcode();
-  const bool integer = opcode >= 0x8c;
-  const bool store = integer ? opcode == 0x8e : opcode >= 0x2e;
-  const unsigned element = (integer ? f.wide : opcode & 1) ? 8 : 4;
+Outcome MaskedMove(Execution& e, unsigned element) {
+  const isa::VectorFields f(e.instr);
+  const bool store = e.instr.mem.written;
   const unsigned count = f.bytes / element;
   const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
   u64 values[8] = {};
@@ -201,8 +141,10 @@ Outcome StoreBytes(Execution& e, const u8* data, const u8* mask, unsigned count)
   return {};
 }
 
-Outcome MaskMovDqu(Execution& e) {
-  const VectorFields f(e.instr);
+}  // namespace
+
+Outcome handlers::MaskMovDqu(Execution& e) {
+  const isa::VectorFields f(e.instr);
   u8 data[16], mask[16];
   VectorState v;
   for (unsigned i = 0; i < 16; ++i) {
@@ -212,8 +154,8 @@ Outcome MaskMovDqu(Execution& e) {
   return StoreBytes(e, data, mask, 16);
 }
 
-Outcome MaskMovQ(Execution& e) {
-  const VectorFields f(e.instr);
+Outcome handlers::MaskMovQ(Execution& e) {
+  const isa::VectorFields f(e.instr);
   // MMX registers: the mantissas of the x87 registers. Reading one enters the MMX state as the
   // instruction itself does, or raises #MF for an earlier one (EngineImpl::HandleHostFault).
   u64 registers[8];
@@ -227,14 +169,7 @@ Outcome MaskMovQ(Execution& e) {
                     reinterpret_cast<const u8*>(&registers[f.rm & 7]), 8);
 }
 
-}  // namespace
-
-Outcome handlers::MaskMov(Execution& e) {
-  if (e.Opcode() != 0xf7) return MaskedMove(e);
-  // MASKMOVDQU has the 66 prefix, in front of the opcode or inside VEX.
-  bool dqu = e.instr.encoding != isa::Encoding::kLegacy;
-  for (unsigned i = 0; i < e.instr.layout.opcode; ++i) dqu = dqu || e.instr.bytes[i] == 0x66;
-  return dqu ? MaskMovDqu(e) : MaskMovQ(e);
-}
+Outcome handlers::MaskMov32(Execution& e) { return MaskedMove(e, 4); }
+Outcome handlers::MaskMov64(Execution& e) { return MaskedMove(e, 8); }
 
 }  // namespace alibi::simulator

@@ -106,12 +106,8 @@ struct Format {
   bool large, linear;
 };
 
-}  // namespace
-
-// FNSTENV and FNSAVE.
-Outcome handlers::StoreX87(Execution& e) {
-  constexpr u8 kSave = 0xdd;
-  const bool save = e.Opcode() == kSave;
+// FNSTENV, and FNSAVE, which stores the registers, too.
+Outcome StoreX87(Execution& e, bool save) {
   const Format format(e);
   const unsigned bytes = format.Environment() + (save ? kRegisterBytes : 0);
   LinearAddr linear;
@@ -157,10 +153,8 @@ Outcome handlers::StoreX87(Execution& e) {
   return {};
 }
 
-// FLDENV and FRSTOR.
-Outcome handlers::LoadX87(Execution& e) {
-  constexpr u8 kRestore = 0xdd;
-  const bool restore = e.Opcode() == kRestore;
+// FLDENV, and FRSTOR, which loads the registers, too.
+Outcome LoadX87(Execution& e, bool restore) {
   const Format format(e);
   const unsigned registers = restore ? kRegisterBytes : 0;
   // A pending exception comes first, whatever the memory is (EngineImpl::HandleHostFault).
@@ -189,6 +183,13 @@ Outcome handlers::LoadX87(Execution& e) {
   }
   return {};
 }
+
+}  // namespace
+
+Outcome handlers::Fnstenv(Execution& e) { return StoreX87(e, false); }
+Outcome handlers::Fnsave(Execution& e) { return StoreX87(e, true); }
+Outcome handlers::Fldenv(Execution& e) { return LoadX87(e, false); }
+Outcome handlers::Frstor(Execution& e) { return LoadX87(e, true); }
 
 X87Pointers ShownX87Pointers(const Execution& e, u64 instruction, u64 data) {
   if (GivenByGuest(instruction)) {

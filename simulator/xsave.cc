@@ -25,9 +25,8 @@ constexpr unsigned kX87PartsAt[2] = {0, 32}, kX87PartsEnd[2] = {24, 160};
 constexpr u64 kCompacted = u64{1} << 63;
 constexpr u32 kInitialMxcsr = 0x1f80;
 
-bool HasRexW(const Execution& e) {
-  return e.instr.layout.rex != 0xff && (e.instr.bytes[e.instr.layout.rex] & 8) != 0;
-}
+// XSAVE64 and its kin, which keep whole pointers.
+bool IsWide(const Execution& e) { return e.instr.operand_bits == 64; }
 
 u64 Requested(const Execution& e) {
   return ((e.state.gpr[kRdx] << 32) | static_cast<u32>(e.state.gpr[kRax])) & e.state.xcr0;
@@ -144,13 +143,11 @@ bool ValidMxcsr(u32 mxcsr, const u8* image) {
                : "a"(static_cast<u32>(components)), "d"(0)                  \
                : "memory")
 
-}  // namespace
+enum class How : u8 { kPlain, kCompact, kOptimized };
 
-// 0F AE /4 is XSAVE, 0F C7 /4 XSAVEC, 0F AE /6 XSAVEOPT.
-Outcome handlers::Xsave(Execution& e) {
+Outcome Save(Execution& e, How how) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 64));
-  const bool compact = e.Opcode() == 0xc7;
-  const bool optimized = !compact && ((e.instr.bytes[e.instr.layout.modrm] >> 3) & 7) == 6;
+  const bool compact = how == How::kCompact, optimized = how == How::kOptimized;
   const u64 requested = Requested(e);
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
   // CPUs leave out pointers that they keep for pending exceptions only, and may leave out reserved
@@ -158,17 +155,17 @@ Outcome handlers::Xsave(Execution& e) {
   __builtin_memset(area, 0, kExtendedAt);
   // The host's XSAVEOPT would compare with the last XRSTOR from our area.
   if (compact) {
-    if (HasRexW(e)) {
+    if (IsWide(e)) {
       ALIBI_ON_AREA("xsavec64", area, requested);
     } else {
       ALIBI_ON_AREA("xsavec", area, requested);
     }
-  } else if (HasRexW(e)) {
+  } else if (IsWide(e)) {
     ALIBI_ON_AREA("xsave64", area, requested);
   } else {
     ALIBI_ON_AREA("xsave", area, requested);
   }
-  if (requested & kX87State) ShowX87Pointers(e, HasRexW(e), area);
+  if (requested & kX87State) ShowX87Pointers(e, IsWide(e), area);
   const VectorState keep;  // the memory may be a device whose model uses vector registers
   ALIBI_RETURN_IF_FAULT(
       Access(e, FirstLookAt(requested, compact ? requested : 0), true, true, area));
@@ -198,6 +195,12 @@ Outcome handlers::Xsave(Execution& e) {
   }
   return Store(e, ranges, area);
 }
+
+}  // namespace
+
+Outcome handlers::Xsave(Execution& e) { return Save(e, How::kPlain); }
+Outcome handlers::Xsavec(Execution& e) { return Save(e, How::kCompact); }
+Outcome handlers::Xsaveopt(Execution& e) { return Save(e, How::kOptimized); }
 
 namespace {
 
@@ -259,7 +262,7 @@ Outcome handlers::Xrstor(Execution& e) {
       __builtin_memcpy(area + kX87PartsAt[part], given + kX87PartsAt[part],
                        kX87PartsEnd[part] - kX87PartsAt[part]);
     }
-    LoadX87Pointers(HasRexW(e), area);
+    LoadX87Pointers(IsWide(e), area);
   }
   if (loads_mxcsr) {
     __builtin_memcpy(area + kMxcsrAt, given + kMxcsrAt, 4);
@@ -281,7 +284,7 @@ Outcome handlers::Xrstor(Execution& e) {
   });
   Store64(area + kHeaderAt, halves ? present | (requested & ~kX87State) : present);
   Store64(area + kHeaderAt + 8, 0);
-  if (HasRexW(e)) {
+  if (IsWide(e)) {
     ALIBI_ON_AREA("xrstor64", area, requested);
   } else {
     ALIBI_ON_AREA("xrstor", area, requested);
@@ -293,12 +296,12 @@ Outcome handlers::Fxsave(Execution& e) {
   ALIBI_RETURN_IF_FAULT(CheckAlignedTo(e, 16));
   alignas(64) u8 area[vcpu::kXsaveAreaSize];
   __builtin_memset(area, 0, kHeaderAt);
-  if (HasRexW(e)) {
+  if (IsWide(e)) {
     asm volatile("fxsave64 %0" : "+m"(area) : : "memory");
   } else {
     asm volatile("fxsave %0" : "+m"(area) : : "memory");
   }
-  ShowX87Pointers(e, HasRexW(e), area);
+  ShowX87Pointers(e, IsWide(e), area);
   const VectorState keep;
   Ranges ranges;
   ranges.Add(0, XmmEnd(e));
@@ -319,12 +322,12 @@ Outcome handlers::Fxrstor(Execution& e) {
   }
   __builtin_memcpy(area + kMxcsrAt + 4, mask, 4);
   if (!ValidMxcsr(Load32(area + kMxcsrAt), area)) return vcpu::GeneralProtection();
-  LoadX87Pointers(HasRexW(e), area);
+  LoadX87Pointers(IsWide(e), area);
   // XRSTOR does to these two components what FXRSTOR does.
   constexpr u64 kLegacyState = kX87State | kSseState;
   __builtin_memset(area + kHeaderAt, 0, kXsaveHeaderBytes);
   Store64(area + kHeaderAt, kLegacyState);
-  if (HasRexW(e)) {
+  if (IsWide(e)) {
     ALIBI_ON_AREA("xrstor64", area, kLegacyState);
   } else {
     ALIBI_ON_AREA("xrstor", area, kLegacyState);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The layers of tools/build/layers.bzl: that no file includes one above its own, that each package
-is visible only from its layer upwards, and that README's table is made from that list.
+is visible only from its layer upwards, that README's table is made from that list, and that nobody
+but isa looks into an instruction's bytes (copying them is everybody's right).
 
 Usage: layers.py [--write] [ROOT]
 
@@ -18,6 +19,9 @@ ENDINGS = {'.c', '.cc', '.h', '.inc', '.S'}
 BEGIN, END = '<!-- layers:begin -->\n', '<!-- layers:end -->\n'
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+)/([^"]+)"', re.M)
 DEFAULT = re.compile(r'^package\(default_visibility = (.+)\)$', re.M)
+LOOKS_AT_BYTES = re.compile(r'\binstr\w*(?:\.|->)(?:layout\b|bytes\[)')
+# Lists encodings, which is about nothing but bytes.
+ENCODERS = 'testsuite/coverage'
 # What these folders' headers are included as.
 ALIASES = {'alibi': 'include'}
 
@@ -52,6 +56,15 @@ def wrong_includes(root, names):
                     continue
                 if names.index(folder) > names.index(own):
                     yield f'{path.relative_to(root)}: includes {folder}/{rest}, a layer above'
+
+
+def wrong_looks(root, names):
+    for own in names:
+        for path in files(root, own):
+            if own == 'isa' or path.suffix not in ENDINGS or path.is_relative_to(root / ENCODERS):
+                continue
+            if LOOKS_AT_BYTES.search(path.read_text(encoding='utf-8')):
+                yield f"{path.relative_to(root)}: looks at an instruction's bytes, as isa alone does"
 
 
 def wrong_visibility(root, names):
@@ -98,7 +111,8 @@ def main():
     if arguments.write:
         readme.write_text(made)
         return
-    wrong = [*unlisted(root, names), *wrong_includes(root, names), *wrong_visibility(root, names)]
+    wrong = [*unlisted(root, names), *wrong_includes(root, names), *wrong_looks(root, names),
+             *wrong_visibility(root, names)]
     if made != text:
         wrong.append('README.md: its folders are not those of layers.bzl: tools/layers.py --write')
     print(*wrong, sep='\n', end='\n' if wrong else '')

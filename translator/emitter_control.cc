@@ -90,7 +90,7 @@ bool Emitter::Impl::EmitRet(const isa::Instr& instr) {
   Ea ea = StackEa(vcpu::kRsp, 0, size, false);
   SiteDesc* site = EmitLookup(ea, size, false, AccessShape::kPop);
   LoadR11(ea, size, site);
-  AdjustRsp(static_cast<i32>(size + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0)));
+  AdjustRsp(static_cast<i32>(size + static_cast<u16>(instr.immediate)));
   EmitIndirectExit();
   return true;
 }

@@ -409,10 +409,10 @@ bool Emitter::Impl::EmitSimulatedStore(const isa::Instr& instr) {
   const x86::Mem value = State(offsetof(VcpuState, scratch.store));
   if (instr.gpr_count == 1) {
     LoadGpr(x86::r10, instr.gprs[0].reg);
-  } else if (instr.layout.imm != 0xff && instr.layout.modrm != 0xff) {
-    a().mov(x86::r10, asmjit::imm(instr.immediate));
+  } else if (instr.IsMoffs()) {
+    a().mov(x86::r10, Gp64(vcpu::kRax));
   } else {
-    a().mov(x86::r10, Gp64(vcpu::kRax));  // the moffs form
+    a().mov(x86::r10, asmjit::imm(instr.immediate));
   }
   a().mov(value, x86::r10);
   SiteDesc* site = NewSite();

@@ -68,7 +68,7 @@ bool Emitter::Impl::EmitWriteAc(const isa::Instr& instr) {
 
 // From a port that is a plain latch, named by the instruction, into AL.
 bool Emitter::Impl::EmitIn(const isa::Instr& instr) {
-  if (instr.element_bytes != 1 || instr.layout.imm_size == 0 || request_->ports == nullptr) {
+  if (instr.element_bytes != 1 || !instr.HasImmediate() || request_->ports == nullptr) {
     return false;
   }
   const u8* latch = request_->ports->Latch(static_cast<u16>(instr.immediate & 0xff));

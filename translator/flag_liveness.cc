@@ -38,7 +38,7 @@ inline bool MayShowAllFlags(const isa::Instr& instr, const ExactFlagSites* exact
 }  // namespace
 
 void FixBranchTarget(isa::Instr* instr, u32 code_base) {
-  if (code_base == 0 || instr->layout.imm_kind != isa::ImmKind::kRelative) return;
+  if (code_base == 0 || !instr->HasRelativeTarget()) return;
   u32 offset = static_cast<u32>(instr->next_pc() + instr->immediate) - code_base;
   if (instr->operand_bits == 16) offset &= 0xffff;
   instr->branch_target = static_cast<u32>(offset + code_base);

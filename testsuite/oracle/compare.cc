@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "isa/decoder.h"
+#include "isa/vector_fields.h"
 #include "translator/translation_unit.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/fault.h"
@@ -124,7 +125,7 @@ constexpr Mask kMasks[] = {
        if (m.native.vector == vcpu::kPageFault && m.guest.vector == vcpu::kPageFault &&
            m.native.state.rip == m.guest.state.rip && m.guest.cr2 - m.native.cr2 + 4096 < 8192 &&
            InstrAt(m.code, m.code_bits, m.native.state.rip, &instr) &&
-           (instr.op == isa::Op::kXsave || instr.op == isa::Op::kXrstor) &&
+           instr.unit == isa::Unit::kXsave &&
            !vcpu::HostHasIntelsWay(vcpu::HostDifference::kXsaveAreaEnd)) {
          m.guest.cr2 = m.native.cr2;
        }
@@ -218,8 +219,8 @@ constexpr Mask kMasks[] = {
              m.kind == Kind::kSupervisor ? 64 : CodeBitsOf(side->state.selector[vcpu::kCs]);
          if (side->vector == vcpu::kAlignmentCheck &&
              InstrAt(m.code, bits, side->state.rip, &instr) &&
-             (instr.mem.size >= 16 || instr.mem.masked_element != 0 || instr.op == Op::kGather ||
-              instr.op == Op::kMaskMov || instr.op == Op::kEnter)) {
+             (instr.mem.size >= 16 || instr.mem.masked_element != 0 ||
+              InfoOf(instr.op).Has(isa::kMasksElements) || instr.op == Op::kEnter)) {
            m.nothing_to_compare = true;
          }
        }
@@ -319,7 +320,7 @@ constexpr Mask kMasks[] = {
                    &instr) &&
            instr.mem.present &&
            (instr.mem.size == 10 || instr.op == isa::Op::kJmpFar || instr.op == isa::Op::kCallFar ||
-            instr.op == isa::Op::kLds || instr.op == isa::Op::kBound)) {
+            InfoOf(instr.op).Has(isa::kLoadsFarPointer) || instr.op == isa::Op::kBound)) {
          m.nothing_to_compare = true;
        }
      }},
@@ -368,14 +369,10 @@ constexpr Mask kMasks[] = {
            instr.op != isa::Op::kGather) {
          return;
        }
-       const u8* prefix = &instr.bytes[instr.layout.vector_prefix];
-       const bool evex = prefix[0] == 0x62;
-       unsigned reg = ((instr.bytes[instr.layout.modrm] >> 3) & 7) | (~prefix[1] & 0x80) >> 4;
-       if (evex) reg |= ~prefix[1] & 0x10;
-       const unsigned bytes = evex ? 16u << ((prefix[3] >> 5) & 3) : prefix[2] & 4 ? 32 : 16;
+       const isa::VectorFields f(instr);
        m.Both([&](Side& side) {
-         std::memset(side.state.vector.zmm[reg] + bytes, 0,
-                     sizeof(side.state.vector.zmm[reg]) - bytes);
+         std::memset(side.state.vector.zmm[f.reg] + f.bytes, 0,
+                     sizeof(side.state.vector.zmm[f.reg]) - f.bytes);
        });
      }},
     {"CS, SS, and the U/S bit of #PF's error code, of sequences that run at CPL 0",

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "isa/decoder.h"
+#include "isa/raw.h"
 #include "testsuite/oracle/generator.h"
 
 namespace alibi::oracle {
@@ -37,9 +38,7 @@ bool Comparable(const isa::Instr& instr) {
       return true;
     case Treatment::kControl:
       // AMD's CPUs honor an operand-size prefix here, Intel's do not.
-      for (unsigned i = 0; i < instr.layout.opcode; ++i) {
-        if (instr.bytes[i] == 0x66) return false;
-      }
+      if (isa::HasPrefix66(instr)) return false;
       return instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect;
     case Treatment::kInTc:
       switch (instr.op) {
@@ -50,7 +49,10 @@ bool Comparable(const isa::Instr& instr) {
         case Op::kLods:
         case Op::kCmps:
         case Op::kScas:
-        case Op::kBitTestMemory:
+        case Op::kBtMemory:
+        case Op::kBtsMemory:
+        case Op::kBtrMemory:
+        case Op::kBtcMemory:
           return true;
         default:
           return false;
@@ -58,8 +60,8 @@ bool Comparable(const isa::Instr& instr) {
     case Treatment::kTerminator:
       if (instr.code_bits == 64) return false;
       return instr.op == Op::kInto || instr.op == Op::kWriteSreg || instr.op == Op::kPopSreg ||
-             instr.op == Op::kLds || instr.op == Op::kJmpFar || instr.op == Op::kCallFar ||
-             instr.op == Op::kRetFar;
+             InfoOf(instr.op).Has(isa::kLoadsFarPointer) || instr.op == Op::kJmpFar ||
+             instr.op == Op::kCallFar || instr.op == Op::kRetFar;
     case Treatment::kSimulate:
       switch (instr.op) {
         case Op::kReadSreg:
@@ -69,7 +71,12 @@ bool Comparable(const isa::Instr& instr) {
         case Op::kVerr:
         case Op::kVerw:
         case Op::kArpl:
-        case Op::kDecimal:
+        case Op::kAaa:
+        case Op::kAad:
+        case Op::kAam:
+        case Op::kAas:
+        case Op::kDaa:
+        case Op::kDas:
         case Op::kLeave:
           return instr.code_bits != 64;
         case Op::kPusha:
@@ -80,9 +87,13 @@ bool Comparable(const isa::Instr& instr) {
         case Op::kGather:
         case Op::kEnter:
           return true;
-        case Op::kMaskMov:
-          // Of MASKMOVDQU the CPU's model decides whether bytes that are left out may fault.
-          return instr.bytes[instr.layout.opcode] != 0xf7;
+        case Op::kMaskMov32:
+        case Op::kMaskMov64:
+          return true;
+        case Op::kMaskMovQ:
+        case Op::kMaskMovDqu:
+          // The CPU's model decides whether bytes that are left out may fault.
+          return false;
         default:
           return false;
       }

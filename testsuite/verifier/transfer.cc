@@ -2,8 +2,10 @@
 // What each instruction does to what is known, and whether its accesses are justified.
 #include <algorithm>
 #include <bit>
+#include <string_view>
 
 #include "abi/contract.h"
+#include "isa/decoder.h"
 #include "testsuite/verifier/allowed.h"
 #include "testsuite/verifier/flow.h"
 
@@ -40,8 +42,7 @@ bool IsCacheLine(ZydisMnemonic mnemonic) {
 // One of the guest's own with prefixes, which the emitter has encoded anew.
 bool IsGuestsLahf(const isa::Instr& instr) {
   return instr.encoding == isa::Encoding::kLegacy && !instr.mem.present &&
-         instr.bytes[instr.layout.opcode] == 0x9f &&
-         (instr.layout.opcode == 0 || instr.bytes[instr.layout.opcode - 1] != 0x0f);
+         isa::MnemonicName(instr.mnemonic) == std::string_view("LAHF");
 }
 
 bool IsSecret(const Value& value) { return !value.IsGuests() && value.is != Is::kFlags; }
