@@ -97,8 +97,6 @@ EngineImpl::EngineImpl(const TranslatingEngineOptions& options)
       mmu_(*options.mmu),
       memory_(*options.memory),
       policy_(*options.policy),
-      needs_(options.policy->needs()),
-      clock_(needs_.clock),
       shown_features_(ShownFeatures(*options.cpuid, *options.state)),
       tu_(std::make_unique<translator::TranslationUnit>()),
       watched_memory_(*options.state, *options.mmu, &watch_hits_, &points_),
@@ -116,6 +114,7 @@ Status EngineImpl::Init() {
   Result<std::unique_ptr<TranslationCache>> made = TranslationCache::Create(options_.tc_bytes);
   if (!made.ok()) return made.error();
   fragments_.emplace(std::move(*made), stubs_, counters_, static_cast<Fragments::Listener&>(*this));
+  sites_.emplace(policy_, *fragments_, events_, counters_, options_.plan_override != nullptr);
   ALIBI_CHECK(tc().stub_host() >> 32 != 0,
               "pointers below 4 GB are the guest's own (x87_pointers.h)");
   void* bounce =
@@ -167,9 +166,9 @@ Status EngineImpl::Init() {
     std::memcpy(state_.xsave_area + 24, &reset_mxcsr, 4);
     std::memcpy(state_.xsave_area + 512, &components, 8);
   }
-  prices_.trap = TrapPrice();
-  prices_.callout = CalloutPrice();
-  policy_.Watch(prices_);
+  sites_->prices().trap = TrapPrice();
+  sites_->prices().callout = CalloutPrice();
+  sites_->ShowPrices();
   return Ok{};
 }
 
@@ -316,7 +315,7 @@ void EngineImpl::InjectInterrupt(u8 vector) {
 
 void EngineImpl::set_event_log(adapt::log::Ring* log) {
   events_.set_log(log);
-  clock_ = needs_.clock || log != nullptr;
+  sites_->WantClock(log != nullptr);
 }
 
 MemoryUse EngineImpl::memory_use() const {

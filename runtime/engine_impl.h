@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine ties its parts together: Fragments, Accesses, Events, DebugStep, the site table. Its
+// The engine ties its parts together: Fragments, Accesses, Sites, Events, DebugStep. Its
 // functions lie in engine.cc (run loop), translation.cc, stepping.cc and host_fault.cc (signals);
 // and, for general registers only, in dispatch.cc, fast_path.cc (callouts of sites), operands.cc,
-// fast_path_debug.cc, string_runs.cc, sites.cc, execution_counts.cc and trace_listener.cc.
+// fast_path_debug.cc, string_runs.cc, execution_counts.cc and trace_listener.cc.
 #ifndef ALIBI_RUNTIME_ENGINE_IMPL_H_
 #define ALIBI_RUNTIME_ENGINE_IMPL_H_
 
@@ -19,6 +19,7 @@
 #include "runtime/fragments.h"
 #include "runtime/host_signal.h"
 #include "runtime/pending.h"
+#include "runtime/sites.h"
 #include "runtime/stubs.h"
 #include "runtime/translating_engine.h"
 #include "runtime/watch.h"
@@ -56,8 +57,8 @@ class EngineImpl final : public TranslatingEngine,
   void set_event_log(adapt::log::Ring* log) override;
   void DrainEvents() override { events_.Drain(); }
   const Counters& counters() const override { return counters_; }
-  const adapt::SiteTable& sites() const override { return sites_; }
-  const adapt::Prices& prices() const override { return prices_; }
+  const adapt::SiteTable& sites() const override { return sites_->table(); }
+  const adapt::Prices& prices() const override { return sites_->prices(); }
   const StubTable& stub_table() const override { return stubs_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   void CollectExecutions() override;
@@ -101,10 +102,7 @@ class EngineImpl final : public TranslatingEngine,
     }
   }
 
-  // The policy or a log wants to know what events cost.
-  void NoticeEntry() {
-    if (__builtin_expect(clock_, 0)) entered_ = __rdtsc();
-  }
+  void NoticeEntry() { sites_->NoticeEntry(); }
 
   // --- host_fault.cc ---
   // True: the fault was the guest's business and the context goes on correctly.
@@ -172,7 +170,7 @@ class EngineImpl final : public TranslatingEngine,
   Next DeliverAndDispatch(const vcpu::GuestFault& fault);
   // A fault of the site's instruction.
   void DeliverAt(SiteDesc* site, const vcpu::GuestFault& fault) {
-    if (!site->keeps_flags) NoteShownFlags(*site, fault);
+    if (!site->keeps_flags) sites_->NoteShownFlags(*site, fault);
     Deliver(fault);
   }
   Next DeliverAtAndDispatch(SiteDesc* site, const vcpu::GuestFault& fault) {
@@ -228,25 +226,13 @@ class EngineImpl final : public TranslatingEngine,
   u64 HostOfRun(u64 linear, bool write);
   bool MakeStringRun(const SiteDesc& site);
 
-  // --- sites.cc ---
-  // The site's instruction. CCFs keep bytes: of the sites that ever call out each is decoded once.
-  const isa::Instr& InstrOf(const SiteDesc& site) const {
-    if (__builtin_expect(site.instr == nullptr, 0)) DecodeSite(site);
-    return *site.instr;
+  // --- Sites ---
+  const isa::Instr& InstrOf(const SiteDesc& site) const { return sites_->InstrOf(site); }
+  void Charge(SiteDesc* site, adapt::Event event, bool trapped) {
+    sites_->Charge(site, event, trapped);
   }
-  [[gnu::noinline]] void DecodeSite(const SiteDesc& site) const;
-  [[gnu::noinline]] static void DecodeAgain(const Ccf& ccf, unsigned index, isa::Instr* out);
-  // Charges an event to the site; retires its CCF if the verdict changes its kind.
-  void Charge(SiteDesc* site, adapt::Event event, bool trapped);
-  void RetireIfStale(const SiteDesc& site, adapt::Kind kind);
-  // A SIMULATE access has been made: was there a reason for not making it directly?
+  // A SIMULATE access has been made: was there a reason for not making it directly? (operands.cc)
   void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
-  adapt::Access AccessOf(const SiteDesc& site) const;
-  // The guest is about to be shown flags that are not its own, because nothing reads them.
-  void NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fault);
-  adapt::SiteRecord& FindOrInsertRecord(const SiteDesc& site);
-  adapt::SiteRecord& RecordOf(SiteDesc* site);
-  adapt::SiteRecord* OwnRecordOf(const translator::SiteDesc& site);
 
   // --- execution_counts.cc ---
   // The CCF is left at the site's instruction. `undone`: which has certainly not been executed.
@@ -286,16 +272,12 @@ class EngineImpl final : public TranslatingEngine,
   mmu::Mmu& mmu_;
   mmu::GuestMemory& memory_;
   adapt::Policy& policy_;
-  const adapt::Needs needs_;
-  adapt::Prices prices_;
-  bool clock_;       // the policy or a log wants entered_
-  u64 entered_ = 0;  // TSC when the callout or the fault handler was entered
   std::optional<Fragments> fragments_;
   std::unique_ptr<translator::Emitter> emitter_;
   const isa::FeatureSet shown_features_;
   std::unique_ptr<translator::TranslationUnit> tu_;
   Stubs stubs_;
-  adapt::SiteTable sites_;
+  std::optional<Sites> sites_;
   const Accesses accesses_{state_};
   Counters counters_;
   DebugPoints points_;

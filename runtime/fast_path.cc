@@ -4,6 +4,7 @@
 // might use vector registers.
 #include <x86intrin.h>
 
+#include "isa/raw.h"
 #include "runtime/engine_impl.h"
 #include "vcpu/control_transfer.h"
 #include "vcpu/descriptors.h"
@@ -17,8 +18,6 @@ using translator::SiteDesc;
 using vcpu::GuestFault;
 
 namespace {
-
-constexpr u8 kFirstX87Opcode = 0xd8, kLastX87Opcode = 0xdf;
 
 // A slot that misses more often than once in so many cycles is worse than the table look-up, whose
 // load sits in every access's dependency chain.
@@ -104,7 +103,7 @@ bool EngineImpl::LeavesSlot(SiteDesc* site, bool store, unsigned slot) {
   u64& judged = view.slot_judged(store, slot);
   const bool thrashing = now - judged < u64{kMissWindow} * kThrashCycles;
   judged = now;
-  adapt::SiteRecord* record = thrashing ? OwnRecordOf(*site) : nullptr;
+  adapt::SiteRecord* record = thrashing ? sites_->OwnRecordOf(*site) : nullptr;
   if (record == nullptr || !IsCurrent(*site->ccf)) return false;
   record->table_lookup = true;
   ++counters_.lookup_changes;
@@ -121,7 +120,7 @@ Next EngineImpl::MissAcrossPages(SiteDesc* site, const Instr& instr, u64 linear,
   if (site->shared) {
     // A group's range crosses, whether or not its members do: look each one up alone.
     // (Simulated this time: what a retry would find may be another translation that groups it.)
-    if (adapt::SiteRecord* record = OwnRecordOf(*site)) {
+    if (adapt::SiteRecord* record = sites_->OwnRecordOf(*site)) {
       record->alone = true;
       events_.SiteChanged(RecordKind::kUngroup, instr, *record);
       fragments_->Retire(site->ccf);
@@ -221,16 +220,11 @@ bool EngineImpl::X87Opcodes(u64 host, u16* guest, u16* translated) const {
   unsigned index;
   if (!FindInstr(ccf, host, &index)) return false;
   Instr instr;
-  DecodeAgain(*ccf, index, &instr);
-  const auto is_x87 = [](const u8* at) { return *at >= kFirstX87Opcode && *at <= kLastX87Opcode; };
-  const u8* code = reinterpret_cast<const u8*>(host);
-  const u8* const last = reinterpret_cast<const u8*>(ccf->hot_end) - 1;  // has no room for ModRM
-  while (code < last && !is_x87(code)) ++code;  // over prefixes, REX among them
-  const u8* opcode = &instr.bytes[instr.layout.opcode];
-  if (code >= last || !is_x87(opcode)) return false;
-  *guest = static_cast<u16>((opcode[0] & 7) << 8 | opcode[1]);
-  *translated = static_cast<u16>((code[0] & 7) << 8 | code[1]);
-  return true;
+  Sites::DecodeAgain(*ccf, index, &instr);
+  const u8* const bytes = instr.bytes.data();
+  return isa::X87Opcode(bytes, bytes + instr.length, guest) &&
+         isa::X87Opcode(reinterpret_cast<const u8*>(host),
+                        reinterpret_cast<const u8*>(ccf->hot_end), translated);
 }
 
 }  // namespace alibi::runtime

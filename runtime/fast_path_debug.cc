@@ -91,11 +91,11 @@ bool EngineImpl::UndoBranch(u64 target) {
   if (state_.last_branch == 0 || IsCanonical(target) || !state_.In64BitCode()) return false;
   const auto* exit = reinterpret_cast<const ExitDesc*>(tc().data_origin() + state_.last_branch - 1);
   Instr instr;
-  DecodeAgain(*exit->ccf, exit->instr_index, &instr);
+  Sites::DecodeAgain(*exit->ccf, exit->instr_index, &instr);
   if (exit->ccf->counts != nullptr) ++exit->ccf->counts->left_before[exit->instr_index];
   state_.rip = instr.pc;
   if (instr.op == Op::kRet) {
-    state_.gpr[vcpu::kRsp] -= 8 + (instr.layout.imm != 0xff ? instr.immediate & 0xffff : 0);
+    state_.gpr[vcpu::kRsp] -= 8 + static_cast<u16>(instr.immediate);
   } else if (instr.op == Op::kCallIndirect) {
     u64& rsp = state_.gpr[vcpu::kRsp];
     vcpu::GuestFault fault;

@@ -310,4 +310,20 @@ Next EngineImpl::OnStore(SiteDesc* site, u64 linear) {
   return Continue(site, instr.next_pc());
 }
 
+// A SIMULATE access has been made: was there a reason for not making it directly?
+void EngineImpl::ChargeSimulated(SiteDesc* site, u64 linear, bool write) {
+  const translator::CodeMode& mode = site->ccf->mode;
+  if (mode.simulate || mode.careful) return;  // no choice of the policy's
+  adapt::Event event = adapt::Event::kTraceFault;
+  if ((linear & kPageMask) + site->size > kPageSize) {
+    event = adapt::Event::kPageCrossing;
+  } else {
+    const u64 host = linear + mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(linear)));
+    if (host - state_.ram_window[write] < state_.ram_window_size[write]) {
+      event = adapt::Event::kCleanCallout;
+    }
+  }
+  Charge(site, event, false);
+}
+
 }  // namespace alibi::runtime

@@ -1,41 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sites: what a site's access is, and what its record is charged with. Compiled for general
-// registers only, as fast_path.cc.
-#include <x86intrin.h>
+#include "runtime/sites.h"
 
 #include <utility>
 
 #include "base/simd_guard.h"
-#include "runtime/engine_impl.h"
+#include "vcpu/fault.h"
 
 namespace alibi::runtime {
 
 using isa::Instr;
 using translator::Ccf;
-using translator::CodeMode;
 using translator::SiteDesc;
 
-namespace {
-
-constexpr u32 kOccurrenceKinds = KindBit(RecordKind::kOccurrence) | KindBit(RecordKind::kVerdict);
-
-}  // namespace
-
-void EngineImpl::DecodeAgain(const Ccf& ccf, unsigned index, Instr* out) {
+void Sites::DecodeAgain(const Ccf& ccf, unsigned index, Instr* out) {
   SimdState guests;
   SimdGuard guard(guests);
   *out = ccf.instrs()[index];
 }
 
-void EngineImpl::DecodeSite(const SiteDesc& site) const {
+void Sites::Decode(const SiteDesc& site) const {
   SimdState guests;
   SimdGuard guard(guests);
-  Instr* instr = fragments_->tc().NewInstr();
+  Instr* instr = fragments_.tc().NewInstr();
   *instr = site.ccf->instrs()[site.instr_index];
   site.instr = instr;
 }
 
-adapt::Access EngineImpl::AccessOf(const SiteDesc& site) const {
+adapt::Access Sites::AccessOf(const SiteDesc& site) const {
   const Instr& instr = InstrOf(site);
   if (instr.op == isa::Op::kDivide) return adapt::Access::kDivide;
   switch (site.shape) {
@@ -55,27 +46,26 @@ adapt::Access EngineImpl::AccessOf(const SiteDesc& site) const {
   return instr.mem.read ? adapt::Access::kModify : adapt::Access::kStore;
 }
 
-adapt::SiteRecord& EngineImpl::FindOrInsertRecord(const SiteDesc& site) {
+adapt::SiteRecord& Sites::FindOrInsert(const SiteDesc& site) {
   adapt::SiteRecord& record =
-      sites_.FindOrInsert(InstrOf(site).pc, PhysOf(*site.ccf, InstrOf(site).pc));
+      table_.FindOrInsert(InstrOf(site).pc, PhysOf(*site.ccf, InstrOf(site).pc));
   record.access = AccessOf(site);
   return record;
 }
 
-// Null if the table has no room for it: retranslating the site would then change nothing.
-adapt::SiteRecord* EngineImpl::OwnRecordOf(const SiteDesc& site) {
-  adapt::SiteRecord& record = FindOrInsertRecord(site);
+adapt::SiteRecord* Sites::OwnRecordOf(const SiteDesc& site) {
+  adapt::SiteRecord& record = FindOrInsert(site);
   return record.phys == adapt::kSharedSite ? nullptr : &record;
 }
 
-adapt::SiteRecord& EngineImpl::RecordOf(SiteDesc* site) {
-  if (site->record == nullptr) site->record = &FindOrInsertRecord(*site);
+adapt::SiteRecord& Sites::RecordOf(SiteDesc* site) {
+  if (site->record == nullptr) site->record = &FindOrInsert(*site);
   return *static_cast<adapt::SiteRecord*>(site->record);
 }
 
 // A guest that inspects the frame is shown its own flags from the next time on. Page faults are
 // mostly repaired and forgotten: only one that comes again at the same place has been looked at.
-void EngineImpl::NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fault) {
+void Sites::NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fault) {
   adapt::SiteRecord* record = OwnRecordOf(site);
   if (record == nullptr || record->shows_flags) return;
   const u64 page = fault.cr2 | kPageMask;  // never 0
@@ -84,11 +74,11 @@ void EngineImpl::NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fa
   ++counters_.exact_flag_sites;
   // Whatever took those flags for dead looked at the instruction. It may not be revived, either.
   const u64 phys = PhysOf(*site.ccf, InstrOf(site).pc);
-  fragments_->InvalidateBytes(phys >> 12, phys & kPageMask, (phys & kPageMask) + 1,
-                              [](Ccf* ccf) { ccf->retired = true; });
+  fragments_.InvalidateBytes(phys >> 12, phys & kPageMask, (phys & kPageMask) + 1,
+                             [](Ccf* ccf) { ccf->retired = true; });
 }
 
-void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
+void Sites::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
   adapt::SiteRecord& record = RecordOf(site);
   ++record.events[static_cast<unsigned>(event)];
   ++(trapped ? record.traps : record.callouts);
@@ -120,31 +110,24 @@ void EngineImpl::Charge(SiteDesc* site, adapt::Event event, bool trapped) {
     ++counters_.reversions;
   }
   Ccf* ccf = site->ccf;
-  if (!ccf->mode.simulate) fragments_->Retire(ccf);
+  if (!ccf->mode.simulate) fragments_.Retire(ccf);
 }
 
 // Code that others jump into the middle of has several translations, and a verdict retires the one
 // it was reached in. The others follow when they pay for the difference.
-void EngineImpl::RetireIfStale(const SiteDesc& site, adapt::Kind kind) {
+void Sites::RetireIfStale(const SiteDesc& site, adapt::Kind kind) {
   Ccf* ccf = site.ccf;
   if (ccf->plans()[site.instr_index].kind == static_cast<translator::SiteKind>(kind)) return;
   if (ccf->mode.simulate || ccf->mode.careful) return;
-  if (options_.plan_override == nullptr) fragments_->Retire(ccf);
+  if (!frozen_) fragments_.Retire(ccf);
 }
 
-void EngineImpl::ChargeSimulated(SiteDesc* site, u64 linear, bool write) {
-  const CodeMode& mode = site->ccf->mode;
-  if (mode.simulate || mode.careful) return;  // no choice of the policy's
-  adapt::Event event = adapt::Event::kTraceFault;
-  if ((linear & kPageMask) + site->size > kPageSize) {
-    event = adapt::Event::kPageCrossing;
-  } else {
-    const u64 host = linear + mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(linear)));
-    if (host - state_.ram_window[write] < state_.ram_window_size[write]) {
-      event = adapt::Event::kCleanCallout;
-    }
+void Sites::ForgetPage(u64 page) {
+  if (events_.Wants(RecordKind::kForgottenPage) && table_.MayHaveInPage(page)) {
+    events_.ForgottenPage(page);
   }
-  Charge(site, event, false);
+  table_.ForgetPage(page);
+  policy_.OnPageForgotten(page);
 }
 
 }  // namespace alibi::runtime

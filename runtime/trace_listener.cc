@@ -18,11 +18,7 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
     // Memory that held code becomes data: programs end, and their pages go to others.
     if (!code_left) {
       mmu_.UntraceCode(PhysAddr(start));
-      if (events_.Wants(RecordKind::kForgottenPage) && sites_.MayHaveInPage(start)) {
-        events_.ForgottenPage(start);
-      }
-      sites_.ForgetPage(start);
-      policy_.OnPageForgotten(start);
+      sites_->ForgetPage(start);
     }
   }
 }

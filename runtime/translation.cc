@@ -260,8 +260,8 @@ void EngineImpl::TraceCodeOf(const Ccf& ccf) {
 
 Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, Pending* how) {
   const u64 begin = __rdtsc();
-  if (!tc().HasRoom() || sites_.overflowed()) FlushTc(how);
-  GuestCode code(pc, phys, mode, sites_);
+  if (!tc().HasRoom() || sites_->table().overflowed()) FlushTc(how);
+  GuestCode code(pc, phys, mode, sites_->table());
   FetchCode(&code);
   const vcpu::Outcome decoded = DecodeUnit(&code);
   if (decoded.faulted()) {
@@ -285,7 +285,8 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, Pending*
   counters_.translated_instructions += tu_->count;
   counters_.translated_guest_bytes += tu_->byte_length;
   counters_.translation_cycles += __rdtsc() - begin;
-  prices_.retranslate = static_cast<u32>(counters_.translation_cycles / counters_.translations);
+  sites_->prices().retranslate =
+      static_cast<u32>(counters_.translation_cycles / counters_.translations);
   if (events_.Wants(RecordKind::kTranslation)) {
     events_.Translation(*ccf, WhyOf(mode, replaced), begin);
   }
@@ -302,9 +303,9 @@ void EngineImpl::FlushTc(Pending* how) {
   fragments_->Flush();
   for (MissedSite& missed : missed_sites_) missed = {};
   mmu_.ResetAllJumpTables();
-  if (events_.Wants(RecordKind::kFlush)) events_.Flush(sites_.overflowed());
-  if (sites_.overflowed()) {
-    sites_.Clear();
+  if (events_.Wants(RecordKind::kFlush)) events_.Flush(sites_->table().overflowed());
+  if (sites_->table().overflowed()) {
+    sites_->table().Clear();
     ++counters_.site_table_flushes;
   }
 }

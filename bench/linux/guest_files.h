@@ -18,7 +18,7 @@ inline constexpr const char* kLinuxKernelWords = "console=ttyS0 quiet panic=-1";
 struct LinuxFiles {
   std::string kernel, busybox, linuxbench, initramfs;
   std::string dynamic;  // the dynamic program beside linuxbench
-  std::string folder;  // on tmpfs, for the native runs' files
+  std::string folder;   // on tmpfs, for the native runs' files
 };
 
 // linuxbench is a 64-bit program: other kernels only boot.
