@@ -226,7 +226,7 @@ Next EngineImpl::OnStop(NoDescriptor, u64 pc) {
 
 Next EngineImpl::OnExit(ExitDesc* exit, u64) {
   ++counters_.exit_callouts;
-  return Dispatch(exit->target, {.exit = exit});
+  return Dispatch(exit->Target(), {.exit = exit});
 }
 
 Next EngineImpl::Continue(SiteDesc* site, u64 next_pc) {

@@ -322,6 +322,24 @@ TEST_CASE("CCFs that are not current are where their page is, and are revived th
   CHECK(TargetOf(retired->entry) == now->entry);
 }
 
+// Whoever is stopped may be taken for a CCF that resumed last, however long ago.
+TEST_CASE("A replaced CCF's exit, borrowed for its elided successor, leads where that has moved") {
+  Bench bench;
+  Ccf* old = bench.Make(kHere, {To(kHere + 16)});
+  ExitDesc* exit = old->exits()[0];
+  REQUIRE(bench.fragments.DropJump(exit, kHere + 16, kPhysPage));
+  Ccf* next = bench.Emit(kHere + 16);
+  bench.fragments.Elide(exit, next);
+  bench.fragments.Add(next);
+  bench.fragments.Retire(old);
+  bench.Make(kHere);
+  REQUIRE(bench.Move(kThere));
+  bench.fragments.UnlinkExits(old);
+  CHECK(TargetOf(next->entry) == exit->stub);
+  CHECK(exit->Target() == next->pc);
+  bench.fragments.RelinkExits();
+}
+
 TEST_CASE("A breakpoint is held by the CCF that would be revived over it, wherever that was made") {
   Bench bench;
   Ccf* ccf = bench.Make(kHere);

@@ -133,7 +133,7 @@ enum class ExitKind : u8 {
 };
 
 struct ExitDesc {
-  u64 target = 0;  // linear PC (kIndirect: 0)
+  u64 target = 0;  // linear PC (kIndirect: 0); of a CCF that is not current, see Target()
   u64 patch = 0;   // host address of the jump to patch: its first byte
   u64 stub = 0;    // host address of the exit's stub
   Ccf* ccf = nullptr;
@@ -143,6 +143,10 @@ struct ExitDesc {
   u8 patch_length = 0;  // 5: jmp rel32, 6: jcc rel32, 9/10: jmp through the table
   u8 instr_index = 0;
   bool elided = false;  // falls through into `linked`, there is no jump
+
+  // kDirect: where its CCF's mapping is now. The stub of a CCF that was replaced long ago may still
+  // be reached: a request to stop borrows it for the entry of an elided successor.
+  u64 Target() const;
 };
 
 // Host PC -> guest PC: instruction `instr_index` begins at hot offset `host_offset`. `ident` marks
@@ -257,6 +261,8 @@ struct Ccf {
     return {reinterpret_cast<const T*>(side + offset), count};
   }
 };
+
+inline u64 ExitDesc::Target() const { return ccf->mapping->linear_page | (target & kPageMask); }
 
 inline u64 SiteDesc::Restart() const {
   return ccf->hot_start + ccf->map()[instr_index].host_offset;
