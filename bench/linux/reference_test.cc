@@ -82,16 +82,20 @@ TEST_CASE("The stored hosts are complete") {
   const auto hosts = ParseReference(text);
   REQUIRE(hosts.ok());
   CHECK_FALSE(hosts.value().empty());
-  for (const ReferenceHost& host : hosts.value()) {
-    INFO(host.name);
-    CHECK(host.date.size() == 10);
-    for (const LinuxWorkload& workload : LinuxWorkloads()) {
-      INFO(workload.name);
-      REQUIRE(host.ratios.count(workload.name) == 1);
-      const LinuxRatios& ratios = host.ratios.at(workload.name);
-      CHECK(ratios.tcg_to_alibi.has_value());
-      CHECK(ratios.alibi_to_native.has_value() != workload.is_boot);
+  for (const LinuxWorkload& workload : LinuxWorkloads()) {
+    INFO(workload.name);
+    // A new one is stored for the hosts that have been met since.
+    unsigned stored = 0;
+    for (const ReferenceHost& host : hosts.value()) {
+      INFO(host.name);
+      CHECK(host.date.size() == 10);
+      const auto ratios = host.ratios.find(workload.name);
+      if (ratios == host.ratios.end()) continue;
+      ++stored;
+      CHECK(ratios->second.tcg_to_alibi.has_value());
+      CHECK(ratios->second.alibi_to_native.has_value() != workload.is_boot);
     }
+    CHECK(stored >= 1);
   }
 }
 
