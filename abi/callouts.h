@@ -87,28 +87,28 @@ Descriptor DescriptorIn(u64 r10) {
 
 // Where a failed entry check goes.
 struct EntryMiss {
-  u64 lookup = 0;  // looks r11 up
+  HostAddr lookup;  // looks r11 up
   // The same, once the flags in ah and al (LAHF, SETO) are back, and rax from r10 ...
-  u64 restore = 0;
-  u64 restore_swapped = 0;  // ... and r11, whose halves are swapped
+  HostAddr restore;
+  HostAddr restore_swapped;  // ... and r11, whose halves are swapped
 };
 
 // Host addresses of the stubs that emitted code jumps to.
 struct StubTable {
-  u64 callout[kCalloutCount] = {};
+  HostAddr callout[kCalloutCount] = {};
   // The look-up miss: r11 = linear, r10 = MissWord. Fills the slot and goes on at the site with
   // r10 = entry, or falls back to the Miss callout.
-  u64 miss = 0;
+  HostAddr miss;
   EntryMiss entry_miss;
 
-  u64 at(Callout which) const { return callout[static_cast<unsigned>(which)]; }
+  HostAddr at(Callout which) const { return callout[static_cast<unsigned>(which)]; }
 
   // For tests and benchmarks that emit but do not run: each stub somewhere of its own behind
   // `host`.
-  static StubTable Somewhere(u64 host) {
+  static StubTable Somewhere(HostAddr host) {
     constexpr u64 kApart = 64;
     StubTable table;
-    for (u64& stub : table.callout) stub = host += kApart;
+    for (HostAddr& stub : table.callout) stub = host += kApart;
     table.miss = host += kApart;
     table.entry_miss.lookup = table.at(Callout::kLookup);
     table.entry_miss.restore = host += kApart;

@@ -52,12 +52,12 @@ struct InlineTlbEntry {
   u64 host_page;  // page + displacement: added to the offset in the page, saves a register
   u64 misses;     // counted by the miss stub; survives what else the slot forgets
 
-  static constexpr InlineTlbEntry Of(u64 page, u64 displacement) {
-    return {0 - page, displacement, page + displacement, 0};
+  static constexpr InlineTlbEntry Of(LinearAddr page, u64 displacement) {
+    return {0 - page.value, displacement, page.value + displacement, 0};
   }
   // Caches a page that does not exist: an address that hits it is not canonical, and stays so on
   // the host. So no valid bit is needed, and no guest page (0 among them) behaves specially.
-  static constexpr InlineTlbEntry Empty() { return Of(u64{1} << 63, 0); }
+  static constexpr InlineTlbEntry Empty() { return Of(LinearAddr(u64{1} << 63), 0); }
   void Become(const InlineTlbEntry& other) {
     const u64 count = misses;
     *this = other;
@@ -81,13 +81,13 @@ static_assert(sizeof(SlotDirectory) <= 2048);
 // The view of the same address space on the other side of SYSCALL and SYSRET, so that their in-TC
 // sequences can switch %gs by themselves. `missing` is zero when gs_base is good.
 struct PrivilegePeer {
-  u64 gs_base;
+  HostAddr gs_base;
   u64 missing;
 };
 // The view of the same address space on the other side of STAC and CLAC, for theirs. `no_stac` is
 // zero in a view of closed SMAP whose open counterpart is gs_base, `no_clac` the reverse.
 struct SmapPeer {
-  u64 gs_base;
+  HostAddr gs_base;
   u64 no_stac, no_clac;
 };
 // The view that a MOV to CR3 leads to. Of a kernel's 64-bit view: a load of this value leads to the
@@ -96,12 +96,12 @@ struct RootPeer {
   u64 mask;     // the bits of the operand that count
   u64 negated;  // those bits (PEXT) plus this are zero for the value
   u64 cr3;      // what CR3 becomes
-  u64 gs_base;
+  HostAddr gs_base;
 
-  static constexpr RootPeer Of(u64 cr3, u64 ignored, u64 gs_base) {
+  static constexpr RootPeer Of(u64 cr3, u64 ignored, HostAddr gs_base) {
     return {~ignored, 0 - cr3, cr3, gs_base};
   }
-  static constexpr RootPeer None() { return {0, 1, 0, 0}; }  // no operand fits
+  static constexpr RootPeer None() { return {0, 1, 0, {}}; }  // no operand fits
 };
 inline constexpr i32 kSlotDirectoryBytes = 4096;  // with the peers in its upper half
 inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(InlineTlbEntry));
@@ -135,15 +135,15 @@ inline constexpr u64 kCrossJumpsPerPage = 1024;
 static_assert(kJumpTableEntries == kComputedJumps + 32 * kCrossJumpsPerPage);
 
 // The first entry of the page's cross-page targets.
-constexpr u64 CrossJumpsOfPage(u64 pc) {
-  return kComputedJumps + (pc >> 12) % 32 * kCrossJumpsPerPage;
+constexpr u64 CrossJumpsOfPage(LinearAddr pc) {
+  return kComputedJumps + pc.InPage().number % 32 * kCrossJumpsPerPage;
 }
-constexpr u64 JumpIndex(u64 pc, JumpKind kind) {
-  if (kind == JumpKind::kComputed) return pc & kJumpIndexMask;
-  return CrossJumpsOfPage(pc) + (pc * 0x9e3779b97f4a7c15u >> 54) % kCrossJumpsPerPage;
+constexpr u64 JumpIndex(LinearAddr pc, JumpKind kind) {
+  if (kind == JumpKind::kComputed) return pc.value & kJumpIndexMask;
+  return CrossJumpsOfPage(pc) + (pc.value * 0x9e3779b97f4a7c15u >> 54) % kCrossJumpsPerPage;
 }
 // The entry's %gs displacement.
-constexpr i32 JumpTablePlace(u64 pc, JumpKind kind) {
+constexpr i32 JumpTablePlace(LinearAddr pc, JumpKind kind) {
   return kJumpTableOffset + static_cast<i32>(JumpIndex(pc, kind) * 8);
 }
 

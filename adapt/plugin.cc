@@ -150,11 +150,11 @@ class Plugin final : public Policy {
     return static_cast<Kind>(verdict);
   }
 
-  void OnPageForgotten(u64 phys_page) override {
-    successor_->OnPageForgotten(phys_page);
+  void OnPageForgotten(PhysPage page) override {
+    successor_->OnPageForgotten(page);
     if (table_->on_page_forgotten == nullptr || fault() != nullptr) return;
     const u32 result = CallGuarded([&] {
-      table_->on_page_forgotten(self_, phys_page);
+      table_->on_page_forgotten(self_, page.Base().value);
       return 0u;
     });
     if (result == kThrew) Blame("threw an exception when a page was forgotten");
@@ -162,8 +162,8 @@ class Plugin final : public Policy {
 
  private:
   static void CopyOf(const SiteRecord& site, alibi_site* copy) {
-    copy->pc = site.pc;
-    copy->phys = site.phys;
+    copy->pc = site.pc.value;
+    copy->phys = site.phys.value;
     copy->kind = static_cast<u8>(site.kind);
     copy->access = static_cast<u8>(site.access);
     copy->reserved[0] = copy->reserved[1] = 0;

@@ -65,13 +65,13 @@ TEST_CASE("A plug-in in plain C decides") {
 TEST_CASE("A plug-in sees a copy of the site, and keeps its own data there") {
   auto policy = Load(File("good"));
   SiteRecord site;
-  site.pc = 0x1234;
+  site.pc = LinearAddr(0x1234);
   for (u64 i = 1; i < 4; ++i) {
     site.kind = policy->OnEvent(site, {Event::kTruePageFault, true});
     CHECK(site.policy_data[0] == i);
   }
   CHECK(site.kind == Kind::kChecked);
-  CHECK(site.pc == 0x1234);
+  CHECK(site.pc == LinearAddr(0x1234));
   CHECK(policy->fault() == nullptr);
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("A plug-in that works for a while is replaced when it throws") {
 
 TEST_CASE("A plug-in that throws when a page is forgotten") {
   auto policy = Load(File("throws_at_pages"));
-  policy->OnPageForgotten(0x1000);
+  policy->OnPageForgotten(PhysPage(0x1000));
   REQUIRE(policy->fault() != nullptr);
   CHECK(std::string(policy->fault()).find("when a page was forgotten") != std::string::npos);
 }
@@ -197,7 +197,7 @@ TEST_CASE("What is a plug-in's file and what a name") {
 TEST_CASE("The example's decisions") {
   auto policy = Load("examples/policy/quiet_pages.so(2,3)");
   SiteRecord first, second;
-  first.phys = 0x5000, second.phys = 0x5800;
+  first.phys = PhysAddr(0x5000), second.phys = PhysAddr(0x5800);
   const auto at = [&](SiteRecord& site, Event event, bool trapped) {
     return site.kind = policy->OnEvent(site, {event, trapped});
   };

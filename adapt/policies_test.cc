@@ -227,7 +227,8 @@ TEST_CASE("two-level convicts a page's next site at its first event") {
   auto policy = MakePolicy("two-level(2,9,2)");
   REQUIRE(policy.ok());
   SiteRecord first, second, third, elsewhere;
-  first.phys = 0x5000, second.phys = 0x5010, third.phys = 0x5ffe, elsewhere.phys = 0x6000;
+  first.phys = PhysAddr(0x5000), second.phys = PhysAddr(0x5010), third.phys = PhysAddr(0x5ffe),
+  elsewhere.phys = PhysAddr(0x6000);
   for (SiteRecord* site : {&first, &second}) {
     CHECK((*policy)->OnEvent(*site, {kPf, true}) == kD);
     CHECK((*policy)->OnEvent(*site, {kPf, true}) == kC);
@@ -236,12 +237,12 @@ TEST_CASE("two-level convicts a page's next site at its first event") {
   CHECK((*policy)->OnEvent(elsewhere, {kPf, true}) == kD);
 
   // New code, new page.
-  (*policy)->OnPageForgotten(0x5000);
+  (*policy)->OnPageForgotten(PhysPage(0x5000));
   third = SiteRecord{};
-  third.phys = 0x5ffe;
+  third.phys = PhysAddr(0x5ffe);
   CHECK((*policy)->OnEvent(third, {kPf, true}) == kD);
   // What shares its place in the table is another page.
-  (*policy)->OnPageForgotten(0x6000 + (u64{4096} << 12));
+  (*policy)->OnPageForgotten(PhysPage(0x6000 + (u64{4096} << 12)));
   CHECK((*policy)->OnEvent(elsewhere, {kPf, true}) == kC);
 }
 
@@ -277,11 +278,13 @@ TEST_CASE("A policy keeps to the fields that are its own") {
   REQUIRE(policy.ok());
   (*policy)->Watch(kPrices);
   SiteRecord site;
-  site.pc = 1, site.phys = 2, site.traps = 3, site.callouts = 4, site.adaptations = 5;
+  site.pc = LinearAddr(1), site.phys = PhysAddr(2), site.traps = 3, site.callouts = 4,
+  site.adaptations = 5;
   for (unsigned i = 0; i < 60; ++i) {
     (*policy)->OnEvent(site, {static_cast<Event>(i % kEventCount), (i & 1) != 0});
   }
-  CHECK((site.pc == 1 && site.phys == 2 && site.traps == 3 && site.callouts == 4));
+  CHECK((site.pc == LinearAddr(1) && site.phys == PhysAddr(2) && site.traps == 3 &&
+         site.callouts == 4));
   CHECK((site.adaptations == 5 && site.reversions == 0 && site.kind == kD));
 }
 

@@ -46,18 +46,18 @@ const char* KindName(Kind kind);
 const char* AccessName(Access access);
 
 // The `phys` of the record that sites share once the table is full: no policy convicts it.
-inline constexpr u64 kSharedSite = ~u64{0};
+inline constexpr PhysAddr kSharedSite{~u64{0}};
 
 // A site's record: one per guest instruction that ever misbehaved.
 struct SiteRecord {
-  u64 pc = 0;    // guest-linear, where it was first seen
-  u64 phys = 0;  // guest-physical; sites are keyed by it
+  LinearAddr pc{};  // where it was first seen
+  PhysAddr phys{};  // sites are keyed by it
   Kind kind = Kind::kDirect;
   Access access = Access::kOther;
   bool alone = false;            // its accesses do not share another's look-up
   bool table_lookup = false;     // its look-ups missed the slot too often
   bool shows_flags = false;      // its faults show the guest flags that nothing reads afterwards
-  u64 faulted_page = 0;          // its latest page fault's, while it does not show them yet
+  LinearAddr faulted_page{};     // its latest page fault's, while it does not show them yet
   u32 traps = 0;                 // host faults charged to it, ever
   u32 callouts = 0;              // CHECKED/SIMULATE callouts, ever
   u32 events[kEventCount] = {};  // by Event, ever
@@ -106,8 +106,8 @@ class Policy {
   // site's counters include this event. Called with guest vector state live: integer registers
   // only, no allocation, no I/O.
   virtual Kind OnEvent(SiteRecord& site, Occurrence what) = 0;
-  // Code in this guest-physical page was replaced: its sites start innocent again. As OnEvent.
-  virtual void OnPageForgotten(u64 /*phys_page*/) {}
+  // Code in this page was replaced: its sites start innocent again. As OnEvent.
+  virtual void OnPageForgotten(PhysPage /*page*/) {}
 
   // Why a plug-in no longer decides, as one line; null as long as it does.
   virtual const char* fault() const { return nullptr; }

@@ -23,15 +23,15 @@ SiteTable::SiteTable(u32 capacity_log2) : mask_((u32{1} << capacity_log2) - 1) {
   most_ = capacity / 4 * 3;
 }
 
-u32 SiteTable::HashOf(u64 phys) const {
-  return static_cast<u32>(((phys ^ (phys >> 12)) * kGolden) >> 32) & mask_;
+u32 SiteTable::HashOf(PhysAddr phys) const {
+  return static_cast<u32>(((phys.value ^ phys.InPage().number) * kGolden) >> 32) & mask_;
 }
 
-u32 SiteTable::PageHash(u64 phys) const {
-  return static_cast<u32>(((phys >> 12) * kGolden) >> 32) & mask_;
+u32 SiteTable::PageHash(PhysPage page) const {
+  return static_cast<u32>((page.number * kGolden) >> 32) & mask_;
 }
 
-u32 SiteTable::Locate(u64 phys, u32* vacant) const {
+u32 SiteTable::Locate(PhysAddr phys, u32* vacant) const {
   u32 forgotten = kNone;
   u32 at = HashOf(phys);
   for (; states_[at] != State::kEmpty; at = (at + 1) & mask_) {
@@ -45,18 +45,18 @@ u32 SiteTable::Locate(u64 phys, u32* vacant) const {
 }
 
 void SiteTable::Link(u32 index) {
-  u32& head = page_heads_[PageHash(records_[index].phys)];
+  u32& head = page_heads_[PageHash(records_[index].phys.InPage())];
   next_in_page_[index] = head;
   head = index;
 }
 
-SiteRecord* SiteTable::Find(u64 phys) {
+SiteRecord* SiteTable::Find(PhysAddr phys) {
   u32 vacant;
   const u32 at = Locate(phys, &vacant);
   return at != kNone && states_[at] == State::kInUse ? &records_[at] : nullptr;
 }
 
-SiteRecord& SiteTable::FindOrInsert(u64 pc, u64 phys) {
+SiteRecord& SiteTable::FindOrInsert(LinearAddr pc, PhysAddr phys) {
   u32 vacant;
   u32 at = Locate(phys, &vacant);
   if (at != kNone) {
@@ -91,11 +91,11 @@ void SiteTable::Clear() {
   overflowed_ = false;
 }
 
-void SiteTable::ForgetPage(u64 phys_page) {
-  for (u32* link = &page_heads_[PageHash(phys_page)]; *link != kNone;) {
+void SiteTable::ForgetPage(PhysPage page) {
+  for (u32* link = &page_heads_[PageHash(page)]; *link != kNone;) {
     const u32 at = *link;
     SiteRecord& record = records_[at];
-    if (record.phys >> 12 != phys_page >> 12) {
+    if (record.phys.InPage() != page) {
       link = &next_in_page_[at];
       continue;
     }
@@ -105,7 +105,7 @@ void SiteTable::ForgetPage(u64 phys_page) {
     record.alone = false;
     record.table_lookup = false;
     record.shows_flags = false;
-    record.faulted_page = 0;
+    record.faulted_page = {};
     record.recent_guilty = 0;
     record.recent_clean = 0;
     record.policy_data[0] = record.policy_data[1] = 0;

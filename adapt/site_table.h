@@ -16,11 +16,11 @@ namespace alibi::adapt {
 class SiteTable {
  public:
   explicit SiteTable(u32 capacity_log2 = 16);
-  SiteRecord* Find(u64 phys);  // null: innocent, never seen (or forgotten)
+  SiteRecord* Find(PhysAddr phys);  // null: innocent, never seen (or forgotten)
   // False: Find() has nothing for any site of phys's page.
-  bool MayHaveInPage(u64 phys) const { return page_heads_[PageHash(phys)] != kNone; }
+  bool MayHaveInPage(PhysAddr phys) const { return page_heads_[PageHash(phys.InPage())] != kNone; }
   // It stays where it is until its page is forgotten. `pc` is where a new one was first seen.
-  SiteRecord& FindOrInsert(u64 pc, u64 phys);
+  SiteRecord& FindOrInsert(LinearAddr pc, PhysAddr phys);
   // For reports: every record in use, forgotten ones included as long as their place is not needed.
   std::vector<const SiteRecord*> All() const;
   // Some site had to do with the shared record.
@@ -29,16 +29,16 @@ class SiteTable {
   void Clear();
   u32 size() const { return size_; }
   u32 capacity() const { return most_; }
-  void ForgetPage(u64 phys_page);  // code was replaced: its sites start innocent again
+  void ForgetPage(PhysPage page);  // code was replaced: its sites start innocent again
 
  private:
   enum class State : u8 { kEmpty, kInUse, kForgotten };
   static constexpr u32 kNone = ~u32{0};
 
-  u32 HashOf(u64 phys) const;
-  u32 PageHash(u64 phys) const;
+  u32 HashOf(PhysAddr phys) const;
+  u32 PageHash(PhysPage page) const;
   // The place of the key, or kNone; *vacant is where it would go (kNone: the table is full).
-  u32 Locate(u64 phys, u32* vacant) const;
+  u32 Locate(PhysAddr phys, u32* vacant) const;
   void Link(u32 index);
 
   std::vector<SiteRecord> records_;

@@ -24,16 +24,16 @@ class TwoLevel final : public Policy {
     site.recent_clean = 0;
     const Kind kind = ChargeFor(what.event).kind;
     if (kind <= site.kind) return site.kind;
-    Page& page = PageOf(site.phys >> 12);
+    Page& page = PageOf(site.phys.InPage().number);
     if (++site.recent_guilty < guilty_ && page.convictions < per_page_) return site.kind;
     site.recent_guilty = 0;
     ++page.convictions;
     return kind;
   }
 
-  void OnPageForgotten(u64 phys_page) override {
-    Page& page = pages_[(phys_page >> 12) % kPages];
-    if (page.number == phys_page >> 12) page.convictions = 0;
+  void OnPageForgotten(PhysPage code) override {
+    Page& page = pages_[code.number % kPages];
+    if (page.number == code.number) page.convictions = 0;
   }
 
  private:

@@ -37,8 +37,8 @@ constexpr u64 kStubBytes = u64{1} << 20;
 
 struct Text {
   std::vector<u8> bytes;  // whole pages, as the loader would map them
-  u64 pc = 0;             // of the first byte
-  u64 first = 0, last = 0;
+  LinearAddr pc;          // of the first byte
+  LinearAddr first, last;
 };
 
 bool ReadText(const std::string& path, Text* text) {
@@ -58,9 +58,9 @@ bool ReadText(const std::string& path, Text* text) {
     std::memcpy(&segment, image.data() + at, sizeof(segment));
     if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X)) continue;
     if (segment.p_offset + segment.p_filesz > image.size()) return false;
-    text->pc = segment.p_vaddr & ~kPageMask;
-    text->first = segment.p_vaddr;
-    text->last = segment.p_vaddr + segment.p_filesz;
+    text->first = LinearAddr(segment.p_vaddr);
+    text->pc = text->first.PageBase();
+    text->last = text->first + segment.p_filesz;
     text->bytes.assign((segment.p_filesz + 3 * kPageSize) & ~kPageMask, 0x90);
     std::memcpy(text->bytes.data() + (segment.p_vaddr & kPageMask), image.data() + segment.p_offset,
                 segment.p_filesz);
@@ -71,8 +71,8 @@ bool ReadText(const std::string& path, Text* text) {
 
 // Where TUs begin when the code is translated from front to back.
 struct Plan {
-  std::vector<u64> pcs;  // of TUs
-  std::vector<u64> instrs;
+  std::vector<LinearAddr> pcs;  // of TUs
+  std::vector<LinearAddr> instrs;
   u64 bytes = 0;
 };
 
@@ -80,9 +80,9 @@ class Bench {
  public:
   Bench(const Text& text, u64 instructions) : text_(text) {
     auto tu = std::make_unique<TranslationUnit>();
-    for (u64 pc = text.first; pc + 64 < text.last && plan_.instrs.size() < instructions;) {
+    for (LinearAddr pc = text.first; pc + 64 < text.last && plan_.instrs.size() < instructions;) {
       if (Build(pc, tu.get()) != DecodeStatus::kOk) {
-        ++pc;
+        pc += 1;
         continue;
       }
       plan_.pcs.push_back(pc);
@@ -99,17 +99,17 @@ class Bench {
 
   void Decode() {
     Instr instr;
-    for (u64 pc : plan_.instrs) {
+    for (LinearAddr pc : plan_.instrs) {
       (void)isa::Decode(At(pc), 15, pc, 64, &instr);
     }
   }
   void DecodeFlags() {
     Instr instr;
-    for (u64 pc : plan_.instrs) (void)DecodeFlagsOnly(At(pc), 15, pc, 64, &instr);
+    for (LinearAddr pc : plan_.instrs) (void)DecodeFlagsOnly(At(pc), 15, pc, 64, &instr);
   }
   void BuildTus(bool look_ahead) {
     auto tu = std::make_unique<TranslationUnit>();
-    for (u64 pc : plan_.pcs) (void)Build(pc, tu.get(), look_ahead);
+    for (LinearAddr pc : plan_.pcs) (void)Build(pc, tu.get(), look_ahead);
   }
   // Emission alone: the TUs were built before, in batches, outside the measured time.
   u64 Emit() {
@@ -129,17 +129,17 @@ class Bench {
   void Everything() {
     auto tu = std::make_unique<TranslationUnit>();
     ResetTc();
-    for (u64 pc : plan_.pcs) {
+    for (LinearAddr pc : plan_.pcs) {
       (void)Build(pc, tu.get());
       EmitOne(*tu);
     }
   }
 
  private:
-  const u8* At(u64 pc) const { return text_.bytes.data() + (pc - text_.pc); }
+  const u8* At(LinearAddr pc) const { return text_.bytes.data() + (pc - text_.pc); }
 
-  DecodeStatus Build(u64 pc, TranslationUnit* tu, bool look_ahead = true) const {
-    const u64 offset = pc & kPageMask;
+  DecodeStatus Build(LinearAddr pc, TranslationUnit* tu, bool look_ahead = true) const {
+    const u64 offset = pc.PageOffset();
     const unsigned available = static_cast<unsigned>(kPageSize - offset);
     CodeRequest code{.pc = pc,
                      .bytes = At(pc),
@@ -166,7 +166,7 @@ class Bench {
       }
       tc_ = static_cast<u8*>(memory);
       // Any address in reach will do: nothing runs.
-      emitter_ = std::make_unique<Emitter>(StubTable::Somewhere(reinterpret_cast<u64>(tc_)));
+      emitter_ = std::make_unique<Emitter>(StubTable::Somewhere(HostAddr(tc_)));
     }
     hot_ = kStubBytes;
     cold_ = kTcBytes / 2;
@@ -180,9 +180,9 @@ class Bench {
     EmitRequest request;
     request.tu = &tu;
     request.slot_seed = slot_;
-    request.target.hot = reinterpret_cast<u64>(tc_ + hot_);
+    request.target.hot = HostAddr(tc_ + hot_);
     request.target.hot_room = kMaxHotBytes;
-    request.target.cold = reinterpret_cast<u64>(tc_ + cold_);
+    request.target.cold = HostAddr(tc_ + cold_);
     request.target.cold_room = kMaxColdBytes;
     request.target.data = tc_ + data_;
     request.target.data_room = kMaxDataBytes;

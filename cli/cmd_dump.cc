@@ -61,7 +61,7 @@ Result<u64> ParseAddress(const std::string& text) {
   return value;
 }
 
-std::string Dump(PcMachine& machine, const DumpOptions& options, const u64* only) {
+std::string Dump(PcMachine& machine, const DumpOptions& options, const LinearAddr* only) {
   Machine& inner = machine.machine();
   Recorder recorder(inner.mmu(), inner.translator());
   inner.translator().set_translation_observer(&recorder);
@@ -71,16 +71,14 @@ std::string Dump(PcMachine& machine, const DumpOptions& options, const u64* only
   DumpText text(recorder, inner.translator(), {});
   std::size_t shown = 0;
   std::string translations;
-  u64 last = ~u64{0};
   for (const Translation& translation : recorder.translations()) {
-    const u64 guest_end = translation.pc + translation.ccf->guest_bytes;
+    const LinearAddr guest_end = translation.pc + translation.ccf->guest_bytes;
     if (only != nullptr && (*only < translation.pc || *only >= guest_end)) continue;
     if (++shown > options.most) continue;
     translations += text.TranslationText(translation) + "\n";
   }
   if (only != nullptr) {
-    last = *only + 1;
-    text.Limit(*only, last);
+    text.Limit(*only, *only + 1);
   }
   std::string out =
       fmt::format("{} translations, {} of them below; {}\n{}\n", recorder.translations().size(),
@@ -89,9 +87,9 @@ std::string Dump(PcMachine& machine, const DumpOptions& options, const u64* only
                                        "shown.\n"
                                      : "");
   if (shown == 0 && only != nullptr) {
-    out += fmt::format("No translation covers {:#x}. Translated code begins at:", *only);
+    out += fmt::format("No translation covers {:#x}. Translated code begins at:", only->value);
     for (std::size_t i = 0; i < recorder.translations().size() && i < options.most; ++i) {
-      out += fmt::format(" {:#x}", recorder.translations()[i].pc);
+      out += fmt::format(" {:#x}", recorder.translations()[i].pc.value);
     }
     return out + "\n";
   }
@@ -143,11 +141,11 @@ int CmdDump(int argc, char** argv) {
   if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);
   }
-  u64 at = kProgramAddress;
+  LinearAddr at = kProgramAddress;
   if (!options.at.empty()) {
     auto parsed = ParseAddress(options.at);
     if (!parsed.ok()) return Fail(kUsage, "--at: " + parsed.error().message);
-    at = *parsed;
+    at = LinearAddr(*parsed);
   }
   if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
     return Fail(kUnsupportedHost, host.error().message);

@@ -84,7 +84,7 @@ class Filter {
       return std::find(list.begin(), list.end(), value) != list.end();
     };
     return record.site != adapt::log::kNoSite &&
-           (has(numbers_, record.site) || has(pcs_, record.pc));
+           (has(numbers_, record.site) || has(pcs_, record.pc.value));
   }
 
  private:
@@ -144,7 +144,7 @@ void PrintSites(const Summary& sum, const Reader& reader, unsigned top) {
   for (const u32 index : worst) {
     const adapt::log::SiteSummary& site = sum.sites[index];
     const adapt::log::Site& known = reader.sites()[index];
-    fmt::print("{:>6} {:>#18x}  {:<8} {:>9} {:>10} {:>6} {:>6} {:>14}  {}\n", index, known.pc,
+    fmt::print("{:>6} {:>#18x}  {:<8} {:>9} {:>10} {:>6} {:>6} {:>14}  {}\n", index, known.pc.value,
                adapt::KindName(site.kind), site.traps.count, site.callouts.count, site.convictions,
                site.acquittals, site.Cycles(reader.header().prices), InstructionText(known));
   }

@@ -69,7 +69,7 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
   text += fmt::format("{:>18}  {:<8} {:>10} {:>10} {:>6} {:>6}  events\n", "pc", "kind", "traps",
                       "callouts", "adapt", "revert");
   for (const SiteRecord* site : Guiltiest(all)) {
-    text += fmt::format("{:>#18x}  {:<8} {:>10} {:>10} {:>6} {:>6} ", site->pc,
+    text += fmt::format("{:>#18x}  {:<8} {:>10} {:>10} {:>6} {:>6} ", site->pc.value,
                         adapt::KindName(site->kind), site->traps, site->callouts, site->adaptations,
                         site->reversions);
     for (unsigned i = 0; i < adapt::kEventCount; ++i) {
@@ -110,8 +110,8 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
     for (unsigned i = 0; i < adapt::kEventCount; ++i) {
       events[adapt::EventName(static_cast<adapt::Event>(i))] = site->events[i];
     }
-    sites.push_back({{"pc", fmt::format("{:#x}", site->pc)},
-                     {"phys", fmt::format("{:#x}", site->phys)},
+    sites.push_back({{"pc", fmt::format("{:#x}", site->pc.value)},
+                     {"phys", fmt::format("{:#x}", site->phys.value)},
                      {"kind", adapt::KindName(site->kind)},
                      {"traps", site->traps},
                      {"callouts", site->callouts},

@@ -118,9 +118,9 @@ void Tracer::OnInterrupt(InterruptKind kind, u8 vector, u64 rip) {
 void Tracer::OnTranslation(const translator::Ccf& ccf) {
   if (!on(TraceTopic::kTranslate)) return;
   Line(TraceTopic::kTranslate, __rdtsc(),
-       fmt::format("pc {:#x} phys page {:#x}: {} instructions, {} bytes to {} + {}", ccf.pc,
-                   ccf.phys_page, ccf.instrs().size(), ccf.guest_bytes, ccf.hot_end - ccf.hot_start,
-                   ccf.cold_end - ccf.cold_start));
+       fmt::format("pc {:#x} phys page {:#x}: {} instructions, {} bytes to {} + {}", ccf.pc.value,
+                   ccf.phys_page.number, ccf.instrs().size(), ccf.guest_bytes,
+                   ccf.hot_end - ccf.hot_start, ccf.cold_end - ccf.cold_start));
 }
 
 void Tracer::OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) {
@@ -136,7 +136,7 @@ void Tracer::OnAdaptation(const translator::Ccf& from, const translator::Ccf& to
     const bool known = i < from.plans().size();
     Line(
         TraceTopic::kAdapt, __rdtsc(),
-        fmt::format("site {:#x}: {} -> {}{}{}", to.instrs().pc(i),
+        fmt::format("site {:#x}: {} -> {}{}{}", to.instrs().pc(i).value,
                     known ? adapt::KindName(static_cast<adapt::Kind>(from.plans()[i].kind)) : "?",
                     adapt::KindName(static_cast<adapt::Kind>(now.kind)), now.alone ? ", alone" : "",
                     now.lookup == translator::LookupKind::kTable ? ", by table" : ""));
@@ -148,37 +148,38 @@ void Tracer::OnEvents(std::span<const runtime::Record> events) {
   for (const runtime::Record& event : events) {
     switch (event.kind) {
       case RecordKind::kVerdict:
-        Line(TraceTopic::kAdapt, event.tsc,
-             fmt::format("verdict on {:#x}: {} -> {} for {} ({} traps, {} callouts)", event.pc,
-                         adapt::KindName(event.before), adapt::KindName(event.after),
-                         adapt::EventName(event.event), event.value, event.more));
+        Line(
+            TraceTopic::kAdapt, event.tsc,
+            fmt::format("verdict on {:#x}: {} -> {} for {} ({} traps, {} callouts)", event.pc.value,
+                        adapt::KindName(event.before), adapt::KindName(event.after),
+                        adapt::EventName(event.event), event.value, event.more));
         break;
       case RecordKind::kRelookup:
       case RecordKind::kUngroup:
         Line(TraceTopic::kAdapt, event.tsc,
-             fmt::format("verdict on {:#x}: {}", event.pc,
+             fmt::format("verdict on {:#x}: {}", event.pc.value,
                          event.kind == RecordKind::kRelookup ? "its slot thrashes, by table"
                                                              : "its group crosses pages, alone"));
         break;
       case RecordKind::kFault:
         Line(TraceTopic::kFault, event.tsc,
              fmt::format("vector {:#x}{} at pc {:#x}{}", event.number,
-                         event.flag ? fmt::format(" error {:#x}", event.more) : "", event.pc,
+                         event.flag ? fmt::format(" error {:#x}", event.more) : "", event.pc.value,
                          event.number == 14 ? fmt::format(" cr2 {:#x}", event.value) : ""));
         break;
       case RecordKind::kOverwritten:
         Line(TraceTopic::kSmc, event.tsc,
              fmt::format("{} bytes stored at physical {:#x}: translation of pc {:#x} is void",
-                         event.more, event.value, event.pc));
+                         event.more, event.value, event.pc.value));
         break;
       case RecordKind::kControl:
         Line(TraceTopic::kCr, event.tsc,
-             fmt::format("cr{} = {:#x} at pc {:#x}", event.number, event.value, event.pc));
+             fmt::format("cr{} = {:#x} at pc {:#x}", event.number, event.value, event.pc.value));
         break;
       case RecordKind::kMsr:
         Line(TraceTopic::kMsr, event.tsc,
              fmt::format("{} {:#x} value {:#x} at pc {:#x}", event.flag ? "write" : "read",
-                         event.more, event.value, event.pc));
+                         event.more, event.value, event.pc.value));
         break;
       case RecordKind::kLost:
         Put(fmt::format("[trace] {} events lost: too many at once\n", event.value));

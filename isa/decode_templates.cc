@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/bits.h"
 #include "isa/opcode_set.h"
 
 namespace alibi::isa {
@@ -38,10 +39,6 @@ u64 LoadUnsigned(const u8* bytes, unsigned size) {
 u64 LoadSigned(const u8* bytes, unsigned size) {
   const unsigned unused = 64 - 8 * size;
   return static_cast<u64>(static_cast<i64>(LoadUnsigned(bytes, size) << unused) >> unused);
-}
-
-u64 LowBits(u64 value, unsigned bits) {
-  return bits >= 64 ? value : value & ((u64{1} << bits) - 1);
 }
 
 std::size_t HashHead(const u8* bytes, unsigned length, unsigned code_bits) {
@@ -118,7 +115,7 @@ DecodeTemplates& DecodeTemplates::OfThread() {
   return templates;
 }
 
-DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, u64 pc,
+DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, LinearAddr pc,
                                      unsigned code_bits, Instr* out) {
   const unsigned head = HeadLength(bytes, std::min(available, 15u), code_bits);
   if (head == 0) return isa::Decode(bytes, available, pc, code_bits, out);
@@ -144,7 +141,7 @@ DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, u64 pc
         out->immediate = LoadSigned(at, layout.imm_size);
         if (layout.imm_kind == ImmKind::kRelative) {
           const unsigned bits = known.operand_bits == 16 ? 16 : code_bits == 64 ? 64 : 32;
-          out->branch_target = LowBits(out->next_pc() + out->immediate, bits);
+          out->branch_target = LinearAddr(LowBits(out->next_pc().value + out->immediate, bits));
         } else {
           out->immediate = LowBits(out->immediate, known.operand_bits);
         }

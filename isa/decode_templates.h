@@ -19,7 +19,8 @@ class DecodeTemplates {
   DecodeTemplates();
 
   // The same result as isa::Decode(), always.
-  DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_bits, Instr* out);
+  DecodeStatus Decode(const u8* bytes, unsigned available, LinearAddr pc, unsigned code_bits,
+                      Instr* out);
 
   u64 hits() const { return hits_; }
   u64 misses() const { return misses_; }

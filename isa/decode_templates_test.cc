@@ -10,7 +10,7 @@ namespace alibi::isa {
 namespace {
 
 // Decodes both ways and compares every field.
-void CheckSame(DecodeTemplates& templates, const u8* bytes, unsigned available, u64 pc,
+void CheckSame(DecodeTemplates& templates, const u8* bytes, unsigned available, LinearAddr pc,
                unsigned code_bits) {
   Instr expected, got;
   const DecodeStatus expected_status = Decode(bytes, available, pc, code_bits, &expected);
@@ -31,7 +31,7 @@ TEST_CASE("Templates decode random bytes as the decoder does") {
       // Heads must meet again for templates to be used.
       bytes[0] &= 0xcf | static_cast<u8>(random());
       const unsigned available = random() % 8 == 0 ? 1 + random() % 15 : 15;
-      CheckSame(templates, bytes, available, random(), code_bits);
+      CheckSame(templates, bytes, available, LinearAddr(random()), code_bits);
     }
     CHECK((templates.hits() > 1000 || code_bits == 16));
   }
@@ -74,7 +74,7 @@ TEST_CASE("Templates decode every opcode with changing values as the decoder doe
           bytes[at + 1] = static_cast<u8>(round & 6 ? 0x25 : 0x4c);
           if (round % 5 == 0) bytes[at + 2] = 0;  // a shift by zero, among others
           if (round % 7 == 0) bytes[at + 1] = 0;
-          const u64 pc = random();
+          const LinearAddr pc(random());
           for (const unsigned code_bits : {64u, 32u}) {
             CheckSame(templates, bytes, 15, pc, code_bits);
           }
@@ -92,9 +92,9 @@ TEST_CASE("Templates decode a real program as the decoder does, mostly without i
   DecodeTemplates templates;
   // From the middle: code, whatever it is preceded by.
   for (std::size_t at = image.size() / 4; at + 15 < image.size() / 4 + 60000;) {
-    CheckSame(templates, image.data() + at, 15, 0x401000 + at, 64);
+    CheckSame(templates, image.data() + at, 15, LinearAddr(0x401000 + at), 64);
     Instr instr;
-    (void)Decode(image.data() + at, 15, 0, 64, &instr);
+    (void)Decode(image.data() + at, 15, {}, 64, &instr);
     at += instr.length;
   }
   CHECK(templates.hits() > templates.misses());
@@ -104,12 +104,12 @@ TEST_CASE("An instruction cut off by its page is not completed by a template") {
   DecodeTemplates templates;
   const u8 call[] = {0xe8, 1, 2, 3, 4, 0x90, 0x90, 0x90};
   Instr instr;
-  REQUIRE(templates.Decode(call, 8, 0, 64, &instr) == DecodeStatus::kOk);
+  REQUIRE(templates.Decode(call, 8, {}, 64, &instr) == DecodeStatus::kOk);
   for (unsigned available = 1; available < 5; ++available) {
-    CHECK(templates.Decode(call, available, 0, 64, &instr) == DecodeStatus::kNeedMoreBytes);
+    CHECK(templates.Decode(call, available, {}, 64, &instr) == DecodeStatus::kNeedMoreBytes);
   }
-  CHECK(templates.Decode(call, 5, 0x1000, 64, &instr) == DecodeStatus::kOk);
-  CHECK(instr.branch_target == 0x1005 + 0x04030201);
+  CHECK(templates.Decode(call, 5, LinearAddr(0x1000), 64, &instr) == DecodeStatus::kOk);
+  CHECK(instr.branch_target.value == 0x1005 + 0x04030201);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bits.h"
 #include "base/check.h"
 #include "isa/decoder_library.h"
 #include "isa/opcode_set.h"
@@ -323,10 +324,6 @@ void ReadLayout(const ZydisDecodedInstruction& z, Instr* out) {
   }
 }
 
-u64 LowBits(u64 value, unsigned bits) {
-  return bits >= 64 ? value : value & ((u64{1} << bits) - 1);
-}
-
 void ReadImmediates(const ZydisDecodedInstruction& z, Instr* out) {
   const auto& imm = z.raw.imm[0];
   if (imm.size == 0) return;
@@ -338,7 +335,7 @@ void ReadImmediates(const ZydisDecodedInstruction& z, Instr* out) {
                                                 : ImmKind::kUnsigned;
   if (imm.is_relative) {
     unsigned ip_bits = z.operand_width == 16 ? 16 : out->code_bits == 64 ? 64 : 32;
-    out->branch_target = LowBits(out->next_pc() + imm.value.u, ip_bits);
+    out->branch_target = LinearAddr(LowBits(out->next_pc().value + imm.value.u, ip_bits));
   } else if (imm.is_signed) {
     out->immediate = LowBits(imm.value.u, z.operand_width);
   }
@@ -700,7 +697,7 @@ void NarrowBranch(const ZydisDecodedInstruction& z, Instr* out) {
   if (!has_66 || z.raw.rex.W || !NarrowsBranches()) return;
   out->treatment = Treatment::kTerminator;
   out->operand_bits = 16;
-  out->branch_target = LowBits(out->branch_target, 16);
+  out->branch_target = LinearAddr(LowBits(out->branch_target.value, 16));
   if (out->mem.present) out->mem.size = out->mem.checked_alignment = 2;
   for (unsigned i = 0; i < out->gpr_count; ++i) out->gprs[i].bits = 16;
 }
@@ -794,7 +791,7 @@ DecodeStatus Undefined(unsigned length, Instr* out) {
   return DecodeStatus::kUndefined;
 }
 
-DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned code_bits,
+DecodeStatus DecodeParts(const u8* bytes, unsigned available, LinearAddr pc, unsigned code_bits,
                          bool flags_only, Instr* out) {
   ALIBI_CHECK(code_bits == 16 || code_bits == 32 || code_bits == 64, "code is 16, 32 or 64 bits");
   *out = Instr{};
@@ -860,11 +857,12 @@ DecodeStatus DecodeParts(const u8* bytes, unsigned available, u64 pc, unsigned c
 
 }  // namespace
 
-DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_bits, Instr* out) {
+DecodeStatus Decode(const u8* bytes, unsigned available, LinearAddr pc, unsigned code_bits,
+                    Instr* out) {
   return DecodeParts(bytes, available, pc, code_bits, /*flags_only=*/false, out);
 }
 
-DecodeStatus DecodeFlagsOnly(const u8* bytes, unsigned available, u64 pc, unsigned code_bits,
+DecodeStatus DecodeFlagsOnly(const u8* bytes, unsigned available, LinearAddr pc, unsigned code_bits,
                              Instr* out) {
   return DecodeParts(bytes, available, pc, code_bits, /*flags_only=*/true, out);
 }

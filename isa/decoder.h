@@ -18,13 +18,14 @@ enum class DecodeStatus : u8 {
   kUndefined,      // #UD; `length` is what was understood, treatment is kUndefined
 };
 
-// Decodes one instruction at `pc` (linear; branch targets are computed as cs_base-relative only
+// Decodes one instruction at `pc` (branch targets are computed as cs_base-relative only
 // when cs_base is 0) in `code_bits` mode.
-DecodeStatus Decode(const u8* bytes, unsigned available, u64 pc, unsigned code_bits, Instr* out);
+DecodeStatus Decode(const u8* bytes, unsigned available, LinearAddr pc, unsigned code_bits,
+                    Instr* out);
 
 // A cheaper Decode for look-ahead: treatment, flags, length and branch target are right (a move to
 // or from a system register counts as a plain one); operands are left empty.
-DecodeStatus DecodeFlagsOnly(const u8* bytes, unsigned available, u64 pc, unsigned code_bits,
+DecodeStatus DecodeFlagsOnly(const u8* bytes, unsigned available, LinearAddr pc, unsigned code_bits,
                              Instr* out);
 
 // Makes #UD of an instruction whose feature is not shown, and BSF and BSR of TZCNT and LZCNT, as
@@ -35,7 +36,7 @@ void HideUnlessShown(const FeatureSet& shown, Instr* instr);
 std::string Disassemble(const Instr& instr);
 // The same of an instruction's bytes, such as a log or a profile keeps them. "(undefined)" if they
 // are none.
-std::string DisassembleBytes(std::span<const u8> bytes, u64 pc, unsigned code_bits);
+std::string DisassembleBytes(std::span<const u8> bytes, LinearAddr pc, unsigned code_bits);
 const char* MnemonicName(u16 mnemonic);
 const char* TreatmentName(Treatment treatment);
 

@@ -126,7 +126,8 @@ TEST_CASE("Nothing runs on the host as it is unless it was looked at", "[decoder
       }
       seen.insert(z.mnemonic);
       Instr instr;
-      const DecodeStatus status = Decode(padded, sizeof(padded), 0x1000, code_bits, &instr);
+      const DecodeStatus status =
+          Decode(padded, sizeof(padded), LinearAddr(0x1000), code_bits, &instr);
       const bool row = MnemonicsWithRow().contains(z.mnemonic);
       if (status != DecodeStatus::kOk || instr.treatment == Treatment::kUndefined) {
         refused += !row;

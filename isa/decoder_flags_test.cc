@@ -160,7 +160,7 @@ TEST_CASE("Flag masks agree with the host CPU", "[decoder][native]") {
     }
     bytes[n + 1] |= 0xc0;  // register forms
     Instr instr;
-    if (Decode(bytes, sizeof bytes, 0, 64, &instr) != DecodeStatus::kOk ||
+    if (Decode(bytes, sizeof bytes, {}, 64, &instr) != DecodeStatus::kOk ||
         instr.treatment != Treatment::kIdent) {
       continue;
     }

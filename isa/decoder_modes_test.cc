@@ -24,7 +24,7 @@ std::vector<u8> Bytes(const std::string& hex) {
   return bytes;
 }
 
-Instr D(const std::string& hex, unsigned code_bits = 16, u64 pc = 0x1000) {
+Instr D(const std::string& hex, unsigned code_bits = 16, LinearAddr pc = LinearAddr(0x1000)) {
   const std::vector<u8> bytes = Bytes(hex);
   Instr instr;
   INFO(hex);
@@ -153,14 +153,15 @@ TEST_CASE("16-bit code: immediates and branch targets", "[decoder]") {
   CHECK((wide.immediate == 0x12345678 && wide.immediate2 == 0xf000));
   CHECK((D("c8 10 00 02").immediate == 0x10 && D("c8 10 00 02").immediate2 == 2));
 
-  CHECK(D("eb fe").branch_target == 0x1000);
-  CHECK(D("e9 fd ef").branch_target == 0);
-  CHECK(D("eb 10", 16, 0xfff8).branch_target == 0xa);  // wraps at 64 KB
-  CHECK(D("66 eb 10", 16, 0xfff8).branch_target == 0x1000b);
-  CHECK(D("66 e9 00 00 00 f0").branch_target == 0xf0001006);
-  CHECK(D("0f 84 00 80").branch_target == 0x9004);
-  CHECK(D("e2 fe").branch_target == 0x1000);
-  CHECK(D("66 eb 10", 32, 0x1fff8).branch_target == 0xb);  // a 16-bit target in 32-bit code
+  CHECK(D("eb fe").branch_target.value == 0x1000);
+  CHECK(D("e9 fd ef").branch_target.value == 0);
+  CHECK(D("eb 10", 16, LinearAddr(0xfff8)).branch_target.value == 0xa);  // wraps at 64 KB
+  CHECK(D("66 eb 10", 16, LinearAddr(0xfff8)).branch_target.value == 0x1000b);
+  CHECK(D("66 e9 00 00 00 f0").branch_target.value == 0xf0001006);
+  CHECK(D("0f 84 00 80").branch_target.value == 0x9004);
+  CHECK(D("e2 fe").branch_target.value == 0x1000);
+  CHECK(D("66 eb 10", 32, LinearAddr(0x1fff8)).branch_target.value ==
+        0xb);  // a 16-bit target in 32-bit code
 }
 
 TEST_CASE("16-bit code: counters and indices follow the address size", "[decoder]") {
@@ -188,7 +189,7 @@ TEST_CASE("16-bit code has no REX, and VEX and EVEX with a register only", "[dec
   // A vector of indices needs a SIB byte, and 16-bit addresses have none.
   Instr instr;
   const std::vector<u8> gather = Bytes("c4 e2 69 92 04 08");
-  CHECK(Decode(gather.data(), 6, 0, 16, &instr) == DecodeStatus::kUndefined);
+  CHECK(Decode(gather.data(), 6, {}, 16, &instr) == DecodeStatus::kUndefined);
   CHECK(D("67 c4 e2 69 92 04 08").op == Op::kGather);
 }
 
@@ -196,9 +197,9 @@ TEST_CASE("VPEXTRD and VPINSRD with VEX.W in 32-bit code: as this vendor has it"
   for (const char* hex : {"c4 e3 f9 16 00 00", "c4 e3 f9 16 c0 00", "c4 e3 f9 22 c0 01"}) {
     const std::vector<u8> bytes = Bytes(hex);
     Instr instr;
-    const DecodeStatus status = Decode(bytes.data(), 6, 0, 32, &instr);
+    const DecodeStatus status = Decode(bytes.data(), 6, {}, 32, &instr);
     CHECK(status == (HostIsAmd() ? DecodeStatus::kUndefined : DecodeStatus::kOk));
-    CHECK(Decode(bytes.data(), 6, 0, 64, &instr) == DecodeStatus::kOk);
+    CHECK(Decode(bytes.data(), 6, {}, 64, &instr) == DecodeStatus::kOk);
   }
   CHECK(D("c4 e3 79 16 00 00", 32).mem.size == 4);
   CHECK(D("62 f3 fd 08 16 00 00", 32).mem.size == 4);  // EVEX
@@ -206,7 +207,7 @@ TEST_CASE("VPEXTRD and VPINSRD with VEX.W in 32-bit code: as this vendor has it"
 
 TEST_CASE("Near branches with an operand-size prefix, 64-bit code", "[decoder]") {
   const bool amd = HostIsAmd();
-  const u64 pc = 0x12345678;
+  const LinearAddr pc(0x12345678);
   for (const char* hex : {"66 eb 10", "66 75 10", "66 e2 10", "66 67 e3 10", "66 c3", "66 ff d0",
                           "66 ff e0", "66 ff 13", "66 ff 23"}) {
     const Instr instr = D(hex, 64, pc);
@@ -215,16 +216,16 @@ TEST_CASE("Near branches with an operand-size prefix, 64-bit code", "[decoder]")
     CHECK(instr.treatment == (amd ? Treatment::kTerminator : Treatment::kControl));
     if (instr.mem.present) CHECK(instr.mem.size == (amd ? 2 : 8));
     if (instr.gpr_count != 0) CHECK(instr.gprs[0].bits == (amd ? 16 : 64));
-    if (amd) CHECK(instr.branch_target <= 0xffff);
+    if (amd) CHECK(instr.branch_target.value <= 0xffff);
   }
-  CHECK(D("66 eb 10", 64, pc).branch_target == (amd ? 0x568b : 0x1234568b));
+  CHECK(D("66 eb 10", 64, pc).branch_target.value == (amd ? 0x568b : 0x1234568b));
   CHECK(D("66 48 eb 10", 64, pc).operand_bits == 64);
   CHECK(D("66 48 eb 10", 64, pc).treatment == Treatment::kControl);
   if (amd) {
-    CHECK(D("66 e8 10 00", 64, pc).branch_target == 0x568c);
+    CHECK(D("66 e8 10 00", 64, pc).branch_target.value == 0x568c);
     CHECK(D("66 0f 85 10 00", 64, pc).op == Op::kJcc);
   } else {
-    CHECK(D("66 e8 10 00 00 00", 64, pc).branch_target == 0x1234568e);
+    CHECK(D("66 e8 10 00 00 00", 64, pc).branch_target.value == 0x1234568e);
   }
 }
 

@@ -26,7 +26,8 @@ std::vector<u8> Bytes(const std::string& hex) {
 
 DecodeStatus StatusOf(const std::string& hex, unsigned code_bits, Instr* out) {
   std::vector<u8> bytes = Bytes(hex);
-  return Decode(bytes.data(), static_cast<unsigned>(bytes.size()), 0x1000, code_bits, out);
+  return Decode(bytes.data(), static_cast<unsigned>(bytes.size()), LinearAddr(0x1000), code_bits,
+                out);
 }
 
 Instr D(const std::string& hex, unsigned code_bits = 64) {
@@ -276,11 +277,11 @@ TEST_CASE("Immediates and branch targets", "[decoder]") {
   CHECK((D("c8 34 12 05").immediate == 0x1234 && D("c8 34 12 05").immediate2 == 5));
   Instr far = D("ea 78 56 34 12 08 00", 32);
   CHECK((far.immediate == 0x12345678 && far.immediate2 == 8));
-  CHECK(D("eb fe").branch_target == 0x1000);
-  CHECK(D("e8 00 01 00 00").branch_target == 0x1105);
-  CHECK(D("75 80").branch_target == 0xf82);
-  CHECK(D("e9 00 e0 ff ff", 32).branch_target == 0xfffff005);
-  CHECK(D("e9 00 e0", 16).branch_target == 0xf003);
+  CHECK(D("eb fe").branch_target.value == 0x1000);
+  CHECK(D("e8 00 01 00 00").branch_target.value == 0x1105);
+  CHECK(D("75 80").branch_target.value == 0xf82);
+  CHECK(D("e9 00 e0 ff ff", 32).branch_target.value == 0xfffff005);
+  CHECK(D("e9 00 e0", 16).branch_target.value == 0xf003);
   CHECK(D("0f 85 00 00 00 00").condition == 5);
   CHECK(D("0f 44 c3").condition == 4);
 }
@@ -401,8 +402,9 @@ TEST_CASE("The cheap decode for look-ahead agrees with the full one", "[decoder]
     if (i % 2 != 0) bytes[0] = 0x0f;
     unsigned bits = i % 5 == 0 ? 32 : 64;
     Instr full, cheap;
-    DecodeStatus status = Decode(bytes, sizeof bytes, 0x1000, bits, &full);
-    DecodeStatus cheap_status = DecodeFlagsOnly(bytes, sizeof bytes, 0x1000, bits, &cheap);
+    DecodeStatus status = Decode(bytes, sizeof bytes, LinearAddr(0x1000), bits, &full);
+    DecodeStatus cheap_status =
+        DecodeFlagsOnly(bytes, sizeof bytes, LinearAddr(0x1000), bits, &cheap);
     if (status != cheap_status || full.length != cheap.length ||
         full.flags_read != cheap.flags_read || full.flags_written != cheap.flags_written ||
         full.branch_target != cheap.branch_target ||
@@ -481,7 +483,7 @@ TEST_CASE("No IDENT instruction is privileged or touches more than its operands"
       bytes.push_back(static_cast<u8>(form >> 12));
       while (bytes.size() < 15) bytes.push_back(static_cast<u8>(random()));
       Instr instr;
-      if (Decode(bytes.data(), 15, 0x1000, bits, &instr) != DecodeStatus::kOk) continue;
+      if (Decode(bytes.data(), 15, LinearAddr(0x1000), bits, &instr) != DecodeStatus::kOk) continue;
       seen.insert(instr.mnemonic);
       if (instr.treatment != Treatment::kIdent) continue;
       ZydisDecodedInstruction z;

@@ -31,13 +31,13 @@ std::string Disassemble(const Instr& instr) {
   char text[256];
   if (!ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&formatter, &z, operands.data(),
                                                     z.operand_count_visible, text, sizeof text,
-                                                    instr.pc, nullptr))) {
+                                                    instr.pc.value, nullptr))) {
     return "(unprintable)";
   }
   return text;
 }
 
-std::string DisassembleBytes(std::span<const u8> bytes, u64 pc, unsigned code_bits) {
+std::string DisassembleBytes(std::span<const u8> bytes, LinearAddr pc, unsigned code_bits) {
   Instr instr;
   Decode(bytes.data(), static_cast<unsigned>(bytes.size()), pc, code_bits, &instr);
   return Disassemble(instr);

@@ -115,7 +115,7 @@ enum Fact : u16 {
 };
 
 struct Instr {
-  u64 pc = 0;  // linear
+  LinearAddr pc;
   u8 length = 0;
   std::array<u8, 15> bytes{};
   u16 mnemonic = 0;  // the decoder library's number; MnemonicName() prints it
@@ -143,11 +143,11 @@ struct Instr {
   u32 flags_written = 0;             // certainly written, undefined results included
   u32 flags_kept_maybe = 0;          // subset of flags_written: undefined, and kept by some hosts
   bool flags_written_maybe = false;  // conditional writers (shifts by CL, REP): never kill liveness
-  u64 immediate = 0;      // first immediate, sign-extended to the operand size where it is signed
-  u64 immediate2 = 0;     // second one (ENTER, far pointers' selector)
-  u64 branch_target = 0;  // direct branches: linear target
+  u64 immediate = 0;   // first immediate, sign-extended to the operand size where it is signed
+  u64 immediate2 = 0;  // second one (ENTER, far pointers' selector)
+  LinearAddr branch_target;  // direct branches
 
-  u64 next_pc() const { return pc + length; }
+  LinearAddr next_pc() const { return pc + length; }
   // The same instruction, so much further on.
   void Move(u64 delta) {
     pc += delta;

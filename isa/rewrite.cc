@@ -346,7 +346,7 @@ unsigned RewriteVector(const Instr& instr, const Rewrite& rewrite, u8* out) {
     // Only where the operand would become a 64-bit one do other modes ignore W.
     if (prefix.w) {
       Instr host;
-      if (Decode(out, n, 0, 64, &host) != DecodeStatus::kOk || host.mnemonic != instr.mnemonic ||
+      if (Decode(out, n, {}, 64, &host) != DecodeStatus::kOk || host.mnemonic != instr.mnemonic ||
           host.mem.size != instr.mem.size ||
           (instr.gpr_count != 0 && host.gprs[0].bits != instr.gprs[0].bits)) {
         out[w_at] &= 0x7f;

@@ -42,8 +42,8 @@ std::vector<u8> Bytes(const std::string& hex) {
 Instr DecodeHex(const std::string& hex, unsigned code_bits = 64) {
   std::vector<u8> bytes = Bytes(hex);
   Instr instr;
-  DecodeStatus status =
-      Decode(bytes.data(), static_cast<unsigned>(bytes.size()), 0x1000, code_bits, &instr);
+  DecodeStatus status = Decode(bytes.data(), static_cast<unsigned>(bytes.size()),
+                               LinearAddr(0x1000), code_bits, &instr);
   REQUIRE(status == DecodeStatus::kOk);
   REQUIRE(instr.length == bytes.size());
   return instr;
@@ -506,7 +506,8 @@ TEST_CASE("Fuzzed encodings survive rewriting, as Zydis and Capstone read them",
     unsigned code_bits = OneIn(random, 4) ? (OneIn(random, 2) ? 16 : 32) : 64;
     std::array<u8, 15> bytes = RandomEncoding(random, code_bits);
     Case c;
-    if (Decode(bytes.data(), bytes.size(), 0x1000, code_bits, &c.instr) != DecodeStatus::kOk ||
+    if (Decode(bytes.data(), bytes.size(), LinearAddr(0x1000), code_bits, &c.instr) !=
+            DecodeStatus::kOk ||
         c.instr.treatment != Treatment::kIdent || c.instr.op == Op::kNop) {
       continue;
     }

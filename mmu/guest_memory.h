@@ -46,7 +46,8 @@ class TraceListener {
   virtual ~TraceListener() = default;
   virtual void CodeWritten(PhysAddr address, u64 size) = 0;
   // The running view fetches code from a page for the first time.
-  virtual void PageExecuted([[maybe_unused]] u64 linear_page, [[maybe_unused]] PhysAddr page) {}
+  virtual void PageExecuted([[maybe_unused]] LinearAddr linear_page,
+                            [[maybe_unused]] PhysAddr page) {}
   // A slot came or went: code may have changed anywhere, past its traces. Nothing translated before
   // may be entered again.
   virtual void MemoryMapChanged() {}
@@ -129,9 +130,9 @@ class GuestMemory {
   // Forgets every chain and page-table trace of every page (code traces and ROM stay).
   void ResetChains();
 
-  u64 ro_base() const { return reinterpret_cast<u64>(ro_base_); }
-  u64 rw_base() const { return reinterpret_cast<u64>(rw_base_); }
-  u64 guard() const { return rw_base() + capacity_; }
+  HostAddr ro_base() const { return HostAddr(ro_base_); }
+  HostAddr rw_base() const { return HostAddr(rw_base_); }
+  HostAddr guard() const { return rw_base() + capacity_; }
   u64 capacity() const { return capacity_; }
   u64 total_bytes() const { return total_bytes_; }
 

@@ -59,7 +59,7 @@ TEST_CASE("both aliases show the same bytes; edges and holes", "[guest_memory]")
     u8* host = memory->HostRw(PhysAddr(pa));
     REQUIRE(host != nullptr);
     *host = static_cast<u8>(pa >> 12);
-    CHECK(*reinterpret_cast<u8*>(memory->ro_base() + memory->ArenaOffset(PhysAddr(pa))) ==
+    CHECK(*(memory->ro_base() + memory->ArenaOffset(PhysAddr(pa))).As() ==
           static_cast<u8>(pa >> 12));
     CHECK(memory->PhysOf(memory->ArenaOffset(PhysAddr(pa))) == PhysAddr(pa));
   }

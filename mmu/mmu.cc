@@ -58,9 +58,9 @@ Result<std::unique_ptr<Mmu>> Mmu::Create(const MmuOptions& options) {
                    options.max_chunks},
                   &mmu->counters_);
   GuestMemory& memory = *options.memory;
-  options.state->ram_window[0] = memory.ro_base();
+  options.state->ram_window[0] = memory.ro_base().value;
   options.state->ram_window_size[0] = 2 * memory.capacity();
-  options.state->ram_window[1] = memory.rw_base();
+  options.state->ram_window[1] = memory.rw_base().value;
   options.state->ram_window_size[1] = memory.capacity();
   mmu->RecomputePagingKey();
   Result<View*> first = mmu->pool_.Obtain();
@@ -215,7 +215,7 @@ void Mmu::AddressSpaceLoaded() {
 }
 
 // The links that it took are as good as they were.
-void Mmu::ViewEntered(u64 gs_base) {
+void Mmu::ViewEntered(HostAddr gs_base) {
   if (state_->cr3 != known_cr3_) RecomputePagingKey();
   View* view = pool_.Find(CurrentKey());
   if (view == nullptr || view->gs_base() != gs_base) return PrivilegeChanged();
@@ -298,15 +298,14 @@ bool Mmu::Read(LinearAddr address, void* out, unsigned size, Privilege who, Gues
   address = Wrap(address);
   View* view = ViewFor(who);
   if (view != nullptr && InOnePage(address, size) && Addressable(address)) {
-    const u64 index = EntryIndex(address);
-    u64 host = address.value + view->Entry(index);
+    HostAddr host = view->HostOf(address);
     if (host - memory_->ro_base() >= 2 * memory_->capacity()) {
       const Resolution resolution = Resolve(*view, address, size, false, fault);
       if (resolution == Resolution::kGuestFault) return false;
-      host = resolution == Resolution::kFilled ? address.value + view->Entry(index) : 0;
+      host = resolution == Resolution::kFilled ? view->HostOf(address) : HostAddr();
     }
-    if (host != 0) {
-      RawCopy(out, reinterpret_cast<const void*>(host), size);
+    if (host) {
+      RawCopy(out, host.As(), size);
       return true;
     }
   }
@@ -328,15 +327,14 @@ bool Mmu::Write(LinearAddr address, const void* data, unsigned size, Privilege w
   address = Wrap(address);
   View* view = ViewFor(who);
   if (view != nullptr && InOnePage(address, size)) {
-    const View::WriteTarget& target = view->WriteTargetOf(address.value);
-    const u64 page = address.PageBase().value;
+    const View::WriteTarget& target = view->WriteTargetOf(address);
+    const LinearAddr page = address.PageBase();
     if (target.page == page) {
       StoreTo(target, address.PageOffset(), data, size);
       return true;
     }
     if (Addressable(address)) {
-      const u64 index = EntryIndex(address);
-      u64 host = address.value + view->Entry(index);
+      HostAddr host = view->HostOf(address);
       if (host - memory_->rw_base() >= memory_->capacity()) {
         const Resolution resolution = Resolve(*view, address, size, true, fault);
         if (resolution == Resolution::kGuestFault) return false;
@@ -344,10 +342,10 @@ bool Mmu::Write(LinearAddr address, const void* data, unsigned size, Privilege w
           StoreTo(target, address.PageOffset(), data, size);
           return true;
         }
-        host = resolution == Resolution::kFilled ? address.value + view->Entry(index) : 0;
+        host = resolution == Resolution::kFilled ? view->HostOf(address) : HostAddr();
       }
-      if (host != 0) {
-        RawCopy(reinterpret_cast<void*>(host), data, size);
+      if (host) {
+        RawCopy(host.As(), data, size);
         return true;
       }
     }
@@ -368,8 +366,7 @@ bool Mmu::ProbeWrite(LinearAddr address, unsigned size, Privilege who, GuestFaul
   address = Wrap(address);
   const View* view = ViewFor(who);
   if (view != nullptr && InOnePage(address, size) && Addressable(address)) {
-    const u64 host = address.value + view->Entry(EntryIndex(address));
-    if (host - memory_->rw_base() < memory_->capacity()) return true;
+    if (view->HostOf(address) - memory_->rw_base() < memory_->capacity()) return true;
   }
   Piece pieces[2];
   return Translate(address, size, who, true, pieces, fault);
@@ -383,9 +380,9 @@ bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
     *fault = GuestFault::WithCode(vcpu::kGeneralProtection, 0);
     return false;
   }
-  const u64 known = view.ExecutedAs(index);
+  const PhysPage known = view.ExecutedAs(index);
   if (known != View::kNoPage) {
-    *pa = PhysAddr(known + pc.PageOffset());
+    *pa = known.Base() + pc.PageOffset();
     return true;
   }
   ReserveNodes();
@@ -405,10 +402,10 @@ bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
   *pa = walk.address;
   const u64 offset = memory_->ArenaOffset(walk.address);
   if (offset == GuestMemory::kNotRam) return true;
-  view.RecordExecuted(index, walk.address.PageBase());
+  view.RecordExecuted(index, walk.address.InPage());
   AddExecuted(view, index, offset & ~kPageMask, walk.address.PageBase());
   if (listener_ != nullptr) {
-    listener_->PageExecuted(pc.PageBase().value, walk.address.PageBase());
+    listener_->PageExecuted(pc.PageBase(), walk.address.PageBase());
   }
   return true;
 }

@@ -73,7 +73,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // --- The running view ---
   // Changes at: Create, PagingModeChanged, AddressSpaceLoaded, PrivilegeChanged, ViewEntered. Load
   // it into %gs.
-  u64 gs_base() const { return current_->gs_base(); }
+  HostAddr gs_base() const { return current_->gs_base(); }
   View& current_view() { return *current_; }
 
   // After a host fault, or from a CHECKED callout: size 1..4096.
@@ -108,7 +108,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   }
 
   // Translated code has switched views by itself (abi/contract.h): the one at gs_base runs.
-  void ViewEntered(u64 gs_base);
+  void ViewEntered(HostAddr gs_base);
 
   // --- Execution ---
   // Translates for fetching code; remembers that the view executes the page. Not RAM: *pa says so
@@ -258,8 +258,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // Without code bits: of supervisor code, the same with SMAP open, of user code.
   u64 kernel_key_ = 0, open_key_ = 0, user_key_ = 0;
   u64 linear_mask_ = ~u64{0};
-  u64 pdpte_[4] = {};               // PAE: what was loaded with ...
-  u64 pdpte_root_ = View::kNoPage;  // ... this CR3
+  u64 pdpte_[4] = {};         // PAE: what was loaded with ...
+  u64 pdpte_root_ = ~u64{0};  // ... this CR3
   GuestMemory* memory_;
   TraceListener* listener_;
   Counters counters_;

@@ -59,17 +59,17 @@ TEST_CASE("the whole leaf table is filled as far as A is set", "[mmu]") {
   m.EnterLongMode();
   REQUIRE(m.Resolve(0x40001000, false) == Resolution::kFilled);
   for (u64 i = 0; i < 512; ++i) {
-    const u64 host = m.HostOf(0x40000000 + i * kPageSize);
+    const HostAddr host = m.HostOf(0x40000000 + i * kPageSize);
     INFO(i);
     switch (i % 4) {
       case 0:
-        CHECK(m.InGuard(host));
+        CHECK(m.InGuard(HostAddr(host)));
         break;
       case 2:
-        CHECK(host == m.memory->rw_base() + 0x400000 + i * kPageSize);
+        CHECK(HostAddr(host) == m.memory->rw_base() + 0x400000 + i * kPageSize);
         break;
       default:
-        CHECK(host == m.memory->ro_base() + 0x400000 + i * kPageSize);
+        CHECK(HostAddr(host) == m.memory->ro_base() + 0x400000 + i * kPageSize);
     }
   }
   CHECK(m.mmu->counters().leaf_fills == 1);
@@ -98,14 +98,14 @@ TEST_CASE("a user view never sees supervisor pages that share its leaf table", "
   m.EnterLongMode();
   REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
   CHECK(m.InRw(m.HostOf(kLinear + 0x1000)));
-  const u64 supervisor = m.mmu->gs_base();
+  const HostAddr supervisor = m.mmu->gs_base();
   m.SetCpl(3);
-  CHECK(m.mmu->gs_base() != supervisor);
+  CHECK(m.mmu->gs_base() != HostAddr(supervisor));
   REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
   CHECK(m.InRw(m.HostOf(kLinear)));
   CHECK(m.InGuard(m.HostOf(kLinear + 0x1000)));
   m.SetCpl(0);
-  CHECK(m.mmu->gs_base() == supervisor);
+  CHECK(m.mmu->gs_base() == HostAddr(supervisor));
 }
 
 struct PteFixture : M {
@@ -257,9 +257,9 @@ TEST_CASE("two linear pages on one physical: a trace demotes both, in all views"
   m.SetCpl(3);
   REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
   REQUIRE(m.mmu->FillSlot(true, 5, LinearAddr(kLinear)));
-  auto* slots = reinterpret_cast<InlineTlbEntry*>(m.mmu->gs_base() + kSlotsOffset) + kSlotCount;
+  auto* slots = (m.mmu->gs_base() + kSlotsOffset).As<InlineTlbEntry>() + kSlotCount;
   CHECK(slots[5].neg_page == 0 - kLinear);
-  CHECK(kLinear + slots[5].displacement == m.memory->rw_base() + 0x300000);
+  CHECK(HostAddr(kLinear + slots[5].displacement) == m.memory->rw_base() + 0x300000);
   m.mmu->TraceCode(PhysAddr(0x300000));
   CHECK(m.mmu->counters().demotions == 3);
   CHECK(m.InRo(m.HostOf(kLinear)));
@@ -478,24 +478,24 @@ TEST_CASE("views: mode bits and roots select, and come back unchanged", "[mmu]")
   m.Map(kLinear, 0x300000, kUsed & ~M::kW);
   m.EnterLongMode();
   REQUIRE(m.Resolve(kLinear, false) == Resolution::kFilled);
-  const u64 base = m.mmu->gs_base();
+  const HostAddr base = m.mmu->gs_base();
   m.state->cr0 &= ~vcpu::kCr0Wp;
   m.mmu->PagingModeChanged();
-  CHECK(m.mmu->gs_base() != base);
+  CHECK(m.mmu->gs_base() != HostAddr(base));
   CHECK(m.Resolve(kLinear, true) == Resolution::kFilled);
   CHECK(m.InRw(m.HostOf(kLinear)));
   m.state->cr0 |= vcpu::kCr0Wp;
   m.mmu->PagingModeChanged();
-  CHECK(m.mmu->gs_base() == base);
+  CHECK(m.mmu->gs_base() == HostAddr(base));
   CHECK(m.InRo(m.HostOf(kLinear)));
   m.state->cr4 |= vcpu::kCr4Pge | vcpu::kCr4Osfxsr;
   m.mmu->PagingModeChanged();
-  CHECK(m.mmu->gs_base() == base);
+  CHECK(m.mmu->gs_base() == HostAddr(base));
   m.mmu->AddressSpaceLoaded();
-  CHECK(m.mmu->gs_base() == base);
+  CHECK(m.mmu->gs_base() == HostAddr(base));
   m.state->cr3 |= 0xfff;  // PCID or flags
   m.mmu->AddressSpaceLoaded();
-  CHECK(m.mmu->gs_base() == base);
+  CHECK(m.mmu->gs_base() == HostAddr(base));
 
   m.state->cr4 |= vcpu::kCr4Smap;
   m.mmu->PagingModeChanged();
@@ -530,14 +530,14 @@ TEST_CASE("SMAP: the closed supervisor view follows CR3 and keeps what both root
     m.state->cr3 = root;
     m.mmu->AddressSpaceLoaded();
   };
-  const u64 view = m.mmu->gs_base();
+  const HostAddr view = m.mmu->gs_base();
   for (u64 i = 0; i < kAlike; ++i) {
     REQUIRE(m.Resolve(kUpper + (i << 39), true) == Resolution::kFilled);
   }
   REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
   REQUIRE_FALSE(*m.Host(other + upper_entry) & M::kA);
   load(other);
-  CHECK(m.mmu->gs_base() == view);
+  CHECK(m.mmu->gs_base() == HostAddr(view));
   CHECK(m.HostOf(kUpper) == m.memory->rw_base() + 0x300000);
   CHECK(*m.Host(other + upper_entry) & M::kA);
   CHECK(m.InGuard(m.HostOf(kLinear)));
@@ -567,22 +567,22 @@ TEST_CASE("SMAP: the closed supervisor view follows CR3 and keeps what both root
   }
   SECTION("user views stay with their root") {
     m.SetCpl(3);
-    const u64 user = m.mmu->gs_base();
+    const HostAddr user = m.mmu->gs_base();
     m.SetCpl(0);
     load(M::kRoot);
     m.SetCpl(3);
-    CHECK(m.mmu->gs_base() != user);
+    CHECK(m.mmu->gs_base() != HostAddr(user));
     m.SetCpl(0);
-    CHECK(m.mmu->gs_base() == view);
+    CHECK(m.mmu->gs_base() == HostAddr(view));
   }
 }
 
 // What emitted code finds in front of a view's table.
-const PrivilegePeer& PeerOf(u64 gs_base) {
-  return *reinterpret_cast<const PrivilegePeer*>(gs_base + kPeerOffset);
+const PrivilegePeer& PeerOf(HostAddr gs_base) {
+  return *(gs_base + kPeerOffset).As<const PrivilegePeer>();
 }
-const SmapPeer& SmapPeerOf(u64 gs_base) {
-  return *reinterpret_cast<const SmapPeer*>(gs_base + kSmapPeerOffset);
+const SmapPeer& SmapPeerOf(HostAddr gs_base) {
+  return *(gs_base + kSmapPeerOffset).As<const SmapPeer>();
 }
 
 TEST_CASE("SMAP: what SYSCALL, SYSRET, STAC and CLAC may do by themselves", "[mmu]") {
@@ -596,41 +596,41 @@ TEST_CASE("SMAP: what SYSCALL, SYSRET, STAC and CLAC may do by themselves", "[mm
     m.mmu->PrivilegeChanged();
     return m.mmu->gs_base();
   };
-  const u64 closed = m.mmu->gs_base();
+  const HostAddr closed = m.mmu->gs_base();
   CHECK(SmapPeerOf(closed).no_stac != 0);
   CHECK(SmapPeerOf(closed).no_clac != 0);
-  const u64 open = set_ac(true);
+  const HostAddr open = set_ac(true);
   REQUIRE(open != closed);
   CHECK(SmapPeerOf(closed).no_stac == 0);
   CHECK(SmapPeerOf(closed).no_clac != 0);
-  CHECK(SmapPeerOf(closed).gs_base == open);
+  CHECK(SmapPeerOf(closed).gs_base == HostAddr(open));
   CHECK(SmapPeerOf(open).no_stac != 0);
   CHECK(SmapPeerOf(open).no_clac == 0);
-  CHECK(SmapPeerOf(open).gs_base == closed);
+  CHECK(SmapPeerOf(open).gs_base == HostAddr(closed));
   REQUIRE(m.Resolve(kLinear, true) == Resolution::kFilled);
-  CHECK(set_ac(false) == closed);
+  CHECK(set_ac(false) == HostAddr(closed));
   CHECK(m.InGuard(m.HostOf(kLinear)));  // whatever the open view has
 
   SECTION("a user view is a peer of closed views only") {
     m.SetCpl(3);
-    const u64 user = m.mmu->gs_base();
+    const HostAddr user = m.mmu->gs_base();
     CHECK(PeerOf(user).missing == 0);
-    CHECK(PeerOf(user).gs_base == closed);
-    CHECK(PeerOf(closed).gs_base == user);
+    CHECK(PeerOf(user).gs_base == HostAddr(closed));
+    CHECK(PeerOf(closed).gs_base == HostAddr(user));
     CHECK(SmapPeerOf(user).no_stac != 0);
     CHECK(SmapPeerOf(user).no_clac != 0);
     m.SetCpl(0);
     set_ac(true);
     m.SetCpl(3);  // with AC, as after an IRET
-    CHECK(m.mmu->gs_base() == user);
+    CHECK(m.mmu->gs_base() == HostAddr(user));
     CHECK(PeerOf(user).missing != 0);
     CHECK(PeerOf(open).missing != 0);
   }
   SECTION("without SMAP there is one view, and AC means nothing") {
     m.state->cr4 &= ~vcpu::kCr4Smap;
     m.mmu->PagingModeChanged();
-    const u64 plain = m.mmu->gs_base();
-    CHECK(set_ac(true) == plain);
+    const HostAddr plain = m.mmu->gs_base();
+    CHECK(set_ac(true) == HostAddr(plain));
     CHECK(SmapPeerOf(plain).no_stac != 0);
     CHECK(SmapPeerOf(plain).no_clac != 0);
     CHECK(m.Resolve(kLinear, true) == Resolution::kFilled);
@@ -648,10 +648,10 @@ TEST_CASE("SMAP: what SYSCALL, SYSRET, STAC and CLAC may do by themselves", "[mm
   }
   SECTION("the VMM changes control registers while user code runs: the peer is forgotten") {
     m.SetCpl(3);
-    const u64 user = m.mmu->gs_base();
+    const HostAddr user = m.mmu->gs_base();
     m.state->cr0 &= ~vcpu::kCr0Wp;
     m.mmu->PagingModeChanged();
-    CHECK(m.mmu->gs_base() == user);
+    CHECK(m.mmu->gs_base() == HostAddr(user));
     CHECK(PeerOf(user).missing != 0);
   }
 }
@@ -691,12 +691,12 @@ TEST_CASE("fetches: rights, recording, and jump entries that die with the mappin
   PhysAddr pa;
   REQUIRE(m.mmu->Fetch(LinearAddr(code + 5), &pa, &m.fault));
   CHECK(pa.value == 0x300005);
-  m.mmu->current_view().SetJump(code + 5, JumpKind::kComputed, &target);
-  m.mmu->current_view().SetJump(code - 3, JumpKind::kComputed, &target);
-  m.mmu->current_view().SetJump(code - 100, JumpKind::kComputed, &target);
+  m.mmu->current_view().SetJump(LinearAddr(code + 5), JumpKind::kComputed, HostAddr(&target));
+  m.mmu->current_view().SetJump(LinearAddr(code - 3), JumpKind::kComputed, HostAddr(&target));
+  m.mmu->current_view().SetJump(LinearAddr(code - 100), JumpKind::kComputed, HostAddr(&target));
   auto entry = [&](u64 pc) {
-    return reinterpret_cast<const void**>(m.mmu->gs_base() +
-                                          kJumpTableOffset)[JumpIndex(pc, JumpKind::kComputed)];
+    return (m.mmu->gs_base() + kJumpTableOffset)
+        .As<const void*>()[JumpIndex(LinearAddr(pc), JumpKind::kComputed)];
   };
   CHECK(entry(code + 5) == &target);
   CHECK(entry(code + 6) == &M::kDefaultJump);
@@ -726,14 +726,14 @@ TEST_CASE("fetches: rights, recording, and jump entries that die with the mappin
   }
   SECTION("by physical page, in every view") {
     m.StorePte(0x300000 | kUsed);
-    const u64 supervisor = m.mmu->gs_base();
+    const HostAddr supervisor = m.mmu->gs_base();
     m.SetCpl(3);
     REQUIRE(m.mmu->Fetch(LinearAddr(code), &pa, &m.fault));
-    m.mmu->current_view().SetJump(code, JumpKind::kComputed, &target);
+    m.mmu->current_view().SetJump(LinearAddr(code), JumpKind::kComputed, HostAddr(&target));
     m.mmu->ResetJumpEntriesForPhysPage(PhysAddr(0x300fff));
     CHECK(entry(code) == &M::kDefaultJump);
-    CHECK(reinterpret_cast<const void**>(
-              supervisor + kJumpTableOffset)[JumpIndex(code + 5, JumpKind::kComputed)] ==
+    CHECK((supervisor + kJumpTableOffset)
+              .As<const void*>()[JumpIndex(LinearAddr(code + 5), JumpKind::kComputed)] ==
           &M::kDefaultJump);
   }
   SECTION("SMEP") {

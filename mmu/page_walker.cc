@@ -69,7 +69,7 @@ u64 RootOf(PagingMode mode, u64 cr3) {
 bool SetFlags(const GuestMemory& memory, PhysAddr address, unsigned bytes, u64 flags) {
   const u64 offset = memory.ArenaOffset(address);
   if (offset == GuestMemory::kNotRam || (memory.InfoAt(offset).flags & kRomPage)) return false;
-  u8* host = reinterpret_cast<u8*>(memory.rw_base() + offset);
+  u8* host = (memory.rw_base() + offset).As();
   if (bytes == 4) {
     __atomic_fetch_or(reinterpret_cast<u32*>(host), static_cast<u32>(flags), __ATOMIC_SEQ_CST);
   } else {

@@ -97,7 +97,7 @@ bool ReadPdptes(const GuestMemory& memory, u64 cr3, u64 pdpte[4]);
 inline u64 ReadEntry(const GuestMemory& memory, PhysAddr address, unsigned bytes) {
   const u64 offset = memory.ArenaOffset(address);
   if (offset == GuestMemory::kNotRam) return bytes == 4 ? 0xffffffffu : ~u64{0};
-  const u8* host = reinterpret_cast<const u8*>(memory.rw_base() + offset);
+  const u8* host = (memory.rw_base() + offset).As<const u8>();
   return bytes == 4 ? __atomic_load_n(reinterpret_cast<const u32*>(host), __ATOMIC_RELAXED)
                     : __atomic_load_n(reinterpret_cast<const u64*>(host), __ATOMIC_RELAXED);
 }

@@ -95,7 +95,7 @@ struct Isolated : M {
   void CopyEntry(u64 linear, u64 from, u64 to) {
     *Host(EntryAddress(linear, 4, 0, to)) = *Host(EntryAddress(linear, 4, 0, from));
   }
-  u64 Load(u64 root) {
+  HostAddr Load(u64 root) {
     state->cr3 = root;
     mmu->AddressSpaceLoaded();
     return mmu->gs_base();
@@ -143,8 +143,8 @@ TEST_CASE("processes share the kernel's two views", "[root_groups]") {
   Isolated m;
   m.Load(m.user_root[0]);
   for (unsigned i = 0; i < 3; ++i) m.Round(0);
-  const u64 kernel = m.Load(m.kernel_root[0]);
-  const u64 entry = m.Load(m.user_root[0]);
+  const HostAddr kernel = m.Load(m.kernel_root[0]);
+  const HostAddr entry = m.Load(m.user_root[0]);
   CHECK(kernel != entry);
   const u64 filled = m.mmu->counters().entries_filled;
   const u64 poisons = m.mmu->counters().range_poisons;
@@ -211,11 +211,11 @@ TEST_CASE("what a root of the other group maps changes", "[root_groups]") {
 }
 
 // What emitted code finds in front of a view's table.
-const PrivilegePeer& PeerOf(u64 gs_base) {
-  return *reinterpret_cast<const PrivilegePeer*>(gs_base + kPeerOffset);
+const PrivilegePeer& PeerOf(HostAddr gs_base) {
+  return *(gs_base + kPeerOffset).As<const PrivilegePeer>();
 }
-const SmapPeer& SmapPeerOf(u64 gs_base) {
-  return *reinterpret_cast<const SmapPeer*>(gs_base + kSmapPeerOffset);
+const SmapPeer& SmapPeerOf(HostAddr gs_base) {
+  return *(gs_base + kSmapPeerOffset).As<const SmapPeer>();
 }
 
 TEST_CASE("SYSCALL and SYSRET stay on the user root, STAC and CLAC on the kernel's",
@@ -223,33 +223,33 @@ TEST_CASE("SYSCALL and SYSRET stay on the user root, STAC and CLAC on the kernel
   Isolated m;
   m.Load(m.user_root[0]);
   for (unsigned i = 0; i < 3; ++i) m.Round(0);
-  const u64 entry = m.mmu->gs_base();
+  const HostAddr entry = m.mmu->gs_base();
   m.SetCpl(3);
-  const u64 user = m.mmu->gs_base();
+  const HostAddr user = m.mmu->gs_base();
   m.SetCpl(0);
-  const u64 kernel = m.Load(m.kernel_root[0]);
+  const HostAddr kernel = m.Load(m.kernel_root[0]);
   CHECK(PeerOf(kernel).missing != 0);
   m.state->system_flags |= vcpu::kAc;
   m.mmu->PrivilegeChanged();
-  const u64 open = m.mmu->gs_base();
+  const HostAddr open = m.mmu->gs_base();
   m.state->system_flags &= ~u64{vcpu::kAc};
   m.mmu->PrivilegeChanged();
   for (unsigned i = 0; i < 3; ++i) {
     CHECK(m.Load(m.user_root[0]) == entry);
     CHECK(PeerOf(entry).missing == 0);
-    CHECK(PeerOf(entry).gs_base == user);
+    CHECK(PeerOf(entry).gs_base == HostAddr(user));
     CHECK(PeerOf(user).missing == 0);
-    CHECK(PeerOf(user).gs_base == entry);
+    CHECK(PeerOf(user).gs_base == HostAddr(entry));
     CHECK(SmapPeerOf(entry).no_stac != 0);
     CHECK(m.Load(m.kernel_root[0]) == kernel);
     CHECK(PeerOf(kernel).missing != 0);
     CHECK(SmapPeerOf(kernel).no_stac == 0);
-    CHECK(SmapPeerOf(kernel).gs_base == open);
-    CHECK(SmapPeerOf(open).gs_base == kernel);
+    CHECK(SmapPeerOf(kernel).gs_base == HostAddr(open));
+    CHECK(SmapPeerOf(open).gs_base == HostAddr(kernel));
   }
   SECTION("the next process has its own") {
     m.Load(m.kernel_root[1]);
-    CHECK(m.mmu->gs_base() == kernel);
+    CHECK(m.mmu->gs_base() == HostAddr(kernel));
     CHECK(SmapPeerOf(kernel).no_stac != 0);
     CHECK(m.Load(m.user_root[1]) == entry);
     CHECK(PeerOf(entry).missing != 0);
@@ -259,7 +259,7 @@ TEST_CASE("SYSCALL and SYSRET stay on the user root, STAC and CLAC on the kernel
     m.SetCpl(3);
     REQUIRE(PeerOf(m.mmu->gs_base()).missing == 0);
     m.Load(m.user_root[0]);  // the VMM's doing
-    CHECK(m.mmu->gs_base() == user);
+    CHECK(m.mmu->gs_base() == HostAddr(user));
     CHECK(PeerOf(user).missing != 0);
   }
   SECTION("an open view that another open view leads to has none") {
@@ -271,8 +271,8 @@ TEST_CASE("SYSCALL and SYSRET stay on the user root, STAC and CLAC on the kernel
   }
 }
 
-const RootPeer& RootPeerOf(u64 gs_base) {
-  return *reinterpret_cast<const RootPeer*>(gs_base + kRootPeerOffset);
+const RootPeer& RootPeerOf(HostAddr gs_base) {
+  return *(gs_base + kRootPeerOffset).As<const RootPeer>();
 }
 // What emitted code does with the operand of MOV to CR3 (mask has no gaps but at bit 63).
 bool Fits(const RootPeer& peer, u64 operand) { return (operand & peer.mask) + peer.negated == 0; }
@@ -281,24 +281,24 @@ TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[roo
   Isolated m;
   m.Load(m.user_root[0]);
   for (unsigned i = 0; i < 3; ++i) m.Round(0);
-  const u64 kernel = m.Load(m.kernel_root[0]);
-  const u64 entry = m.Load(m.user_root[0]);
-  CHECK(RootPeerOf(kernel).gs_base == entry);
+  const HostAddr kernel = m.Load(m.kernel_root[0]);
+  const HostAddr entry = m.Load(m.user_root[0]);
+  CHECK(RootPeerOf(kernel).gs_base == HostAddr(entry));
   CHECK(RootPeerOf(kernel).cr3 == m.user_root[0]);
   CHECK(Fits(RootPeerOf(kernel), m.user_root[0]));
   CHECK_FALSE(Fits(RootPeerOf(kernel), m.user_root[0] | u64{1} << 63));
   CHECK_FALSE(Fits(RootPeerOf(kernel), m.user_root[1]));
-  CHECK(RootPeerOf(entry).gs_base == kernel);
+  CHECK(RootPeerOf(entry).gs_base == HostAddr(kernel));
   CHECK(Fits(RootPeerOf(entry), m.kernel_root[0]));
 
   SECTION("the VMM notices") {
     m.SetCpl(3);
-    const u64 user = m.mmu->gs_base();
+    const HostAddr user = m.mmu->gs_base();
     // SYSCALL and MOV to CR3, then a callout.
     m.state->cpl = 0;
     m.state->cr3 = m.kernel_root[0];
-    m.mmu->ViewEntered(kernel);
-    CHECK(m.mmu->gs_base() == kernel);
+    m.mmu->ViewEntered(HostAddr(kernel));
+    CHECK(m.mmu->gs_base() == HostAddr(kernel));
     CHECK(m.InRw(m.HostOf(Isolated::kData)));
     CHECK(m.mmu->current_view().context().root.value == m.kernel_root[0]);
     m.state->system_flags |= vcpu::kAc;
@@ -310,11 +310,11 @@ TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[roo
     // The way back.
     m.state->cr3 = m.user_root[0];
     m.state->cpl = 3;
-    m.mmu->ViewEntered(user);
-    CHECK(m.mmu->gs_base() == user);
+    m.mmu->ViewEntered(HostAddr(user));
+    CHECK(m.mmu->gs_base() == HostAddr(user));
     CHECK(PeerOf(user).missing == 0);
-    CHECK(PeerOf(user).gs_base == entry);
-    CHECK(PeerOf(entry).gs_base == user);
+    CHECK(PeerOf(user).gs_base == HostAddr(entry));
+    CHECK(PeerOf(entry).gs_base == HostAddr(user));
   }
   SECTION("a view that follows another root is nobody's any more") {
     m.Load(m.kernel_root[0]);
@@ -322,7 +322,7 @@ TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[roo
     CHECK(RootPeerOf(entry).mask == 0);
     CHECK_FALSE(Fits(RootPeerOf(entry), m.kernel_root[0]));
     CHECK_FALSE(Fits(RootPeerOf(entry), 0));
-    CHECK(RootPeerOf(kernel).gs_base == kernel);
+    CHECK(RootPeerOf(kernel).gs_base == HostAddr(kernel));
     CHECK(RootPeerOf(kernel).cr3 == m.kernel_root[1]);
   }
   SECTION("with PCIDs the no-flush bit does not count; CR4.PCIDE decides") {

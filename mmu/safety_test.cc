@@ -22,10 +22,10 @@ constexpr u64 kUsed = M::kP | M::kW | M::kU | M::kA | M::kD;
 // All of [host, host + size) in the windows, or its first byte faults.
 bool Safe(const M& m, u64 host, unsigned size, bool store) {
   if (!IsCanonical(host)) return true;
-  if (m.InGuard(host)) return true;
+  if (m.InGuard(HostAddr(host))) return true;
   // From the read-only window a store faults at its first byte.
-  if (store && m.InRo(host)) return true;
-  const u64 window = m.memory->ro_base(), bytes = 2 * m.memory->capacity() + kGuardBytes;
+  if (store && m.InRo(HostAddr(host))) return true;
+  const u64 window = m.memory->ro_base().value, bytes = 2 * m.memory->capacity() + kGuardBytes;
   // Crossing into the neighbouring page of the arena, or into the guard, stays in the arena.
   return host - window < bytes && host + size - 1 - window < bytes;
 }
@@ -204,10 +204,10 @@ void OnFault(int, siginfo_t* info, void*) {
 }
 
 // The emitted sequence itself, on the host.
-bool LoadFaults(u64 gs_base, u64 address) {
+bool LoadFaults(HostAddr gs_base, u64 address) {
   if (sigsetjmp(g_back, 1) != 0) return true;
   const u64 index = (address >> 12) & (kShadowEntries - 1);
-  const u64 entry = reinterpret_cast<const volatile u64*>(gs_base)[index];
+  const u64 entry = gs_base.As<const volatile u64>()[index];
   [[maybe_unused]] const u8 byte = *reinterpret_cast<const volatile u8*>(address + entry);
   return false;
 }
@@ -219,16 +219,16 @@ TEST_CASE("the host's hardware agrees", "[safety]") {
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigaction(SIGSEGV, &action, &old_segv);
   sigaction(SIGBUS, &action, &old_bus);
-  const u64 base = m.mmu->gs_base();
+  const HostAddr base = m.mmu->gs_base();
   for (u64 page : m.pages) {
     // A chunk that was never touched faults at the table, inside the view.
     if (!m.mmu->current_view().ChunkReady(EntryIndex(LinearAddr(page)))) {
       CHECK(LoadFaults(base, page));
-      CHECK(g_fault_address - base < kShadowTableBytes);
+      CHECK(HostAddr(g_fault_address) - base < kShadowTableBytes);
     }
     const bool filled = m.Resolve(page, false) == Resolution::kFilled;
     CHECK(LoadFaults(base, page) == !filled);
-    if (!filled) CHECK(m.InGuard(g_fault_address));
+    if (!filled) CHECK(m.InGuard(HostAddr(g_fault_address)));
     for (u64 high : {u64{1}, u64{0x7fff}, u64{0x8000}, u64{0xfffe}}) {
       CHECK(LoadFaults(base, page ^ high << 48));
     }

@@ -148,7 +148,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
       View::LeafCache& cache = view.LeafCacheOf(index);
       cache.base = base;
       cache.table = table;
-      cache.host = reinterpret_cast<u8*>(memory_->rw_base() + offset);
+      cache.host = (memory_->rw_base() + offset).As();
       cache.rights = upper_rights;
       if (fresh && view.ChunkReady(index)) {
         ++counters_.leaf_fills;
@@ -161,7 +161,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
 u64 Mmu::EntryForPage(View& view, u64 index, PhysAddr page, bool may_write) {
   const u64 offset = memory_->ArenaOffset(page);
   if (offset == GuestMemory::kNotRam) return view.Poison(index);
-  const u64 readable = memory_->ro_base() + offset - PageOfIndex(index);
+  const u64 readable = (memory_->ro_base() + offset).value - PageOfIndex(index).value;
   if (!may_write || memory_->InfoAt(offset).flags != 0) return readable;
   const u64 writable = readable + memory_->capacity();
   // Whatever is read-write is in the page's chain, so that a trace finds it.
@@ -197,7 +197,7 @@ void Mmu::FillSlice(View& view, u64 index, const WalkResult& walk, unsigned coun
   const u64 offset = memory_->ArenaOffset(address);
   if (offset == GuestMemory::kNotRam) return;
   if (OutOfSync(memory_->InfoAt(offset))) SyncPart(offset, count * bytes);
-  const u8* host = reinterpret_cast<const u8*>(memory_->rw_base() + offset);
+  const u8* host = (memory_->rw_base() + offset).As<const u8>();
   // Without traces, global pages and others share no more than they must (View::NoteDerived).
   const u64 alike =
       coherence_ == Coherence::kDropped ? kPteAccessed | kPteGlobal : u64{kPteAccessed};
@@ -224,7 +224,7 @@ void Mmu::FillLargePage(View& view, u64 index, PhysAddr page, bool may_write) {
 }
 
 bool Mmu::Usable(const View& view, u64 index, bool write) const {
-  const u64 host = view.Entry(index) + PageOfIndex(index);
+  const HostAddr host = view.HostOf(PageOfIndex(index));
   return write ? host - memory_->rw_base() < memory_->capacity()
                : host - memory_->ro_base() < 2 * memory_->capacity();
 }
@@ -272,10 +272,9 @@ Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool writ
   ++counters_.simulate_verdicts;
   const u64 offset = memory_->ArenaOffset(page);
   if (write && offset != GuestMemory::kNotRam && !(memory_->InfoAt(offset).flags & kRomPage)) {
-    const u64 linear_page = address.PageBase().value;
-    view.WriteTargetOf(linear_page) =
-        View::WriteTarget{linear_page, &memory_->InfoAt(offset),
-                          reinterpret_cast<u8*>(memory_->rw_base() + offset), page};
+    const LinearAddr linear_page = address.PageBase();
+    view.WriteTargetOf(linear_page) = View::WriteTarget{linear_page, &memory_->InfoAt(offset),
+                                                        (memory_->rw_base() + offset).As(), page};
   }
   return Resolution::kSimulate;
 }
@@ -288,7 +287,7 @@ Resolution Mmu::ResolveAccess(LinearAddr address, unsigned size, bool write, Gue
 
 bool Mmu::FillSlot(bool store, unsigned slot, LinearAddr address) {
   const u64 index = EntryIndex(address);
-  const u64 page = address.PageBase().value;
+  const LinearAddr page = address.PageBase();
   if (page != PageOfIndex(index) || !Usable(*current_, index, store)) return false;
   current_->FillSlot(store ? 1 : 0, slot & (kSlotCount - 1), page, current_->Entry(index));
   return true;

@@ -32,8 +32,7 @@ void Mmu::LetGo(PhysAddr page) {
     if (uses_[node].use.level() != 1) return;
   }
   const unsigned place = out_of_sync_.Add(offset);
-  RawCopy(out_of_sync_.CopyOf(place), reinterpret_cast<const void*>(memory_->rw_base() + offset),
-          kPageSize);
+  RawCopy(out_of_sync_.CopyOf(place), (memory_->rw_base() + offset).As<const void>(), kPageSize);
   info.flood = static_cast<u8>(place);
   info.flags &= static_cast<u8>(~kPageTableTrace);
   ++counters_.table_releases;

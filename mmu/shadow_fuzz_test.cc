@@ -472,12 +472,12 @@ class Fuzzer {
     const auto path = reference_.Walk(linear, AccessNow(false, true));
     PhysAddr pa;
     View& view = m_.mmu->current_view();
-    const u64 known = view.ExecutedAs(EntryIndex(LinearAddr(linear)));
+    const PhysPage known = view.ExecutedAs(EntryIndex(LinearAddr(linear)));
     const bool done = m_.mmu->Fetch(LinearAddr(linear), &pa, &m_.fault);
     if (known != View::kNoPage) {
       REQUIRE(done);
-      REQUIRE(pa.value == (known | (linear & kPageMask)));
-      RequireExecuted(view, linear & ~kPageMask, known);
+      REQUIRE(pa == known.Base() + (linear & kPageMask));
+      RequireExecuted(view, linear & ~kPageMask, known.Base().value);
       return;
     }
     REQUIRE(done == path.mapped);
@@ -490,8 +490,8 @@ class Fuzzer {
     // The "host address" of the entry is the linear page itself, for CheckViews.
     if (m_.memory->Info(pa) != nullptr) {
       for (const JumpKind kind : kJumpKinds) {
-        m_.mmu->current_view().SetJump(linear, kind,
-                                       reinterpret_cast<void*>(linear & ~kPageMask | 1));
+        m_.mmu->current_view().SetJump(LinearAddr(linear), kind,
+                                       HostAddr(reinterpret_cast<void*>(linear & ~kPageMask | 1)));
       }
     }
   }
@@ -501,16 +501,17 @@ class Fuzzer {
                      [&](const Reference::Path& path) { return path.pa == pa; }));
   }
 
-  // Where an access of one page goes without a walk, or kNoPage.
+  // Where an access of one page goes without a walk, or kNowhere.
+  static constexpr u64 kNowhere = ~u64{0};
   u64 KnownTo(View& view, u64 linear, bool write) {
-    const View::WriteTarget& target = view.WriteTargetOf(linear);
-    if (write && target.page == (linear & ~kPageMask)) {
+    const View::WriteTarget& target = view.WriteTargetOf(LinearAddr(linear));
+    if (write && target.page == LinearAddr(linear).PageBase()) {
       return target.phys.value | (linear & kPageMask);
     }
-    const u64 host = m_.HostOf(linear);
+    const HostAddr host = m_.HostOf(linear);
     if (m_.InRw(host)) return m_.memory->PhysOf(host - m_.memory->rw_base()).value;
     if (m_.InRo(host) && !write) return m_.memory->PhysOf(host - m_.memory->ro_base()).value;
-    return View::kNoPage;
+    return kNowhere;
   }
 
   void Resolve() {
@@ -552,8 +553,8 @@ class Fuzzer {
     const u64 second_at = Wrap(linear + first);
     auto a = reference_.Walk(linear, AccessNow(write, false));
     View& view = m_.mmu->current_view();
-    const u64 known = first == size ? KnownTo(view, linear, write) : View::kNoPage;
-    if (known != View::kNoPage) {
+    const u64 known = first == size ? KnownTo(view, linear, write) : kNowhere;
+    if (known != kNowhere) {
       REQUIRE(SomeWalk(view, linear, AccessNow(write, false), [&](const Reference::Path& path) {
         if (path.pa != known || !path.accessed || (write && !path.dirty)) return false;
         a = path;
@@ -578,7 +579,7 @@ class Fuzzer {
       a.mapped ? RequireFault(second_at, b.code) : RequireFault(linear, a.code);
       return;
     }
-    if (known == View::kNoPage) reference_.Mark(a, write);
+    if (known == kNowhere) reference_.Mark(a, write);
     if (first < size) reference_.Mark(b, write);
     Remember();
     const u64 pas[] = {a.pa, b.pa};
@@ -644,7 +645,7 @@ class Fuzzer {
   }
   void CheckEntry(const View& view, u64 page) {
     const u64 index = EntryIndex(LinearAddr(page));
-    const u64 host = view.Entry(index) + page;
+    const HostAddr host = view.HostOf(LinearAddr(page));
     const ReferenceAccess load{false, false, view.user(), !view.smap_closed()};
     if (host != m_.memory->guard()) {
       CAPTURE(page);
@@ -666,21 +667,21 @@ class Fuzzer {
         if (coherence_ != Coherence::kDeferred) REQUIRE(traced == (info.table_chain != 0));
       }
     }
-    const u64 executed = view.ExecutedAs(index);
-    if (executed != View::kNoPage) RequireExecuted(view, page, executed);
+    const PhysPage executed = view.ExecutedAs(index);
+    if (executed != View::kNoPage) RequireExecuted(view, page, executed.Base().value);
   }
   void CheckSlots(View& view) {
-    const auto* slots = reinterpret_cast<InlineTlbEntry*>(view.gs_base() + kSlotsOffset);
+    const auto* slots = (view.gs_base() + kSlotsOffset).As<InlineTlbEntry>();
     for (int i = 0; i < 2 * kSlotCount; ++i) {
       if (slots[i].neg_page == InlineTlbEntry::Empty().neg_page) continue;
       const u64 page = 0 - slots[i].neg_page;
       REQUIRE(slots[i].displacement == view.Entry(EntryIndex(LinearAddr(page))));
-      const u64 host = page + slots[i].displacement;
-      REQUIRE((i < kSlotCount ? m_.InRo(host) || m_.InRw(host) : m_.InRw(host)));
+      const HostAddr host(page + slots[i].displacement);
+      REQUIRE((m_.InRw(host) || (i < kSlotCount && m_.InRo(host))));
     }
   }
   void CheckJumps(View& view) {
-    const auto* jumps = reinterpret_cast<u64*>(view.gs_base() + kJumpTableOffset);
+    const auto* jumps = (view.gs_base() + kJumpTableOffset).As<u64>();
     for (int i = 0; i < kJumpTableEntries; ++i) {
       if (jumps[i] == reinterpret_cast<u64>(&M::kDefaultJump)) continue;
       REQUIRE(view.ExecutedAs(EntryIndex(LinearAddr(jumps[i] - 1))) != View::kNoPage);

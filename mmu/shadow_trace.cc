@@ -29,7 +29,7 @@ void Mmu::StoreTo(const View::WriteTarget& target, u64 in_page, const void* data
     if (old_value == value) return;
     *entry = value;
     pending_ = PendingStore{target.phys.value + in_page, 1, &old_value};
-    FollowStore(reinterpret_cast<u64>(host) - memory_->rw_base(), old_value, value);
+    FollowStore(HostAddr(host) - memory_->rw_base(), old_value, value);
     pending_.units = 0;
     return;
   }
@@ -44,13 +44,13 @@ void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
   ++counters_.trace_writes;
   const u64 offset = memory_->ArenaOffset(address);
   PageInfo& info = memory_->InfoAt(offset);
-  u8* host = reinterpret_cast<u8*>(memory_->rw_base() + offset);
+  u8* host = (memory_->rw_base() + offset).As();
   if ((info.flags & kPageTableTrace) && size > kMaxFollowed) DropTable(offset & ~kPageMask);
   if (info.flags & kPageTableTrace) {
     // Stored first, as one access; then every touched unit is followed from its old value.
     const u64 first = offset & ~(kUnit - 1);
     const unsigned units = static_cast<unsigned>((offset + size - first + kUnit - 1) / kUnit);
-    u64* values = reinterpret_cast<u64*>(memory_->rw_base() + first);
+    u64* values = (memory_->rw_base() + first).As<u64>();
     u64 old_values[kMaxFollowed / kUnit + 1];
     for (unsigned i = 0; i < units; ++i) old_values[i] = values[i];
     RawCopy(host, data, size);
@@ -95,7 +95,7 @@ void Mmu::FollowStore(u64 arena_offset, u64 old_value, u64 new_value) {
 void Mmu::SyncPart(u64 arena_offset, u64 bytes) {
   const PageInfo& info = memory_->InfoAt(arena_offset);
   u64* known = out_of_sync_.CopyOf(info.flood) + (arena_offset & kPageMask) / 8;
-  const u64* now = reinterpret_cast<const u64*>(memory_->rw_base() + arena_offset);
+  const u64* now = (memory_->rw_base() + arena_offset).As<const u64>();
   for (u64 i = 0; i < bytes / 8; ++i) {
     const u64 old_value = known[i], value = now[i];
     if (old_value == value) continue;
@@ -205,7 +205,7 @@ bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   }
   if (level == 1) {
     View::LeafCache& cache = view.LeafCacheOf(base);
-    if (cache.base == base) cache.base = View::kNoPage;
+    if (cache.base == base) cache.base = View::kNoTable;
     return true;
   }
   const PagingContext& context = view.context();
@@ -213,7 +213,7 @@ bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   const unsigned bytes = context.format->entry_bytes;
   const u64 span = u64{1} << (format.shift - 12);
   const bool stored_to = pending_.units != 0 && PhysAddr(pending_.first).PageBase() == table;
-  const u8* host = reinterpret_cast<const u8*>(memory_->rw_base() + offset);
+  const u8* host = (memory_->rw_base() + offset).As<const u8>();
   for (u64 slot = 0; slot < u64{1} << format.index_bits; ++slot) {
     const u64 entry = stored_to    ? EntryBeforeStore(table + slot * bytes, bytes)
                       : bytes == 8 ? reinterpret_cast<const u64*>(host)[slot]
@@ -266,11 +266,11 @@ void Mmu::RemoveTableUse(PageInfo& info, u32* link) {
 void Mmu::SetTrace(u64 arena_offset, u8 flag) {
   PageInfo& info = memory_->InfoAt(arena_offset);
   info.flags |= flag;
-  const u64 page = memory_->rw_base() + (arena_offset & ~kPageMask);
+  const HostAddr page = memory_->rw_base() + (arena_offset & ~kPageMask);
   while (info.writable_chain != 0) {
     const Use use = uses_[info.writable_chain].use;
     View& view = pool_[use.view()];
-    const u64 entry = page - PageOfIndex(use.index());
+    const u64 entry = page.value - PageOfIndex(use.index()).value;
     if (view.Entry(use.index()) == entry) {
       view.SetEntry(use.index(), entry - memory_->capacity());
       ++counters_.demotions;
@@ -315,7 +315,7 @@ bool Mmu::AddWritable(u64 arena_offset, View& view, u64 index) {
 // about to be written, stays.
 void Mmu::PruneWritable(u64 arena_offset) {
   PageInfo& info = memory_->InfoAt(arena_offset);
-  const u64 page = memory_->rw_base() + (arena_offset & ~kPageMask);
+  const HostAddr page = memory_->rw_base() + (arena_offset & ~kPageMask);
   constexpr unsigned kCompared = 4;
   u64 kept[kCompared];
   unsigned kept_count = 1;
@@ -323,7 +323,7 @@ void Mmu::PruneWritable(u64 arena_offset) {
   u32* link = &uses_[info.writable_chain].next;
   while (*link != 0) {
     const Use use = uses_[*link].use;
-    bool keep = pool_[use.view()].Entry(use.index()) == page - PageOfIndex(use.index());
+    bool keep = pool_[use.view()].Entry(use.index()) == page.value - PageOfIndex(use.index()).value;
     for (unsigned i = 0; i < kept_count && keep; ++i) keep = kept[i] != use.packed;
     if (!keep) {
       uses_.Remove(link);
@@ -348,12 +348,14 @@ void Mmu::AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page) {
 // Of each use one node stays, none of those that have gone. As many as stay may come before the
 // next time: a page that is executed at many places is not looked through for each of them.
 void Mmu::CompactExecuted(PageInfo& info, PhysAddr page) {
-  const u64 mark = page.value | 1;  // no page: two nodes of one use do not both find it
+  const PhysPage code = page.InPage();
+  const PhysPage mark(code.number |
+                      u64{1} << 63);  // no page: two nodes of one use do not both find it
   u32 kept = 0;
   for (u32* link = &info.execute_chain; *link != 0;) {
     const Use use = uses_[*link].use;
     ++counters_.executed_steps;
-    if (pool_[use.view()].RenameExecuted(use.index(), page.value, mark)) {
+    if (pool_[use.view()].RenameExecuted(use.index(), code, mark)) {
       ++kept;
       link = &uses_[*link].next;
     } else {
@@ -362,7 +364,7 @@ void Mmu::CompactExecuted(PageInfo& info, PhysAddr page) {
   }
   for (u32 node = info.execute_chain; node != 0; node = uses_[node].next) {
     const Use use = uses_[node].use;
-    pool_[use.view()].RenameExecuted(use.index(), mark, page.value);
+    pool_[use.view()].RenameExecuted(use.index(), mark, code);
   }
   uses_[info.execute_chain].room = kept < kLeastExecuted ? kLeastExecuted : kept;
 }
@@ -376,7 +378,7 @@ bool Mmu::MayExecuteAt(PhysAddr page, LinearAddr linear) {
   for (u32 node = info->execute_chain; node != 0; node = uses_[node].next) {
     if (++steps > kMostSteps) return true;
     const Use use = uses_[node].use;
-    if (use.index() == index && pool_[use.view()].ExecutedAs(index) == page.PageBase().value) {
+    if (use.index() == index && pool_[use.view()].ExecutedAs(index) == page.InPage()) {
       return true;
     }
   }
@@ -388,7 +390,7 @@ bool Mmu::MayExecuteAt(PhysAddr page, LinearAddr linear) {
 void Mmu::ResetJumpEntriesForPhysPage(PhysAddr address) {
   PageInfo* info = memory_->Info(address);
   if (info == nullptr) return;
-  const u64 page = address.PageBase().value;
+  const PhysPage page = address.InPage();
   while (info->execute_chain != 0) {
     const Use use = uses_[info->execute_chain].use;
     uses_.Remove(&info->execute_chain);

@@ -114,18 +114,16 @@ class TestMachine : public TraceListener, public MmioHandler {
     return mmu->ResolveAccess(LinearAddr(linear), size, write, &fault);
   }
   // Host address that emitted code would access.
-  u64 HostOf(u64 linear) {
-    return linear + mmu->current_view().Entry(EntryIndex(LinearAddr(linear)));
-  }
-  bool InRo(u64 host) const { return host - memory->ro_base() < memory->capacity(); }
-  bool InRw(u64 host) const { return host - memory->rw_base() < memory->capacity(); }
-  bool InGuard(u64 host) const { return host - memory->guard() < kGuardBytes; }
+  HostAddr HostOf(u64 linear) { return mmu->current_view().HostOf(LinearAddr(linear)); }
+  bool InRo(HostAddr host) const { return host - memory->ro_base() < memory->capacity(); }
+  bool InRw(HostAddr host) const { return host - memory->rw_base() < memory->capacity(); }
+  bool InGuard(HostAddr host) const { return host - memory->guard() < kGuardBytes; }
 
   // --- TraceListener, MmioHandler ---
   void CodeWritten(PhysAddr address, u64 size) override {
     code_writes.push_back({address.value, size});
   }
-  void PageExecuted(u64 page, PhysAddr) override { executed_pages.push_back(page); }
+  void PageExecuted(LinearAddr page, PhysAddr) override { executed_pages.push_back(page.value); }
   u64 MmioRead(PhysAddr address, unsigned size) override {
     mmio_log.push_back({address.value, size});
     return 0x1122334455667788;

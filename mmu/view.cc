@@ -33,7 +33,7 @@ View::~View() {
   if (side_ != nullptr) munmap(side_, kSideBytes);
 }
 
-Status View::Reserve(unsigned id, u64 guard, const void* const default_jumps[2], int vcpu_fd,
+Status View::Reserve(unsigned id, HostAddr guard, const void* const default_jumps[2], int vcpu_fd,
                      u64 vcpu_offset, Counters* counters) {
   void* memory = mmap(nullptr, kReservationBytes, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -69,7 +69,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* const default_jumps[2],
   SetSmapPeer(nullptr);
   root_peer_ = reinterpret_cast<RootPeer*>(table + kRootPeerOffset);
   ForgetRootPeer();
-  jump_table_ = reinterpret_cast<u64*>(table + kJumpTableOffset);
+  jump_table_ = reinterpret_cast<HostAddr*>(table + kJumpTableOffset);
   id_ = id;
   guard_ = guard;
   counters_ = counters;
@@ -81,8 +81,7 @@ Status View::Reserve(unsigned id, u64 guard, const void* const default_jumps[2],
 }
 
 void View::set_default_jump_targets(const void* const targets[2]) {
-  for (unsigned kind = 0; kind < 2; ++kind)
-    default_jump_[kind] = reinterpret_cast<u64>(targets[kind]);
+  for (unsigned kind = 0; kind < 2; ++kind) default_jump_[kind] = HostAddr(targets[kind]);
   jump_dirty_ = ~u64{0};
   ResetAllJumps();
 }
@@ -151,11 +150,11 @@ void View::PoisonRange(u64 first, u64 count) {
   DropExecutedRange(first, count);
 }
 
-void View::FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement) {
+void View::FillSlot(unsigned kind, unsigned slot, LinearAddr page, u64 displacement) {
   const unsigned at = kind * kSlotCount + slot;
   slots_[at].Become(InlineTlbEntry::Of(page, displacement));
   directory_->filled[at] = 1;
-  u16& holder = directory_->holder[(page >> 12) % SlotDirectory::kResidues];
+  u16& holder = directory_->holder[page.InPage().number % SlotDirectory::kResidues];
   holder = holder == 0 || holder == at + 1 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
   ++counters_->inline_tlb_fills;
 }
@@ -191,7 +190,7 @@ void View::ClearSlots(u64 first, u64 count) {
 }
 
 void View::ClearSlotsOf(u64 index) {
-  const u64 neg_page = 0 - PageOfIndex(index);
+  const u64 neg_page = 0 - PageOfIndex(index).value;
   const u64 residue = index % SlotDirectory::kResidues;
   u16 others = 0;
   ForEachFilled(*directory_, [&](unsigned at) {
@@ -209,13 +208,14 @@ void View::ClearSlotsOf(u64 index) {
 void View::ResetJumpBlocks(u64 first_slot, u64 count) {
   for (u64 slot = first_slot; slot < first_slot + count; slot += kJumpBlock) {
     if (!(jump_dirty_ & JumpDirtyBit(slot))) continue;
-    RawFill(jump_table_ + slot, DefaultOfBlock(slot / kJumpBlock), kJumpBlock);
+    RawFill(reinterpret_cast<u64*>(jump_table_ + slot), DefaultOfBlock(slot / kJumpBlock).value,
+            kJumpBlock);
     jump_dirty_ &= ~JumpDirtyBit(slot);
   }
 }
 
 void View::ResetJumpPage(u64 index) {
-  const u64 pc = index << 12;
+  const LinearAddr pc = PageOfIndex(index);
   ResetJumpBlocks(JumpIndex(pc, JumpKind::kComputed), kPageSize);
   ResetJumpBlocks(CrossJumpsOfPage(pc), kCrossJumpsPerPage);
   for (u64 i = 1; i <= kLongestInstruction; ++i) {
@@ -228,7 +228,7 @@ void View::ResetJumpPage(u64 index) {
 
 void View::ResetAllJumps() { ResetJumpBlocks(0, kJumpTableEntries); }
 
-void View::RecordExecuted(u64 index, PhysAddr page) {
+void View::RecordExecuted(u64 index, PhysPage page) {
   // Probing ends at free slots, so some must stay free; starting over costs only fetches.
   if (execute_count_ >= kExecuteSlots / 4 * 3) DropExecutedRange(0, kShadowEntries);
   if (execute_log_count_ == kExecuteSlots) {
@@ -247,7 +247,7 @@ void View::RecordExecuted(u64 index, PhysAddr page) {
     ++execute_count_;
     execute_log_[execute_log_count_++] = index;
   }
-  execute_[at] = Executed{index + 1, page.value};
+  execute_[at] = Executed{index + 1, page};
 }
 
 // Backward-shift deletion: no tombstones.

@@ -48,8 +48,8 @@ struct ViewKey {
 
 // Index of a linear page in the shadow table, and the canonical page of an index.
 constexpr u64 EntryIndex(LinearAddr linear) { return (linear.value >> 12) & (kShadowEntries - 1); }
-constexpr u64 PageOfIndex(u64 index) {
-  return static_cast<u64>(static_cast<i64>(index << 28) >> 16);
+constexpr LinearAddr PageOfIndex(u64 index) {
+  return LinearAddr(static_cast<u64>(static_cast<i64>(index << 28) >> 16));
 }
 
 class View {
@@ -66,18 +66,21 @@ class View {
   static constexpr unsigned kLeafCaches = 64;
   static constexpr unsigned kMaxRootEntries = 1024;  // of 32-bit paging
 
+  static constexpr LinearAddr kNoLinearPage{~u64{0}};
+  static constexpr PhysPage kNoPage{~u64{0}};
+  static constexpr u64 kNoTable = ~u64{0};
+
   // A page the VMM stores to on the guest's behalf (SIMULATE on a page table, mostly).
   struct WriteTarget {
-    u64 page = kNoPage;  // linear page address
+    LinearAddr page = kNoLinearPage;
     PageInfo* info = nullptr;
     u8* host = nullptr;  // read-write alias of the page
     PhysAddr phys;
   };
-  static constexpr u64 kNoPage = ~u64{0};
 
   // A leaf table this view shadows: walks that find it here need only the last level.
   struct LeafCache {
-    u64 base = kNoPage;  // index of the table's first entry
+    u64 base = kNoTable;  // index of the table's first entry
     PhysAddr table;
     u8* host = nullptr;
     u8 rights = 0;
@@ -89,7 +92,7 @@ class View {
   View& operator=(const View&) = delete;
 
   // Reserves the view; `vcpu_fd` holds the VCPU block at `vcpu_offset`.
-  Status Reserve(unsigned id, u64 guard, const void* const default_jumps[2], int vcpu_fd,
+  Status Reserve(unsigned id, HostAddr guard, const void* const default_jumps[2], int vcpu_fd,
                  u64 vcpu_offset, Counters* counters);
   void set_default_jump_targets(const void* const targets[2]);
   bool reserved() const { return table_ != nullptr; }
@@ -102,13 +105,17 @@ class View {
   bool user() const { return key_.user(); }
   // Supervisor view that must not see user pages?
   bool smap_closed() const { return smap_closed_; }
-  u64 gs_base() const { return reinterpret_cast<u64>(table_); }
+  HostAddr gs_base() const { return HostAddr(table_); }
 
   // --- Entries ---
-  u64 Poison(u64 index) const { return guard_ - PageOfIndex(index); }
+  u64 Poison(u64 index) const { return guard_.value - PageOfIndex(index).value; }
   bool ChunkReady(u64 index) const {
     const u64 chunk = index >> kChunkShift;
     return (chunk_map_[chunk >> 6] >> (chunk & 63)) & 1;
+  }
+  // Where the address leads: in the arena, or in the guard.
+  HostAddr HostOf(LinearAddr address) const {
+    return HostAddr(address.value + Entry(EntryIndex(address)));
   }
   // The entry, or poison where the table is not accessible.
   u64 Entry(u64 index) const { return ChunkReady(index) ? table_[index] : Poison(index); }
@@ -176,7 +183,7 @@ class View {
 
   // --- The view across SYSCALL/SYSRET ---
   void SetPeer(const View* peer) {
-    *peer_ = peer == nullptr ? PrivilegePeer{0, 1} : PrivilegePeer{peer->gs_base(), 0};
+    *peer_ = peer == nullptr ? PrivilegePeer{{}, 1} : PrivilegePeer{peer->gs_base(), 0};
   }
   bool HasPeer(const View* view) const {
     return peer_->missing == 0 && peer_->gs_base == view->gs_base();
@@ -185,7 +192,7 @@ class View {
   // --- The view across STAC/CLAC ---
   void SetSmapPeer(const View* peer) {
     const bool open = key_.packed & ViewKey::kSmapOpen;
-    *smap_peer_ = peer == nullptr ? SmapPeer{0, 1, 1} : SmapPeer{peer->gs_base(), open, !open};
+    *smap_peer_ = peer == nullptr ? SmapPeer{{}, 1, 1} : SmapPeer{peer->gs_base(), open, !open};
   }
   bool HasSmapPeer(const View* view) const { return smap_peer_->gs_base == view->gs_base(); }
 
@@ -201,7 +208,7 @@ class View {
 
   // --- Inline TLB entries ---
   // kind 0: loads, 1: stores. Filled here and by the miss stub; both keep the directory.
-  void FillSlot(unsigned kind, unsigned slot, u64 page, u64 displacement);
+  void FillSlot(unsigned kind, unsigned slot, LinearAddr page, u64 displacement);
   // Those of so many pages from entry `first` on.
   void ClearSlots(u64 first, u64 count);
   InlineTlbEntry& slot(unsigned kind, unsigned number) {
@@ -213,14 +220,14 @@ class View {
   }
 
   // --- Jump table ---
-  void SetJump(u64 pc, JumpKind kind, const void* host) {
+  void SetJump(LinearAddr pc, JumpKind kind, HostAddr host) {
     const u64 slot = JumpIndex(pc, kind);
-    jump_table_[slot] = reinterpret_cast<u64>(host);
+    jump_table_[slot] = host;
     jump_dirty_ |= JumpDirtyBit(slot);
   }
-  u64 Jump(u64 pc, JumpKind kind) const { return jump_table_[JumpIndex(pc, kind)]; }
+  HostAddr Jump(LinearAddr pc, JumpKind kind) const { return jump_table_[JumpIndex(pc, kind)]; }
   // Unless there is another one.
-  void OfferJump(u64 pc, JumpKind kind, const void* host) {
+  void OfferJump(LinearAddr pc, JumpKind kind, HostAddr host) {
     if (Jump(pc, kind) == default_jump_[static_cast<unsigned>(kind)]) SetJump(pc, kind, host);
   }
   // Entries of the page, and of the 15 bytes before it: instructions there may reach into it.
@@ -229,15 +236,15 @@ class View {
 
   // --- Pages that code was fetched from ---
   // Physical page an executed linear page was fetched from, or kNoPage.
-  u64 ExecutedAs(u64 index) const {
+  PhysPage ExecutedAs(u64 index) const {
     for (u32 at = ExecuteHash(index);; at = (at + 1) & (kExecuteSlots - 1)) {
       if (execute_[at].index_plus_1 == 0) return kNoPage;
       if (execute_[at].index_plus_1 == index + 1) return execute_[at].phys_page;
     }
   }
-  void RecordExecuted(u64 index, PhysAddr page);
+  void RecordExecuted(u64 index, PhysPage page);
   // Of a page that is known as executed as `from`: it is `to` now. False: it is not.
-  bool RenameExecuted(u64 index, u64 from, u64 to) {
+  bool RenameExecuted(u64 index, PhysPage from, PhysPage to) {
     for (u32 at = ExecuteHash(index); execute_[at].index_plus_1 != 0;
          at = (at + 1) & (kExecuteSlots - 1)) {
       if (execute_[at].index_plus_1 != index + 1) continue;
@@ -254,19 +261,21 @@ class View {
   void DropExecutedRange(u64 first, u64 count);
 
   // --- Caches for the VMM's own accesses ---
-  WriteTarget& WriteTargetOf(u64 page) { return targets_[(page >> 12) % kWriteTargets]; }
+  WriteTarget& WriteTargetOf(LinearAddr page) {
+    return targets_[page.InPage().number % kWriteTargets];
+  }
   LeafCache& LeafCacheOf(u64 index) {
     return leaves_[(index >> context_.format->level[1].index_bits) % kLeafCaches];
   }
   void DropWriteTarget(u64 index) {
-    WriteTarget& target = WriteTargetOf(index << 12);
-    if (target.page == PageOfIndex(index)) target.page = kNoPage;
+    WriteTarget& target = WriteTargetOf(PageOfIndex(index));
+    if (target.page == PageOfIndex(index)) target.page = kNoLinearPage;
   }
   void DropWriteTargets() {
-    for (WriteTarget& target : targets_) target.page = kNoPage;
+    for (WriteTarget& target : targets_) target.page = kNoLinearPage;
   }
   void DropLeafCaches() {
-    for (LeafCache& leaf : leaves_) leaf.base = kNoPage;
+    for (LeafCache& leaf : leaves_) leaf.base = kNoTable;
   }
 
   // --- Page tables this view shadows (arena pages; may name one twice or after its removal) ---
@@ -287,7 +296,7 @@ class View {
  private:
   struct Executed {
     u64 index_plus_1;
-    u64 phys_page;
+    PhysPage phys_page;
   };
 
   static u32 ExecuteHash(u64 index) {
@@ -296,7 +305,7 @@ class View {
   static constexpr u64 kJumpBlock = 1024;
   static u64 JumpDirtyBit(u64 slot) { return u64{1} << (slot / kJumpBlock); }
   static_assert(kJumpTableEntries == 64 * kJumpBlock);
-  u64 DefaultOfBlock(u64 block) const {
+  HostAddr DefaultOfBlock(u64 block) const {
     return default_jump_[block >= kComputedJumps / kJumpBlock ? 1 : 0];
   }
   void ResetJumpBlocks(u64 first_slot, u64 count);
@@ -310,7 +319,7 @@ class View {
     if (holder == 0) return;
     if (holder == SlotDirectory::kSeveral) {
       ClearSlotsOf(index);
-    } else if (slots_[holder - 1].neg_page == 0 - PageOfIndex(index)) {
+    } else if (slots_[holder - 1].neg_page == 0 - PageOfIndex(index).value) {
       slots_[holder - 1].Become(InlineTlbEntry::Empty());
       directory_->filled[holder - 1] = 0;
       holder = 0;
@@ -337,7 +346,7 @@ class View {
     u8 unused;
   };
   LeafStates* leaf_states_ = nullptr;
-  u64 guard_ = 0;
+  HostAddr guard_;
   PrivilegePeer* peer_ = nullptr;
   SmapPeer* smap_peer_ = nullptr;
   RootPeer* root_peer_ = nullptr;
@@ -358,10 +367,10 @@ class View {
   LeafCache leaves_[kLeafCaches];
   InlineTlbEntry* slots_ = nullptr;
   u64 slot_judged_[2 * kSlotCount] = {};
-  u64* jump_table_ = nullptr;
-  u64 default_jump_[2] = {};  // by JumpKind
-  u32* chunks_ = nullptr;     // kMaxChunks
-  u32* tables_ = nullptr;     // kMaxTables
+  HostAddr* jump_table_ = nullptr;
+  HostAddr default_jump_[2] = {};  // by JumpKind
+  u32* chunks_ = nullptr;          // kMaxChunks
+  u32* tables_ = nullptr;          // kMaxTables
   u32 table_count_ = 0;
   Counters* counters_ = nullptr;
   u8* reservation_ = nullptr;

@@ -16,7 +16,7 @@ class ViewPool {
   static constexpr u32 kMaxChunks = 16384;
 
   struct Setup {
-    u64 guard = 0;
+    HostAddr guard;
     const void* default_jumps[2] = {};  // by JumpKind
     int vcpu_fd = -1;
     u64 vcpu_offset = 0;

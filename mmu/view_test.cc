@@ -15,26 +15,26 @@ using M = TestMachine;
 constexpr u64 kEmpty = InlineTlbEntry::Empty().neg_page;
 
 const InlineTlbEntry* Slots(const View& view) {
-  return reinterpret_cast<const InlineTlbEntry*>(view.gs_base() + kSlotsOffset);
+  return (view.gs_base() + kSlotsOffset).As<const InlineTlbEntry>();
 }
-const u64* Jumps(const View& view) {
-  return reinterpret_cast<const u64*>(view.gs_base() + kJumpTableOffset);
+const HostAddr* Jumps(const View& view) {
+  return (view.gs_base() + kJumpTableOffset).As<const HostAddr>();
 }
-u64 Default() { return reinterpret_cast<u64>(&M::kDefaultJump); }
+HostAddr Default() { return HostAddr(&M::kDefaultJump); }
 
 TEST_CASE("layout: the VCPU block is the same memory in front of every view", "[view]") {
   M m;
-  const u64 first = m.mmu->gs_base();
+  const HostAddr first = m.mmu->gs_base();
   m.EnterLongMode();
-  const u64 second = m.mmu->gs_base();
+  const HostAddr second = m.mmu->gs_base();
   REQUIRE(first != second);
   m.state->gpr[10] = 0x1234567;
-  for (u64 base : {first, second}) {
-    CHECK(reinterpret_cast<vcpu::VcpuState*>(base + kVcpuOffset)->gpr[10] == 0x1234567);
+  for (const HostAddr base : {first, second}) {
+    CHECK((base + kVcpuOffset).As<vcpu::VcpuState>()->gpr[10] == 0x1234567);
   }
-  CHECK(m.state->ram_window[0] == m.memory->ro_base());
+  CHECK(HostAddr(m.state->ram_window[0]) == m.memory->ro_base());
   CHECK(m.state->ram_window_size[0] == 2 * m.memory->capacity());
-  CHECK(m.state->ram_window[1] == m.memory->rw_base());
+  CHECK(HostAddr(m.state->ram_window[1]) == m.memory->rw_base());
 }
 
 TEST_CASE("a fresh view: empty slots, default jumps, no accessible chunk", "[view]") {
@@ -51,15 +51,15 @@ TEST_CASE("poison leads every page into the guard", "[view]") {
   M m;
   View& view = m.mmu->current_view();
   for (u64 index : {u64{0}, u64{1}, (u64{1} << 35) - 1, u64{1} << 35, kShadowEntries - 1}) {
-    CHECK(PageOfIndex(index) + view.Poison(index) == m.memory->guard());
+    CHECK(view.HostOf(PageOfIndex(index)) == m.memory->guard());
     REQUIRE(view.EnsureChunk(index));
     const u64 chunk = index & ~(View::kChunkEntries - 1);
-    const u64* table = reinterpret_cast<const u64*>(view.gs_base());
+    const u64* table = view.gs_base().As<const u64>();
     for (u64 i = chunk; i < chunk + View::kChunkEntries; ++i) {
-      REQUIRE(table[i] + PageOfIndex(i) == m.memory->guard());
+      REQUIRE(table[i] + PageOfIndex(i).value == m.memory->guard().value);
     }
   }
-  CHECK(PageOfIndex(u64{1} << 35) == 0xffff800000000000);
+  CHECK(PageOfIndex(u64{1} << 35) == LinearAddr(0xffff800000000000));
   CHECK(EntryIndex(LinearAddr(~u64{0})) == kShadowEntries - 1);
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("ranges are poisoned exactly, across chunks and far apart", "[view]") 
   auto set_all = [&] {
     for (u64 index : indices) {
       REQUIRE(view.EnsureChunk(index));
-      view.SetEntry(index, m.memory->ro_base() - PageOfIndex(index));
+      view.SetEntry(index, m.memory->ro_base().value - PageOfIndex(index).value);
     }
   };
   auto is_set = [&](u64 index) { return view.Entry(index) != view.Poison(index); };
@@ -94,16 +94,16 @@ TEST_CASE("slots: only those of the changed page are cleared", "[view]") {
   const u64 a = 0x5000, b = 0x5000 + 64 * kPageSize;  // share a filter bit
   for (u64 page : {a, b}) {
     REQUIRE(view.EnsureChunk(page >> 12));
-    view.SetEntry(page >> 12, m.memory->rw_base());
+    view.SetEntry(page >> 12, m.memory->rw_base().value);
   }
-  view.FillSlot(0, 3, a, 1);
-  view.FillSlot(1, 127, a, 2);
-  view.FillSlot(1, 64, b, 3);
-  view.SetEntry(a >> 12, m.memory->ro_base());
+  view.FillSlot(0, 3, LinearAddr(a), 1);
+  view.FillSlot(1, 127, LinearAddr(a), 2);
+  view.FillSlot(1, 64, LinearAddr(b), 3);
+  view.SetEntry(a >> 12, m.memory->ro_base().value);
   CHECK(Slots(view)[3].neg_page == kEmpty);
   CHECK(Slots(view)[kSlotCount + 127].neg_page == kEmpty);
   CHECK(Slots(view)[kSlotCount + 64].neg_page == 0 - b);
-  view.SetEntry(b >> 12, m.memory->ro_base());
+  view.SetEntry(b >> 12, m.memory->ro_base().value);
   CHECK(Slots(view)[kSlotCount + 64].neg_page == kEmpty);
   CHECK(m.mmu->counters().inline_tlb_clears == 3);
 }
@@ -115,16 +115,16 @@ TEST_CASE("slots: those of a poisoned range are cleared, the directory knows the
   const u64 a = 0x5000, b = a + SlotDirectory::kResidues * kPageSize, c = 0x7000;
   for (u64 page : {a, b, c}) {
     REQUIRE(view.EnsureChunk(page >> 12));
-    view.SetEntry(page >> 12, m.memory->rw_base());
+    view.SetEntry(page >> 12, m.memory->rw_base().value);
   }
-  view.FillSlot(0, 3, a, 1);
-  view.FillSlot(1, 127, b, 2);
-  view.FillSlot(1, 64, c, 3);
+  view.FillSlot(0, 3, LinearAddr(a), 1);
+  view.FillSlot(1, 127, LinearAddr(b), 2);
+  view.FillSlot(1, 64, LinearAddr(c), 3);
   view.PoisonRange(a >> 12, 1);
   CHECK(Slots(view)[3].neg_page == kEmpty);
   CHECK(Slots(view)[kSlotCount + 127].neg_page == 0 - b);
   CHECK(Slots(view)[kSlotCount + 64].neg_page == 0 - c);
-  view.SetEntry(b >> 12, m.memory->ro_base());
+  view.SetEntry(b >> 12, m.memory->ro_base().value);
   CHECK(Slots(view)[kSlotCount + 127].neg_page == kEmpty);
   CHECK(Slots(view)[kSlotCount + 64].neg_page == 0 - c);
 }
@@ -136,10 +136,12 @@ TEST_CASE("a jump page: its entries and those of the 15 bytes before, wrapping r
     std::set<u64> filled, expected;
     for (const JumpKind kind : kJumpKinds) {
       for (u64 pc = 0; pc < 64 * kPageSize; ++pc) {
-        view.SetJump(pc, kind, &m);
-        filled.insert(JumpIndex(pc, kind));
+        view.SetJump(LinearAddr(pc), kind, HostAddr(&m));
+        filled.insert(JumpIndex(LinearAddr(pc), kind));
       }
-      for (u64 pc = page - 15; pc < page + kPageSize; ++pc) expected.insert(JumpIndex(pc, kind));
+      for (u64 pc = page - 15; pc < page + kPageSize; ++pc) {
+        expected.insert(JumpIndex(LinearAddr(pc), kind));
+      }
     }
     view.ResetJumpPage(page >> 12);
     for (u64 slot = 0; slot < u64{kJumpTableEntries}; ++slot) {
@@ -152,6 +154,17 @@ TEST_CASE("a jump page: its entries and those of the 15 bytes before, wrapping r
   }
 }
 
+TEST_CASE("a jump page of a kernel: an instruction that crosses into it", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  const LinearAddr page(0xffff'ffff'8123'4000);
+  for (const JumpKind kind : kJumpKinds) {
+    view.SetJump(page - 3, kind, HostAddr(&m));
+    view.ResetJumpPage(EntryIndex(page));
+    CHECK(view.Jump(page - 3, kind) == Default());
+  }
+}
+
 TEST_CASE("executed pages: a set under insertion and removal", "[view]") {
   M m;
   View& view = m.mmu->current_view();
@@ -160,7 +173,7 @@ TEST_CASE("executed pages: a set under insertion and removal", "[view]") {
   for (unsigned step = 0; step < 60000; ++step) {
     const u64 index = random() % 3000 * 0x10001;
     if (random() % 3 != 0) {
-      view.RecordExecuted(index, PhysAddr(index << 4 & ~kPageMask));
+      view.RecordExecuted(index, PhysPage(index >> 8));
       expected.insert(index);
     } else {
       view.DropExecuted(index);
@@ -175,13 +188,13 @@ TEST_CASE("executed pages: a set under insertion and removal", "[view]") {
   for (u64 i = 0; i < 3000; ++i) {
     const u64 index = i * 0x10001;
     REQUIRE(view.ExecutedAs(index) ==
-            (expected.count(index) ? (index << 4 & ~kPageMask) : View::kNoPage));
+            (expected.count(index) ? PhysPage(index >> 8) : View::kNoPage));
   }
   // More than the set holds: it starts over.
   for (u64 index = 0; index < View::kExecuteSlots; ++index) {
-    view.RecordExecuted(u64{1} << 30 | index, PhysAddr(0));
+    view.RecordExecuted(u64{1} << 30 | index, PhysPage(0));
   }
-  CHECK(view.ExecutedAs(u64{1} << 30 | (View::kExecuteSlots - 1)) == 0);
+  CHECK(view.ExecutedAs(u64{1} << 30 | (View::kExecuteSlots - 1)) == PhysPage(0));
   CHECK(view.ExecutedAs(u64{1} << 30) == View::kNoPage);
 }
 
@@ -191,9 +204,9 @@ TEST_CASE("clearing with and without release leaves poison only", "[view]") {
   for (bool release : {false, true, false}) {
     for (u64 i = 0; i < 100; ++i) {
       REQUIRE(view.EnsureChunk(i * 5000));
-      view.SetEntry(i * 5000, m.memory->rw_base());
+      view.SetEntry(i * 5000, m.memory->rw_base().value);
     }
-    view.FillSlot(0, 0, 0x1000, 0);
+    view.FillSlot(0, 0, LinearAddr(0x1000), 0);
     view.Clear(release);
     CHECK((view.chunk_count() == 0) == release);
     for (u64 i = 0; i < 100; ++i) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/accesses.h"
 
+#include "base/bits.h"
+#include "isa/effective_address.h"
 #include "runtime/attempted_store.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
@@ -17,28 +19,23 @@ using Way = Verdict::Way;
 namespace {
 
 // The linear address of the memory operand.
-u64 OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
+LinearAddr OperandAddress(const Instr& instr, const vcpu::VcpuState& state) {
   const isa::MemOperand& mem = instr.mem;
-  u64 address = static_cast<u64>(mem.disp);
-  if (mem.rip_relative) address += instr.next_pc();
-  if (mem.base != isa::kNoReg) address += state.gpr[mem.base];
-  if (mem.index != isa::kNoReg) address += state.gpr[mem.index] * mem.scale;
+  u64 address = EffectiveAddress(instr, state.gpr);
   if (InfoOf(instr.op).Has(isa::kBitString)) {
-    const unsigned bits = instr.operand_bits;
-    const i64 index = static_cast<i64>(state.gpr[instr.gprs[0].reg] << (64 - bits)) >> (64 - bits);
-    address += static_cast<u64>(index >> 3) & ~(u64{bits} / 8 - 1);
+    address = LowBits(address + BitStringUnit(instr, state.gpr), mem.address_bits);
   }
-  if (mem.address_bits == 32) address = static_cast<u32>(address);
-  if (mem.address_bits == 16) address = static_cast<u16>(address);
-  if (instr.code_bits != 64) return static_cast<u32>(address + state.segment[mem.segment].base);
+  if (instr.code_bits != 64) {
+    return LinearAddr(static_cast<u32>(address + state.segment[mem.segment].base));
+  }
   if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs)
     address += state.segment[mem.segment].base;
-  return address;
+  return LinearAddr(address);
 }
 
 }  // namespace
 
-u64 Accesses::AddressOf(const SiteDesc& site, const Instr& instr) const {
+LinearAddr Accesses::AddressOf(const SiteDesc& site, const Instr& instr) const {
   u64 offset = 0;
   switch (site.shape) {
     case AccessShape::kPush:
@@ -51,15 +48,15 @@ u64 Accesses::AddressOf(const SiteDesc& site, const Instr& instr) const {
       offset = state_.gpr[vcpu::kRbp];
       break;
     case AccessShape::kStringSource:
-      return state_.gpr[vcpu::kRsi];
+      return LinearAddr(state_.gpr[vcpu::kRsi]);
     case AccessShape::kStringDestination:
-      return state_.gpr[vcpu::kRdi];
+      return LinearAddr(state_.gpr[vcpu::kRdi]);
     case AccessShape::kOperand:
       return OperandAddress(instr, state_);
   }
-  if (instr.code_bits == 64) return offset;
+  if (instr.code_bits == 64) return LinearAddr(offset);
   if (!site.ccf->mode.wide_stack) offset = static_cast<u16>(offset);
-  return static_cast<u32>(offset + state_.segment[vcpu::kSs].base);
+  return LinearAddr(static_cast<u32>(offset + state_.segment[vcpu::kSs].base));
 }
 
 bool Accesses::Writes(const SiteDesc& site, const Instr& instr) {
@@ -68,11 +65,11 @@ bool Accesses::Writes(const SiteDesc& site, const Instr& instr) {
          (site.shape == AccessShape::kOperand && instr.mem.written);
 }
 
-bool Accesses::LeavesAddressSpace(u64 linear, unsigned size) {
+bool Accesses::LeavesAddressSpace(LinearAddr linear, unsigned size) {
   return !IsCanonical(linear) || !IsCanonical(linear + size - 1);
 }
 
-GuestFault Accesses::NonCanonicalFault(const Instr& instr, u64 linear) const {
+GuestFault Accesses::NonCanonicalFault(const Instr& instr, LinearAddr linear) const {
   if (Misaligned(instr, linear) && IsCanonical(linear) &&
       vcpu::HostHasIntelsWay(vcpu::HostDifference::kEndOfCanonical)) {
     return GuestFault::WithCode(vcpu::kAlignmentCheck, 0);
@@ -83,7 +80,7 @@ GuestFault Accesses::NonCanonicalFault(const Instr& instr, u64 linear) const {
 
 bool Accesses::Wraps(const Access& access) const {
   if (access.instr.code_bits == 64) return false;
-  if (access.found == Found::kMiss) return access.linear >> 32 != 0;
+  if (access.found == Found::kMiss) return access.linear.value >> 32 != 0;
   // A bounced operand does not lie at its address.
   if (access.found != Found::kTrap || !access.site.ccf->mode.flat ||
       access.site.ccf->plans()[access.site.instr_index].kind == translator::SiteKind::kSimulate) {
@@ -111,7 +108,7 @@ bool Accesses::BreaksAlignment(const Access& access) {
   // Others share the look-up, and its address is the group's.
   if (access.found == Found::kMiss && site.span_minus_1 + 1u != site.size) return false;
   const isa::MemOperand& mem = access.instr.mem;
-  return site.shape == AccessShape::kOperand && (access.linear & (mem.alignment - 1u)) != 0 &&
+  return site.shape == AccessShape::kOperand && (access.linear.value & (mem.alignment - 1u)) != 0 &&
          (mem.masked_element == 0 || access.any_element);
 }
 

@@ -33,7 +33,7 @@ struct Access {
   Found found;
   const translator::SiteDesc& site;
   const isa::Instr& instr;  // the site's
-  u64 linear;
+  LinearAddr linear;
   unsigned size;  // bytes that are accessed, from there on
 
   // kTrap: the host's #GP, which an address can cause, or alignment.
@@ -84,17 +84,17 @@ class Accesses {
   Verdict Classify(const Access& access, mmu::Resolution answer,
                    const vcpu::GuestFault& fault) const;
 
-  // The linear address of the site's access, as the emitted code computes it.
-  u64 AddressOf(const translator::SiteDesc& site, const isa::Instr& instr) const;
+  // The address of the site's access, as the emitted code computes it.
+  LinearAddr AddressOf(const translator::SiteDesc& site, const isa::Instr& instr) const;
   static bool Writes(const translator::SiteDesc& site, const isa::Instr& instr);
   // #AC, where alignment is checked.
-  bool Misaligned(const isa::Instr& instr, u64 linear) const {
-    return state_.ChecksAlignment() && (linear & (instr.mem.checked_alignment - 1u)) != 0;
+  bool Misaligned(const isa::Instr& instr, LinearAddr linear) const {
+    return state_.ChecksAlignment() && (linear.value & (instr.mem.checked_alignment - 1u)) != 0;
   }
   // Of bytes [linear, linear + size) at least one has no canonical address.
-  static bool LeavesAddressSpace(u64 linear, unsigned size);
+  static bool LeavesAddressSpace(LinearAddr linear, unsigned size);
   // Of an element of the explicit operand, or of all of the access.
-  vcpu::GuestFault NonCanonicalFault(const isa::Instr& instr, u64 linear) const;
+  vcpu::GuestFault NonCanonicalFault(const isa::Instr& instr, LinearAddr linear) const;
 
  private:
   // 32-bit code: the host's sum of base and displacement is no 32-bit address.

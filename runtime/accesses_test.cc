@@ -38,7 +38,7 @@ struct Bench {
     instr.mem.base = vcpu::kRax;
   }
   Access Made() {
-    Access access{found_, site, instr, linear, site.size};
+    Access access{found_, site, instr, LinearAddr(linear), site.size};
     access.host_protection = host_protection;
     access.in_table = in_table;
     access.any_element = any_element;
@@ -363,21 +363,21 @@ TEST_CASE("Where an access lies, by its shape") {
   mem.index = vcpu::kRcx;
   mem.scale = 4;
   mem.disp = -8;
-  CHECK(accesses.AddressOf(bench.site, bench.instr) == 0x1000 + 0x80 - 8);
+  CHECK(accesses.AddressOf(bench.site, bench.instr) == LinearAddr(0x1000 + 0x80 - 8));
   mem.segment = vcpu::kGs;
   state.segment[vcpu::kGs].base = 0x100000000;
-  CHECK(accesses.AddressOf(bench.site, bench.instr) == 0x100001078);
+  CHECK(accesses.AddressOf(bench.site, bench.instr) == LinearAddr(0x100001078));
   mem.address_bits = 16;
   state.gpr[vcpu::kRax] = 0xfff8;
-  CHECK(accesses.AddressOf(bench.site, bench.instr) == 0x100000070);
+  CHECK(accesses.AddressOf(bench.site, bench.instr) == LinearAddr(0x100000070));
   bench.site.shape = AccessShape::kPush;
-  CHECK(accesses.AddressOf(bench.site, bench.instr) == 0x8000 - kSize);
+  CHECK(accesses.AddressOf(bench.site, bench.instr) == LinearAddr(0x8000 - kSize));
   CHECK(Accesses::Writes(bench.site, bench.instr));
   bench.site.shape = AccessShape::kPop;
-  CHECK(accesses.AddressOf(bench.site, bench.instr) == 0x8000);
+  CHECK(accesses.AddressOf(bench.site, bench.instr) == LinearAddr(0x8000));
   CHECK_FALSE(Accesses::Writes(bench.site, bench.instr));
   bench.site.shape = AccessShape::kFrame;
-  CHECK(accesses.AddressOf(bench.site, bench.instr) == 0x9000);
+  CHECK(accesses.AddressOf(bench.site, bench.instr) == LinearAddr(0x9000));
 
   // A 16-bit stack wraps in its segment.
   bench.Legacy();
@@ -385,7 +385,7 @@ TEST_CASE("Where an access lies, by its shape") {
   state.segment[vcpu::kSs].base = 0x20000;
   state.gpr[vcpu::kRsp] = 4;
   bench.site.shape = AccessShape::kPush;
-  CHECK(accesses.AddressOf(bench.site, bench.instr) == 0x20000 + 0xfffc);
+  CHECK(accesses.AddressOf(bench.site, bench.instr) == LinearAddr(0x20000 + 0xfffc));
 }
 
 }  // namespace

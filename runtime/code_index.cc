@@ -54,13 +54,13 @@ u64 CodeIndex::VersionHash(const CodeMapping* mapping, u64 offset, const CodeMod
   return XXH3_64bits(key, sizeof(key));
 }
 
-u64 CodeIndex::MappingHash(u64 linear_page, u64 phys_page) {
-  const u64 key[2] = {linear_page, phys_page};
+u64 CodeIndex::MappingHash(LinearAddr linear_page, PhysPage phys_page) {
+  const u64 key[2] = {linear_page.value, phys_page.number};
   return XXH3_64bits(key, sizeof(key));
 }
 
 u64 CodeIndex::VersionHashOf(const Ccf& ccf) {
-  return VersionHash(ccf.mapping, ccf.pc & kPageMask, ccf.mode);
+  return VersionHash(ccf.mapping, ccf.pc.PageOffset(), ccf.mode);
 }
 
 u64 CodeIndex::MappingHashOf(const CodeMapping& mapping) {
@@ -69,22 +69,22 @@ u64 CodeIndex::MappingHashOf(const CodeMapping& mapping) {
 
 Ccf** CodeIndex::VersionHead(const CodeMapping* mapping, u64 offset, const CodeMode& mode) const {
   return versions_.Find(VersionHash(mapping, offset, mode), [&](const Ccf& ccf) {
-    return ccf.mapping == mapping && (ccf.pc & kPageMask) == offset && ccf.mode == mode;
+    return ccf.mapping == mapping && ccf.pc.PageOffset() == offset && ccf.mode == mode;
   });
 }
 
-CodeMapping** CodeIndex::MappingSlot(u64 linear_page, u64 phys_page) const {
+CodeMapping** CodeIndex::MappingSlot(LinearAddr linear_page, PhysPage phys_page) const {
   return mappings_.Find(MappingHash(linear_page, phys_page), [&](const CodeMapping& one) {
     return one.linear_page == linear_page && one.phys_page == phys_page;
   });
 }
 
-CodeMapping* CodeIndex::FindMapping(u64 linear_page, u64 phys_page) const {
+CodeMapping* CodeIndex::FindMapping(LinearAddr linear_page, PhysPage phys_page) const {
   return *MappingSlot(linear_page, phys_page);
 }
 
 CodeMapping* CodeIndex::FindOrAddMapping(const Ccf& ccf) {
-  const u64 linear_page = ccf.pc & ~kPageMask;
+  const LinearAddr linear_page = ccf.pc.PageBase();
   mappings_.Reserve();
   CodeMapping** slot = MappingSlot(linear_page, ccf.phys_page);
   if (*slot != nullptr) return *slot;
@@ -98,7 +98,7 @@ CodeMapping* CodeIndex::FindOrAddMapping(const Ccf& ccf) {
   return *slot;
 }
 
-void CodeIndex::Move(CodeMapping* mapping, u64 linear_page) {
+void CodeIndex::Move(CodeMapping* mapping, LinearAddr linear_page) {
   mappings_.Erase(MappingSlot(mapping->linear_page, mapping->phys_page));
   mapping->linear_page = linear_page;
   *MappingSlot(linear_page, mapping->phys_page) = mapping;
@@ -116,12 +116,13 @@ void CodeIndex::Clear() {
   pages_used_ = 0;
 }
 
-Ccf* CodeIndex::Newest(u64 pc, u64 phys_page, const CodeMode& mode) const {
-  const CodeMapping* mapping = FindMapping(pc & ~kPageMask, phys_page);
-  return mapping == nullptr ? nullptr : *VersionHead(mapping, pc & kPageMask, mode);
+Ccf* CodeIndex::Newest(LinearAddr pc, PhysPage phys_page, const CodeMode& mode) const {
+  const CodeMapping* mapping = FindMapping(pc.PageBase(), phys_page);
+  return mapping == nullptr ? nullptr : *VersionHead(mapping, pc.PageOffset(), mode);
 }
 
-Ccf* CodeIndex::Find(u64 pc, u64 phys_page, const CodeMode& mode, u64 second_page) const {
+Ccf* CodeIndex::Find(LinearAddr pc, PhysPage phys_page, const CodeMode& mode,
+                     PhysPage second_page) const {
   for (Ccf* ccf = Newest(pc, phys_page, mode); ccf != nullptr; ccf = ccf->older) {
     if (IsCurrent(*ccf) && (second_page == kNoPage || ccf->phys_page2 == second_page)) return ccf;
   }
@@ -129,7 +130,7 @@ Ccf* CodeIndex::Find(u64 pc, u64 phys_page, const CodeMode& mode, u64 second_pag
 }
 
 Ccf* CodeIndex::First(const Ccf& ccf) const {
-  Ccf* first = *VersionHead(ccf.mapping, ccf.pc & kPageMask, ccf.mode);
+  Ccf* first = *VersionHead(ccf.mapping, ccf.pc.PageOffset(), ccf.mode);
   while (first->older != nullptr) first = first->older;
   return first;
 }
@@ -137,7 +138,7 @@ Ccf* CodeIndex::First(const Ccf& ccf) const {
 Ccf* CodeIndex::Add(Ccf* ccf) {
   ccf->mapping = FindOrAddMapping(*ccf);
   versions_.Reserve();
-  Ccf** head = VersionHead(ccf->mapping, ccf->pc & kPageMask, ccf->mode);
+  Ccf** head = VersionHead(ccf->mapping, ccf->pc.PageOffset(), ccf->mode);
   if (*head == nullptr) versions_.Taken();
   ccf->older = *head;
   *head = ccf;
@@ -165,10 +166,10 @@ void CodeIndex::AddToMapping(Ccf* ccf) {
 
 // --- Pages and places ---
 
-CodeIndex::Page* CodeIndex::FindPage(u64 phys_page) const {
+CodeIndex::Page* CodeIndex::FindPage(PhysPage phys_page) const {
   const u64 mask = pages_.size() - 1;
-  u64 at = phys_page * 0x9e3779b97f4a7c15u >> 40 & mask;
-  while (pages_[at].number != phys_page && pages_[at].number != ~u64{0}) at = (at + 1) & mask;
+  u64 at = phys_page.number * 0x9e3779b97f4a7c15u >> 40 & mask;
+  while (pages_[at].number != phys_page && pages_[at].number != kNoPage) at = (at + 1) & mask;
   return &pages_[at];
 }
 
@@ -176,14 +177,14 @@ void CodeIndex::GrowPages() {
   std::vector<Page> old(pages_.size() * 2);
   old.swap(pages_);
   for (Page& page : old) {
-    if (page.number != ~u64{0}) *FindPage(page.number) = std::move(page);
+    if (page.number != kNoPage) *FindPage(page.number) = std::move(page);
   }
 }
 
-CodeIndex::Page* CodeIndex::FindOrAddPage(u64 phys_page) {
+CodeIndex::Page* CodeIndex::FindOrAddPage(PhysPage phys_page) {
   if (2 * (pages_used_ + 1) > pages_.size()) GrowPages();
   Page* page = FindPage(phys_page);
-  if (page->number == ~u64{0}) {
+  if (page->number == kNoPage) {
     page->number = phys_page;
     ++pages_used_;
   }
@@ -198,7 +199,7 @@ void CodeIndex::DropEmptyPlaces(Page* page) {
 void CodeIndex::AddToPlace(Ccf* ccf) {
   Page* page = FindOrAddPage(ccf->phys_page);
   if (page->places.size() >= page->compact_at) DropEmptyPlaces(page);
-  const u64 linear_page = ccf->pc & ~kPageMask;
+  const LinearAddr linear_page = ccf->pc.PageBase();
   // An instruction that crosses was examined beyond the page, too.
   const u64 begin = ccf->examined_begin - linear_page;
   const u64 end = std::min(ccf->examined_end - linear_page, kPageSize);

@@ -30,9 +30,9 @@ namespace alibi::runtime {
 // May it be run (again)?
 inline bool IsCurrent(const translator::Ccf& ccf) { return ccf.valid && !ccf.retired; }
 
-// The guest-physical address of the CCF's guest code at linear `pc`.
-inline u64 PhysOf(const translator::Ccf& ccf, u64 pc) {
-  return ccf.phys_page * kPageSize + (pc - (ccf.pc & ~kPageMask));
+// The guest-physical address of the CCF's guest code at `pc`.
+inline PhysAddr PhysOf(const translator::Ccf& ccf, LinearAddr pc) {
+  return ccf.phys_page.Base() + (pc - ccf.pc.PageBase());
 }
 
 class CodeIndex {
@@ -49,26 +49,28 @@ class CodeIndex {
   void Renew(translator::Ccf* ccf);
 
   // The newest version; Ccf::older leads on. Null: none.
-  translator::Ccf* Newest(u64 pc, u64 phys_page, const translator::CodeMode& mode) const;
+  translator::Ccf* Newest(LinearAddr pc, PhysPage phys_page,
+                          const translator::CodeMode& mode) const;
   // The one to run. Of an instruction that crosses into another page, which one that is may differ:
   // `second_page` says which, and kNoPage takes any.
-  translator::Ccf* Find(u64 pc, u64 phys_page, const translator::CodeMode& mode,
-                        u64 second_page = translator::kNoPage) const;
+  translator::Ccf* Find(LinearAddr pc, PhysPage phys_page, const translator::CodeMode& mode,
+                        PhysPage second_page = translator::kNoPage) const;
   // The first version ever made, which is never given up.
   translator::Ccf* First(const translator::Ccf& ccf) const;
 
   // f(ccf) for each one that can be run and entered by jumps.
   template <class F>
-  void ForEachInMapping(u64 linear_page, u64 phys_page, const translator::CodeMode& mode, F f);
+  void ForEachInMapping(LinearAddr linear_page, PhysPage phys_page,
+                        const translator::CodeMode& mode, F f);
 
   // Null: nothing was translated for it.
-  translator::CodeMapping* FindMapping(u64 linear_page, u64 phys_page) const;
+  translator::CodeMapping* FindMapping(LinearAddr linear_page, PhysPage phys_page) const;
   // Of the mappings of that physical page one for which `unused(mapping)` holds, or null: a few are
   // asked, others the next time.
   template <class F>
-  translator::CodeMapping* FindUnused(u64 phys_page, F unused);
+  translator::CodeMapping* FindUnused(PhysPage phys_page, F unused);
   // The physical page has no mapping there. The CCFs' own PCs are the caller's.
-  void Move(translator::CodeMapping* mapping, u64 linear_page);
+  void Move(translator::CodeMapping* mapping, LinearAddr linear_page);
   // f(ccf) for each CCF of the mapping that can be run.
   template <class F>
   void ForEachCurrent(translator::CodeMapping* mapping, F f) {
@@ -79,7 +81,7 @@ class CodeIndex {
   // f(ccf), which makes it invalid, for each valid one that depends on bytes [first, last) of the
   // page. Returns whether the page has others.
   template <class F>
-  bool ForEachDependent(u64 phys_page, u64 first, u64 last, F f);
+  bool ForEachDependent(PhysPage phys_page, u64 first, u64 last, F f);
 
   u64 steps() const { return steps_; }
   void CountSteps(u64 steps) const { steps_ += steps; }
@@ -90,7 +92,7 @@ class CodeIndex {
     translator::Ccf* head = nullptr;
   };
   struct Page {
-    u64 number = ~u64{0};
+    PhysPage number = translator::kNoPage;
     u32 longest = 0;            // of its places
     u32 compact_at = 64;        // so many places: those without CCFs go
     std::vector<Place> places;  // sorted
@@ -126,15 +128,15 @@ class CodeIndex {
 
   static u64 VersionHash(const translator::CodeMapping* mapping, u64 offset,
                          const translator::CodeMode& mode);
-  static u64 MappingHash(u64 linear_page, u64 phys_page);
+  static u64 MappingHash(LinearAddr linear_page, PhysPage phys_page);
   static u64 VersionHashOf(const translator::Ccf& ccf);
   static u64 MappingHashOf(const translator::CodeMapping& mapping);
   translator::Ccf** VersionHead(const translator::CodeMapping* mapping, u64 offset,
                                 const translator::CodeMode& mode) const;
-  translator::CodeMapping** MappingSlot(u64 linear_page, u64 phys_page) const;
+  translator::CodeMapping** MappingSlot(LinearAddr linear_page, PhysPage phys_page) const;
   translator::CodeMapping* FindOrAddMapping(const translator::Ccf& ccf);
-  Page* FindOrAddPage(u64 phys_page);
-  Page* FindPage(u64 phys_page) const;
+  Page* FindOrAddPage(PhysPage phys_page);
+  Page* FindPage(PhysPage phys_page) const;
   void GrowPages();
   // f(ccf) for each of a mapping's list that can be run; drops the others.
   template <class F>
@@ -182,8 +184,8 @@ void CodeIndex::Walk(translator::Ccf** head, F f) {
 }
 
 template <class F>
-void CodeIndex::ForEachInMapping(u64 linear_page, u64 phys_page, const translator::CodeMode& mode,
-                                 F f) {
+void CodeIndex::ForEachInMapping(LinearAddr linear_page, PhysPage phys_page,
+                                 const translator::CodeMode& mode, F f) {
   translator::CodeMapping* mapping = FindMapping(linear_page, phys_page);
   if (mapping == nullptr) return;
   Walk(&mapping->enterable, [&](translator::Ccf* ccf) {
@@ -192,7 +194,7 @@ void CodeIndex::ForEachInMapping(u64 linear_page, u64 phys_page, const translato
 }
 
 template <class F>
-translator::CodeMapping* CodeIndex::FindUnused(u64 phys_page, F unused) {
+translator::CodeMapping* CodeIndex::FindUnused(PhysPage phys_page, F unused) {
   Page* page = FindPage(phys_page);
   if (page->number != phys_page || page->mappings == nullptr) return nullptr;
   const translator::CodeMapping* const first = page->mappings;
@@ -206,7 +208,7 @@ translator::CodeMapping* CodeIndex::FindUnused(u64 phys_page, F unused) {
 }
 
 template <class F>
-bool CodeIndex::ForEachDependent(u64 phys_page, u64 first, u64 last, F f) {
+bool CodeIndex::ForEachDependent(PhysPage phys_page, u64 first, u64 last, F f) {
   Page* page = FindPage(phys_page);
   if (page->number != phys_page) return false;
   const u64 from = first > page->longest ? first - page->longest : 0;

@@ -4,14 +4,14 @@
 
 namespace alibi::runtime {
 
-bool DebugPoints::AddBreakpoint(u64 pc) {
+bool DebugPoints::AddBreakpoint(LinearAddr pc) {
   if (IsBreakpoint(pc)) return true;
   if (breakpoint_count_ == kMaxBreakpoints) return false;
   breakpoints_[breakpoint_count_++] = pc;
   return true;
 }
 
-bool DebugPoints::RemoveBreakpoint(u64 pc) {
+bool DebugPoints::RemoveBreakpoint(LinearAddr pc) {
   for (u32 i = 0; i < breakpoint_count_; ++i) {
     if (breakpoints_[i] != pc) continue;
     breakpoints_[i] = breakpoints_[--breakpoint_count_];
@@ -39,14 +39,14 @@ bool DebugPoints::RemoveWatch(const Watch& watch) {
   return false;
 }
 
-bool DebugPoints::IsBreakpoint(u64 pc) const {
+bool DebugPoints::IsBreakpoint(LinearAddr pc) const {
   for (u32 i = 0; i < breakpoint_count_; ++i) {
     if (breakpoints_[i] == pc) return true;
   }
   return false;
 }
 
-const Watch* DebugPoints::FindWatch(u64 address, u64 size, bool read, bool written) const {
+const Watch* DebugPoints::FindWatch(LinearAddr address, u64 size, bool read, bool written) const {
   for (u32 i = 0; i < watch_count_; ++i) {
     const Watch& watch = watches_[i];
     if (!((watch.reads && read) || (watch.writes && written))) continue;
@@ -55,7 +55,7 @@ const Watch* DebugPoints::FindWatch(u64 address, u64 size, bool read, bool writt
   return nullptr;
 }
 
-void DebugPoints::NoteAccess(u64 address, u64 size, bool read, bool written) {
+void DebugPoints::NoteAccess(LinearAddr address, u64 size, bool read, bool written) {
   if (stopped()) return;
   const Watch* watch = FindWatch(address, size, read, written);
   if (watch == nullptr) return;
@@ -64,7 +64,7 @@ void DebugPoints::NoteAccess(u64 address, u64 size, bool read, bool written) {
   Stop(DebugCause::kWatch, address - watch->address < watch->size ? address : watch->address);
 }
 
-void DebugPoints::Stop(DebugCause cause, u64 address) {
+void DebugPoints::Stop(DebugCause cause, LinearAddr address) {
   stop_.cause = cause;
   stop_.address = address;
 }

@@ -13,8 +13,8 @@
 namespace alibi::runtime {
 
 struct Watch {
-  u64 address = 0;  // linear
-  u64 size = 1;     // at least 1
+  LinearAddr address;
+  u64 size = 1;  // at least 1
   bool reads = false;
   bool writes = false;
 };
@@ -28,7 +28,7 @@ enum class DebugCause : u8 {
 
 struct DebugStop {
   DebugCause cause = DebugCause::kNone;
-  u64 address = 0;
+  LinearAddr address;
   Watch watch;  // kWatch: what was hit
 };
 
@@ -39,26 +39,26 @@ class DebugPoints {
   static constexpr u32 kMaxWatches = 64;
 
   // False: there is no room, or nothing to remove.
-  bool AddBreakpoint(u64 pc);
-  bool RemoveBreakpoint(u64 pc);
+  bool AddBreakpoint(LinearAddr pc);
+  bool RemoveBreakpoint(LinearAddr pc);
   bool AddWatch(const Watch& watch);
   bool RemoveWatch(const Watch& watch);
 
   bool any_breakpoint() const { return breakpoint_count_ != 0; }
   bool any_watch() const { return watch_count_ != 0; }
-  bool IsBreakpoint(u64 pc) const;
+  bool IsBreakpoint(LinearAddr pc) const;
   // The watch that an access hits, or null.
-  const Watch* FindWatch(u64 address, u64 size, bool read, bool written) const;
+  const Watch* FindWatch(LinearAddr address, u64 size, bool read, bool written) const;
   // The first hit since Forget() counts.
-  void NoteAccess(u64 address, u64 size, bool read, bool written);
+  void NoteAccess(LinearAddr address, u64 size, bool read, bool written);
 
-  void Stop(DebugCause cause, u64 address);
+  void Stop(DebugCause cause, LinearAddr address);
   bool stopped() const { return stop_.cause != DebugCause::kNone; }
   const DebugStop& stop() const { return stop_; }
   void Forget() { stop_.cause = DebugCause::kNone; }
 
  private:
-  u64 breakpoints_[kMaxBreakpoints];
+  LinearAddr breakpoints_[kMaxBreakpoints];
   u32 breakpoint_count_ = 0;
   u32 watch_count_ = 0;
   Watch watches_[kMaxWatches];

@@ -63,10 +63,10 @@ bool EngineImpl::NoticeMode(const CodeMode& mode) {
 }
 
 void EngineImpl::SyncGs() {
-  const u64 gs = mmu_.gs_base();
+  const HostAddr gs = mmu_.gs_base();
   if (gs != gs_) {
     gs_ = gs;
-    _writegsbase_u64(gs);
+    _writegsbase_u64(gs.value);
   }
 }
 
@@ -77,7 +77,7 @@ bool EngineImpl::MustLeave() const {
          (state_.system_flags & vcpu::kTf) != 0 || vcpu::BreakpointsEnabled(state_);
 }
 
-Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault* fault,
+Ccf* EngineImpl::Lookup(LinearAddr pc, const CodeMode& mode, PhysAddr* phys, GuestFault* fault,
                         bool* faulted) {
   *faulted = false;
   if (mode.code_bits == 64 && !IsCanonical(pc)) {
@@ -90,21 +90,21 @@ Ccf* EngineImpl::Lookup(u64 pc, const CodeMode& mode, PhysAddr* phys, GuestFault
     *faulted = true;
     return nullptr;
   }
-  if (!mmu_.Fetch(LinearAddr(pc), phys, fault)) {
+  if (!mmu_.Fetch(pc, phys, fault)) {
     *faulted = true;
     return nullptr;
   }
-  Ccf* ccf = fragments_->Find(pc, phys->PageNumber(), mode);
+  Ccf* ccf = fragments_->Find(pc, phys->InPage(), mode);
   if (ccf != nullptr && ccf->phys_page2 != kNoPage) {
     PhysAddr second;
-    u64 next_pc = (pc & ~kPageMask) + kPageSize;
-    if (mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
-    if (!mmu_.Fetch(LinearAddr(next_pc), &second, fault)) {
+    LinearAddr next_pc = pc.PageBase() + kPageSize;
+    if (mode.code_bits != 64) next_pc = LinearAddr(static_cast<u32>(next_pc.value));
+    if (!mmu_.Fetch(next_pc, &second, fault)) {
       *faulted = true;
       return nullptr;
     }
-    if (second.PageNumber() != ccf->phys_page2) {
-      return fragments_->Find(pc, phys->PageNumber(), mode, second.PageNumber());
+    if (second.InPage() != ccf->phys_page2) {
+      return fragments_->Find(pc, phys->InPage(), mode, second.InPage());
     }
   }
   return ccf;
@@ -128,13 +128,13 @@ void EngineImpl::SettleLegacyState() {
   for (unsigned reg = 0; reg < 8; ++reg) state_.gpr[reg] = static_cast<u32>(state_.gpr[reg]);
 }
 
-Next EngineImpl::Dispatch(u64 pc, const Pending& how) {
+Next EngineImpl::Dispatch(LinearAddr pc, const Pending& how) {
   CodeMode mode = CurrentMode();
   state_.rip = mode.RipOf(pc);
   SyncGs();
   const auto leave = [&] {
     pending_ = how;
-    return Next{0, how.undone};
+    return Next{{}, how.undone};
   };
   if (MustLeave() || in_single_) return leave();
   if (points_.any_breakpoint() && points_.IsBreakpoint(pc)) return leave();
@@ -178,17 +178,16 @@ Next EngineImpl::DispatchThroughTable(const Pending& how) {
 }
 
 void EngineImpl::LinkJumpTable(Ccf* ccf, u8 jump_kinds) {
-  const u64 indirect_entry = fragments_->IndirectEntry(ccf);
-  if (indirect_entry == 0) return;
+  const HostAddr entry = fragments_->IndirectEntry(ccf);
+  if (!entry) return;
   // An entry check that failed does not tell whose it was: a jump of the kind that has led here
   // before and whose entry is lost.
   mmu::View& view = mmu_.current_view();
-  const void* entry = reinterpret_cast<const void*>(indirect_entry);
   u8 kinds = jump_kinds;
   ccf->reached_by |= kinds;
   if (kinds == 0) {
     for (const JumpKind kind : kJumpKinds) {
-      if (view.Jump(ccf->pc, kind) != indirect_entry) kinds |= KindBit(kind);
+      if (view.Jump(ccf->pc, kind) != entry) kinds |= KindBit(kind);
     }
     if ((kinds & ccf->reached_by) != 0) kinds &= ccf->reached_by;
   }
@@ -199,23 +198,24 @@ void EngineImpl::LinkJumpTable(Ccf* ccf, u8 jump_kinds) {
 
 // --- The callouts that dispatch ---
 
-Next EngineImpl::OnLookup(NoDescriptor, u64 pc) { return LookUp(pc, 0); }
+Next EngineImpl::OnLookup(NoDescriptor, u64 pc) { return LookUp(LinearAddr(pc), 0); }
 Next EngineImpl::OnLookupComputed(NoDescriptor, u64 pc) {
-  return LookUp(pc, KindBit(JumpKind::kComputed));
+  return LookUp(LinearAddr(pc), KindBit(JumpKind::kComputed));
 }
 Next EngineImpl::OnLookupCrossPage(NoDescriptor, u64 pc) {
-  return LookUp(pc, KindBit(JumpKind::kCrossPage));
+  return LookUp(LinearAddr(pc), KindBit(JumpKind::kCrossPage));
 }
 
 Next EngineImpl::OnReplaced(Ccf* ccf, u64) { return LookUp(ccf->Pc(), 0); }
 
-Next EngineImpl::LookUp(u64 pc, u8 jump_kinds) {
+Next EngineImpl::LookUp(LinearAddr pc, u8 jump_kinds) {
   ++counters_.lookups;
   if (UndoBranch(pc)) return DeliverAndDispatch(vcpu::GeneralProtection().fault());
   return Dispatch(pc, {.by_table = true, .jump_kinds = jump_kinds});
 }
 
-Next EngineImpl::OnStop(NoDescriptor, u64 pc) {
+Next EngineImpl::OnStop(NoDescriptor, u64 r11) {
+  const LinearAddr pc(r11);
   if (UndoBranch(pc)) {
     Deliver(vcpu::GeneralProtection().fault());
   } else {
@@ -229,18 +229,18 @@ Next EngineImpl::OnExit(ExitDesc* exit, u64) {
   return Dispatch(exit->Target(), {.exit = exit});
 }
 
-Next EngineImpl::Continue(SiteDesc* site, u64 next_pc) {
+Next EngineImpl::Continue(SiteDesc* site, LinearAddr next_pc) {
   SyncGs();
-  if (site->resume == 0 || state_.rip != site->ccf->mode.RipOf(next_pc) || !site->ccf->valid ||
+  if (!site->resume || state_.rip != site->ccf->mode.RipOf(next_pc) || !site->ccf->valid ||
       MustLeave()) {
     return DispatchThroughTable();
   }
   return {site->resume};
 }
 
-Next EngineImpl::OnProbe(u64 resume, u64) { return {resume}; }
+Next EngineImpl::OnProbe(HostAddr resume, u64) { return {resume}; }
 
-u64 EngineImpl::StopSoon(u64 resume) {
+HostAddr EngineImpl::StopSoon(HostAddr resume) {
   if (resume == stubs_.jump) {
     state_.resume_host_pc = stubs_.at(Callout::kStop);  // r11 will be the target
   } else if (Ccf* ccf = fragments_->FindByHost(resume)) {

@@ -44,7 +44,7 @@ u64 CalloutThunk(void* engine, u64 r10, u64 r11) {
   auto* self = static_cast<EngineImpl*>(engine);
   self->NoticeView();
   self->NoticeEntry();
-  return (self->*Method)(DescriptorIn<Descriptor>(r10), r11).host;
+  return (self->*Method)(DescriptorIn<Descriptor>(r10), r11).host.value;
 }
 
 template <class Descriptor, Next (EngineImpl::*Method)(Descriptor, u64)>
@@ -52,7 +52,7 @@ u64 CountingThunk(void* engine, u64 r10, u64 r11) {
   auto* self = static_cast<EngineImpl*>(engine);
   self->NoticeView();
   self->NoticeEntry();
-  return self->CountedCallout<Descriptor, Method>(DescriptorIn<Descriptor>(r10), r11).host;
+  return self->CountedCallout<Descriptor, Method>(DescriptorIn<Descriptor>(r10), r11).host.value;
 }
 
 template <class Descriptor, Next (EngineImpl::*Method)(Descriptor, u64)>
@@ -115,7 +115,7 @@ Status EngineImpl::Init() {
   if (!made.ok()) return made.error();
   fragments_.emplace(std::move(*made), stubs_, counters_, static_cast<Fragments::Listener&>(*this));
   sites_.emplace(policy_, *fragments_, events_, counters_, options_.plan_override != nullptr);
-  ALIBI_CHECK(tc().stub_host() >> 32 != 0,
+  ALIBI_CHECK(tc().stub_host().value >> 32 != 0,
               "pointers below 4 GB are the guest's own (x87_pointers.h)");
   void* bounce =
       mmap(nullptr, kBounceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -131,11 +131,11 @@ Status EngineImpl::Init() {
 #include "abi/callouts.inc"
 #undef ALIBI_CALLOUT
   request.stop_soon = [](void* engine, u64 resume, u64) {
-    return static_cast<EngineImpl*>(engine)->StopSoon(resume);
+    return static_cast<EngineImpl*>(engine)->StopSoon(HostAddr(resume)).value;
   };
   request.dispatch = [](void* engine, u64, u64) {
     static_cast<EngineImpl*>(engine)->NoticeView();
-    return static_cast<EngineImpl*>(engine)->DispatchFromSignal().host;
+    return static_cast<EngineImpl*>(engine)->DispatchFromSignal().host.value;
   };
   request.host = tc().stub_host();
   request.xstate_mask = ReadXcr0() & kXstateComponents;
@@ -146,9 +146,8 @@ Status EngineImpl::Init() {
   emitter_ = std::make_unique<translator::Emitter>(stubs_);
 
   mmu_.set_listener(this);
-  const void* const default_jumps[] = {
-      reinterpret_cast<const void*>(stubs_.at(Callout::kLookupComputed)),
-      reinterpret_cast<const void*>(stubs_.at(Callout::kLookupCrossPage))};
+  const void* const default_jumps[] = {stubs_.at(Callout::kLookupComputed).As(),
+                                       stubs_.at(Callout::kLookupCrossPage).As()};
   mmu_.set_default_jump_targets(default_jumps);
   state_.cr8_reserved_mask = ~u64{0xf};
   state_.page_index_mask = (kShadowEntries - 1) << 12;
@@ -180,7 +179,7 @@ u32 EngineImpl::CalloutPrice() {
   for (unsigned i = 0; i < kSamples; ++i) {
     state_.gpr[vcpu::kRcx] = kRoundTrips;
     const u64 begin = __rdtsc();
-    reinterpret_cast<void (*)(u64)>(stubs_.enter)(stubs_.probe);
+    stubs_.enter.As<void(u64)>()(stubs_.probe.value);
     least = std::min<u64>(least, (__rdtsc() - begin) / kRoundTrips);
   }
   state_.gpr[vcpu::kRcx] = rcx;
@@ -193,7 +192,7 @@ Exit EngineImpl::Run() {
   CurrentEngine() = this;
   thread_id_ = static_cast<int>(syscall(SYS_gettid));
   __atomic_store_n(&running_, true, __ATOMIC_SEQ_CST);
-  gs_ = 0;
+  gs_ = {};
   hide_numeric_error_ = false;  // an interrupt may have come in front of that instruction
   struct Leave {
     EngineImpl* engine;
@@ -243,17 +242,17 @@ Exit EngineImpl::Run() {
       continue;
     }
     debug_step_.NotStepped();
-    if (const u64 entry = PrepareEntry(); entry != 0) Enter(entry);
+    if (const HostAddr entry = PrepareEntry()) Enter(entry);
   }
 }
 
-void EngineImpl::Enter(u64 entry) {
+void EngineImpl::Enter(HostAddr entry) {
   SyncGs();
-  reinterpret_cast<void (*)(u64)>(stubs_.enter)(entry);
+  stubs_.enter.As<void(u64)>()(entry.value);
   ++counters_.full_exits;
 }
 
-bool EngineImpl::SetBreakpoint(u64 pc, bool set) {
+bool EngineImpl::SetBreakpoint(LinearAddr pc, bool set) {
   if (!set) return points_.RemoveBreakpoint(pc);
   if (!points_.AddBreakpoint(pc)) return false;
   // None of the translations there are may run over it.
@@ -329,22 +328,22 @@ MemoryUse EngineImpl::memory_use() const {
   return use;
 }
 
-const Ccf* EngineImpl::FindCcf(u64 pc) const {
+const Ccf* EngineImpl::FindCcf(LinearAddr pc) const {
   for (auto it = tc().all().rbegin(); it != tc().all().rend(); ++it) {
     if ((*it)->pc == pc && (*it)->valid && !(*it)->retired) return *it;
   }
   return nullptr;
 }
 
-std::string EngineImpl::DescribeHostPc(u64 host_pc) const {
+std::string EngineImpl::DescribeHostPc(HostAddr host_pc) const {
   char text[160];
   if (tc().IsStub(host_pc)) {
     const char* name = "(entry)";
-    u64 start = tc().stub_host();
-#define ALIBI_CALLOUT(callout, descriptor, contract)                                 \
-  if (const u64 at = stubs_.at(Callout::k##callout); at <= host_pc && at >= start) { \
-    name = #callout;                                                                 \
-    start = at;                                                                      \
+    HostAddr start = tc().stub_host();
+#define ALIBI_CALLOUT(callout, descriptor, contract)                                      \
+  if (const HostAddr at = stubs_.at(Callout::k##callout); at <= host_pc && at >= start) { \
+    name = #callout;                                                                      \
+    start = at;                                                                           \
   }
 #include "abi/callouts.inc"
 #undef ALIBI_CALLOUT
@@ -357,7 +356,7 @@ std::string EngineImpl::DescribeHostPc(u64 host_pc) const {
                   static_cast<unsigned long long>(offset));
   } else if (const Ccf* ccf = fragments_->FindByHost(host_pc)) {
     std::snprintf(text, sizeof(text), "CCF of guest PC 0x%llx, hot +0x%llx",
-                  static_cast<unsigned long long>(ccf->pc),
+                  static_cast<unsigned long long>(ccf->pc.value),
                   static_cast<unsigned long long>(host_pc - ccf->hot_start));
   } else {
     std::snprintf(text, sizeof(text), "outside the TC");

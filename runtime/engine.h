@@ -70,7 +70,7 @@ class Engine {
   // --- A debugger outside the guest (see runtime/debug_points.h), between runs ---
   virtual const DebugPoints& debug_points() const = 0;
   // False: there is no room for more, or nothing like it to remove.
-  virtual bool SetBreakpoint(u64 pc, bool set) = 0;
+  virtual bool SetBreakpoint(LinearAddr pc, bool set) = 0;
   virtual bool SetWatch(const Watch& watch, bool set) = 0;
   // The next Run() executes one instruction, without taking interrupts, and returns kDebug.
   virtual void StepNext(bool step) = 0;

@@ -46,7 +46,7 @@ class EngineImpl final : public TranslatingEngine,
   void StateChanged() override;
   void InjectInterrupt(u8 vector) override;
   const DebugPoints& debug_points() const override { return points_; }
-  bool SetBreakpoint(u64 pc, bool set) override;
+  bool SetBreakpoint(LinearAddr pc, bool set) override;
   bool SetWatch(const Watch& watch, bool set) override;
   void StepNext(bool step) override { step_next_ = step; }
   bool steps_next() const override { return step_next_; }
@@ -64,12 +64,12 @@ class EngineImpl final : public TranslatingEngine,
   void CollectExecutions() override;
   u64 tc_bytes_used() const override { return tc().used(); }
   MemoryUse memory_use() const override;
-  std::string DescribeHostPc(u64 host_pc) const override;
-  const translator::Ccf* FindCcf(u64 pc) const override;
+  std::string DescribeHostPc(HostAddr host_pc) const override;
+  const translator::Ccf* FindCcf(LinearAddr pc) const override;
 
   // --- trace_listener.cc: mmu::TraceListener ---
   void CodeWritten(PhysAddr address, u64 size) override;
-  void PageExecuted(u64 linear_page, PhysAddr page) override;
+  void PageExecuted(LinearAddr linear_page, PhysAddr page) override;
   // The run loop forgets everything: at once if the guest runs, before it runs otherwise.
   void MemoryMapChanged() override {
     memory_map_changed_ = true;
@@ -86,16 +86,16 @@ class EngineImpl final : public TranslatingEngine,
   Next CountedCallout(Descriptor descriptor, u64 argument) {
     const SiteDesc* site = SiteOf(descriptor);
     const Next next = (this->*Method)(descriptor, argument);
-    if (next.host == 0 || next.host != site->resume) CountLeaving(*site, next.undone);
+    if (!next.host || next.host != site->resume) CountLeaving(*site, next.undone);
     return next;
   }
   // A stop is wanted while a callout goes on at `resume`: makes translated code leave from there.
-  u64 StopSoon(u64 resume);
+  HostAddr StopSoon(HostAddr resume);
   // Goes on after a signal handler has put the guest's state into the VCPU block.
   Next DispatchFromSignal() { return DispatchThroughTable(std::exchange(pending_, {})); }
   // Translated code switches views without telling: catch up.
   void NoticeView() {
-    const u64 gs = _readgsbase_u64();
+    const HostAddr gs(_readgsbase_u64());
     if (__builtin_expect(gs != gs_, 0)) {
       gs_ = gs;
       mmu_.ViewEntered(gs);
@@ -115,16 +115,16 @@ class EngineImpl final : public TranslatingEngine,
   using ExitDesc = translator::ExitDesc;
 
   // --- translation.cc ---
-  // Finds or makes the translation at state.rip and returns its entry; 0: an event was delivered
+  // Finds or makes the translation at state.rip and returns its entry; none: an event was delivered
   // (or the run must end), look again.
-  u64 PrepareEntry();
-  void Enter(u64 entry);
+  HostAddr PrepareEntry();
+  void Enter(HostAddr entry);
   // Programs are loaded at addresses that nobody has seen: what their code was translated to
   // elsewhere comes there. False: it has not been, or runs there still.
-  bool MoveCodeTo(u64 pc, PhysAddr phys, const translator::CodeMode& mode);
+  bool MoveCodeTo(LinearAddr pc, PhysAddr phys, const translator::CodeMode& mode);
   u32 CalloutPrice();
   // Null: a fault of the instruction fetch was delivered. Drops how->exit if it has linked it.
-  Ccf* Translate(u64 pc, PhysAddr phys, const translator::CodeMode& mode, Pending* how);
+  Ccf* Translate(LinearAddr pc, PhysAddr phys, const translator::CodeMode& mode, Pending* how);
   void CodeReplaced(const Ccf& from, const Ccf& to) override {
     if (observer_ != nullptr) observer_->OnAdaptation(from, to);
   }
@@ -156,13 +156,10 @@ class EngineImpl final : public TranslatingEngine,
   bool MayChangeMode(const isa::Instr& instr) const;
   void SettleLegacyState();
   bool ModeHasChanged(const translator::CodeMode& before);
-  u64 LinearPc() const {
-    return state_.In64BitCode() ? state_.rip
-                                : static_cast<u32>(state_.rip + state_.segment[vcpu::kCs].base);
-  }
-  // Goes on at linear `pc`. Where the run loop must act (translate, stop, single-step), it does so
+  LinearAddr LinearPc() const { return state_.LinearPc(); }
+  // Goes on at `pc`. Where the run loop must act (translate, stop, single-step), it does so
   // knowing `how` the guest comes there.
-  Next Dispatch(u64 pc, const Pending& how = {});
+  Next Dispatch(LinearAddr pc, const Pending& how = {});
   // The same at the state's PC, but by way of the jump table where there is one: for computed
   // targets that have mostly been seen before.
   Next DispatchThroughTable(const Pending& how = {});
@@ -177,53 +174,53 @@ class EngineImpl final : public TranslatingEngine,
     DeliverAt(site, fault);
     return DispatchThroughTable({.undone = true});
   }
-  Ccf* Lookup(u64 pc, const translator::CodeMode& mode, PhysAddr* phys, vcpu::GuestFault* fault,
-              bool* faulted);
+  Ccf* Lookup(LinearAddr pc, const translator::CodeMode& mode, PhysAddr* phys,
+              vcpu::GuestFault* fault, bool* faulted);
   static constexpr u8 KindBit(JumpKind kind) {
     return static_cast<u8>(1u << static_cast<unsigned>(kind));
   }
   SiteDesc* SiteOfMiss(MissWord word);
   SiteDesc* SiteOf(MissWord word) { return SiteOfMiss(word); }
   SiteDesc* SiteOf(SiteDesc* site) { return site; }
-  Next LookUp(u64 pc, u8 jump_kinds);
+  Next LookUp(LinearAddr pc, u8 jump_kinds);
   void LinkJumpTable(translator::Ccf* ccf, u8 jump_kinds);
   bool MustLeave() const;
   // Resumes behind a callout, or dispatches when the translation may not go on.
-  Next Continue(SiteDesc* site, u64 next_pc);
+  Next Continue(SiteDesc* site, LinearAddr next_pc);
   // The instruction at pc has done nothing so far: again, in another translation of it.
-  Next Retry(u64 pc) { return Dispatch(pc, {.undone = true}); }
+  Next Retry(LinearAddr pc) { return Dispatch(pc, {.undone = true}); }
   // ... its SIMULATE translation.
-  Next SimulateNext(u64 pc) { return Dispatch(pc, {.simulate = true, .undone = true}); }
+  Next SimulateNext(LinearAddr pc) { return Dispatch(pc, {.simulate = true, .undone = true}); }
   void SyncGs();
   // RF holds for one instruction. Without breakpoints nothing but an event in front of that
   // instruction can see it, and there is none when this is called.
   void ForgetResumeFlag() { state_.system_flags &= ~static_cast<u32>(vcpu::kRf); }
-  bool GuestRip(u64 host, u64* rip, u64* linear) const override;
-  bool X87Opcodes(u64 host, u16* guest, u16* translated) const override;
+  bool GuestRip(HostAddr host, u64* rip, LinearAddr* linear) const override;
+  bool X87Opcodes(HostAddr host, u16* guest, u16* translated) const override;
   bool LeavesSlot(SiteDesc* site, bool store, unsigned slot);
-  Next MissAcrossPages(SiteDesc* site, const isa::Instr& instr, u64 linear, unsigned span);
-  bool PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]);
-  bool ReadOperand(u64 linear, u8* out, unsigned size, vcpu::GuestFault* fault);
-  bool WriteOperand(u64 linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
+  Next MissAcrossPages(SiteDesc* site, const isa::Instr& instr, LinearAddr linear, unsigned span);
+  bool PlainPages(LinearAddr linear, unsigned size, bool write, u8* pages[2]);
+  bool ReadOperand(LinearAddr linear, u8* out, unsigned size, vcpu::GuestFault* fault);
+  bool WriteOperand(LinearAddr linear, const u8* data, unsigned size, vcpu::GuestFault* fault);
   // Where the operand at `linear` is bounced: as aligned as there (64 bytes are the most that an
   // instruction demands). Small operands are never split between cache lines: hosts that detect
   // split locks do so wherever they lie, and none of these demands an alignment.
-  u8* BounceOf(u64 linear, unsigned size) const {
-    const bool split = size <= 8 && linear % 64 + size > 64;
-    return split ? bounce_ : bounce_ + linear % 64;
+  u8* BounceOf(LinearAddr linear, unsigned size) const {
+    const bool split = size <= 8 && linear.value % 64 + size > 64;
+    return split ? bounce_ : bounce_ + linear.value % 64;
   }
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
   static u64 ActiveElements(const isa::Instr& instr);
-  bool AccessElements(const isa::Instr& instr, u64 linear, ElementAccess access,
+  bool AccessElements(const isa::Instr& instr, LinearAddr linear, ElementAccess access,
                       vcpu::GuestFault* fault);
 
-  Next BounceElements(SiteDesc* site, u64 linear);
+  Next BounceElements(SiteDesc* site, LinearAddr linear);
   Next RefuseBounce(SiteDesc* site, const vcpu::GuestFault& fault);
   Next EndRefusedStore(SiteDesc* site);
   void StoreFirstPart(const SiteDesc& site);
 
   // --- string_runs.cc ---
-  u64 HostOfRun(u64 linear, bool write);
+  HostAddr HostOfRun(LinearAddr linear, bool write);
   bool MakeStringRun(const SiteDesc& site);
 
   // --- Sites ---
@@ -232,7 +229,7 @@ class EngineImpl final : public TranslatingEngine,
     sites_->Charge(site, event, trapped);
   }
   // A SIMULATE access has been made: was there a reason for not making it directly? (operands.cc)
-  void ChargeSimulated(SiteDesc* site, u64 linear, bool write);
+  void ChargeSimulated(SiteDesc* site, LinearAddr linear, bool write);
 
   // --- execution_counts.cc ---
   // The CCF is left at the site's instruction. `undone`: which has certainly not been executed.
@@ -254,7 +251,7 @@ class EngineImpl final : public TranslatingEngine,
   // --- fast_path_debug.cc ---
   // A debugger watches some of the operand, and more than one instruction may be running: nothing
   // has been done; to be done again as a single step.
-  bool StopsForWatch(const isa::Instr& instr, u64 linear, unsigned size) const {
+  bool StopsForWatch(const isa::Instr& instr, LinearAddr linear, unsigned size) const {
     return __builtin_expect(points_.any_watch(), 0) && !in_single_ &&
            points_.FindWatch(linear, size, instr.mem.read || !instr.mem.written,
                              instr.mem.written) != nullptr;
@@ -262,8 +259,8 @@ class EngineImpl final : public TranslatingEngine,
   Next LeaveToStep();
   void NoteSimulatedWatch(bool faulted);
   // Notes the breakpoints and watchpoints that an access hits.
-  void NoteWatched(const isa::Instr& instr, u64 linear, unsigned size);
-  bool UndoBranch(u64 target);
+  void NoteWatched(const isa::Instr& instr, LinearAddr linear, unsigned size);
+  bool UndoBranch(LinearAddr target);
 
   TranslationCache& tc() const { return fragments_->tc(); }
 
@@ -297,11 +294,11 @@ class EngineImpl final : public TranslatingEngine,
   X87Snapshot x87_before_store_;
   // What the simulator runs for, on the guest's x87 and vector state; null: it does not run.
   SiteDesc* simulating_ = nullptr;
-  u64 gs_ = 0;       // what %gs holds
+  HostAddr gs_;      // what %gs holds
   Pending pending_;  // from a dispatch that needs the run loop to PrepareEntry; else empty
   // SiteOfMiss's latest answers; a look-up's place is one site's until the TC is flushed.
   struct MissedSite {
-    u64 resume = 0;
+    HostAddr resume;
     SiteDesc* site = nullptr;
   };
   static constexpr u32 kMissedSites = 256;

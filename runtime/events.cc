@@ -19,7 +19,7 @@ void Events::set_log(adapt::log::Ring* log) {
   recorder_.set_log(log);
 }
 
-Record Events::NewRecord(RecordKind kind, u64 pc) const {
+Record Events::NewRecord(RecordKind kind, LinearAddr pc) const {
   Record record;
   record.kind = kind;
   record.tsc = __rdtsc();
@@ -83,8 +83,8 @@ void Events::Occurrence(const Instr& instr, adapt::SiteRecord& site, adapt::Even
   if (NameSite(instr, site, &record)) Push(record);
 }
 
-void Events::Fault(u64 linear_pc, const vcpu::GuestFault& fault) {
-  Record record = NewRecord(RecordKind::kFault, linear_pc);
+void Events::Fault(LinearAddr pc, const vcpu::GuestFault& fault) {
+  Record record = NewRecord(RecordKind::kFault, pc);
   record.number = fault.vector;
   record.flag = fault.has_error_code;
   record.more = fault.error_code;
@@ -121,9 +121,9 @@ void Events::Overwritten(const Ccf& ccf, PhysAddr where, u64 bytes) {
   Push(record);
 }
 
-void Events::ForgottenPage(u64 page) {
-  Record record = NewRecord(RecordKind::kForgottenPage, 0);
-  record.physical = page;
+void Events::ForgottenPage(PhysPage page) {
+  Record record = NewRecord(RecordKind::kForgottenPage, {});
+  record.physical = page.Base();
   Push(record);
 }
 
@@ -141,7 +141,7 @@ void Events::Translation(const Ccf& ccf, adapt::log::Why why, u64 begin_tsc) {
 }
 
 void Events::Flush(bool site_table_too) {
-  Record record = NewRecord(RecordKind::kFlush, 0);
+  Record record = NewRecord(RecordKind::kFlush, {});
   record.flag = site_table_too;
   Push(record);
 }

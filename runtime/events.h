@@ -39,14 +39,14 @@ class Events {
   void SiteChanged(RecordKind kind, const isa::Instr& instr, adapt::SiteRecord& site);
   // A system instruction has been executed; of MSRs and control registers the values are current.
   void SystemInstruction(const isa::Instr& instr);
-  void Fault(u64 linear_pc, const vcpu::GuestFault& fault);
+  void Fault(LinearAddr pc, const vcpu::GuestFault& fault);
   void Overwritten(const translator::Ccf& ccf, PhysAddr where, u64 bytes);
-  void ForgottenPage(u64 page);
+  void ForgottenPage(PhysPage page);
   void Translation(const translator::Ccf& ccf, adapt::log::Why why, u64 begin_tsc);
   void Flush(bool site_table_too);
 
  private:
-  Record NewRecord(RecordKind kind, u64 pc) const;
+  Record NewRecord(RecordKind kind, LinearAddr pc) const;
   bool NameSite(const isa::Instr& instr, adapt::SiteRecord& site, Record* record);
   void Push(const Record& record);
 

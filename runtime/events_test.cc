@@ -14,7 +14,8 @@ using adapt::Kind;
 using adapt::log::Ring;
 using isa::Instr;
 
-constexpr u64 kPc = 0x401000, kPhys = 0x9000;
+constexpr LinearAddr kPc{0x401000};
+constexpr PhysAddr kPhys{0x9000};
 
 class Observer final : public EventObserver {
  public:
@@ -129,7 +130,7 @@ TEST_CASE("A log is told of a site once, in front of what happens there first") 
 TEST_CASE("A full log does not number a site that it was not told of") {
   Bench bench;
   bench.events.set_log(&bench.log);
-  while (bench.log.lost() == 0) bench.events.ForgottenPage(0x1000);
+  while (bench.log.lost() == 0) bench.events.ForgottenPage(PhysPage(0x1000));
   bench.Occur(Kind::kDirect);
   CHECK(bench.site.log_number == 0);
   bench.Logged();
@@ -165,16 +166,16 @@ TEST_CASE("Translations: what was made, and what it was overwritten by") {
                        KindBit(RecordKind::kTranslation) | KindBit(RecordKind::kOverwritten));
   translator::Ccf ccf;
   ccf.pc = kPc + 4;
-  ccf.phys_page = kPhys >> 12;
+  ccf.phys_page = kPhys.InPage();
   ccf.guest_bytes = 9;
   ccf.instr_count = 3;
-  ccf.hot_start = 0x10000;
-  ccf.hot_end = 0x10040;
-  ccf.cold_start = 0x20000;
-  ccf.cold_end = 0x20010;
+  ccf.hot_start = HostAddr(0x10000);
+  ccf.hot_end = HostAddr(0x10040);
+  ccf.cold_start = HostAddr(0x20000);
+  ccf.cold_end = HostAddr(0x20010);
   ccf.mode.user = true;
   bench.events.Translation(ccf, adapt::log::Why::kVerdict, 0);
-  bench.events.Overwritten(ccf, PhysAddr(kPhys + 6), 2);
+  bench.events.Overwritten(ccf, kPhys + 6, 2);
   const std::vector<Record> seen = bench.Drain();
   REQUIRE(seen.size() == 2);
   CHECK(seen[0].physical == kPhys + 4);
@@ -184,7 +185,7 @@ TEST_CASE("Translations: what was made, and what it was overwritten by") {
   CHECK(seen[0].flag);
   CHECK(seen[0].extra == 64);
   CHECK(seen[0].why == adapt::log::Why::kVerdict);
-  CHECK(seen[1].value == kPhys + 6);
+  CHECK(seen[1].value == (kPhys + 6).value);
   CHECK(seen[1].more == 2);
 }
 

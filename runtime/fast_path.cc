@@ -78,8 +78,8 @@ Next EngineImpl::OnRaise(SiteDesc* site, u64) {
 
 // The site that a look-up's miss belongs to, by where it goes on.
 SiteDesc* EngineImpl::SiteOfMiss(MissWord word) {
-  const u64 resume = stubs_.miss + word.ResumeDistance();
-  MissedSite& known = missed_sites_[(resume >> 4) % kMissedSites];
+  const HostAddr resume = stubs_.miss + word.ResumeDistance();
+  MissedSite& known = missed_sites_[(resume.value >> 4) % kMissedSites];
   if (known.resume == resume) return known.site;
   if (Ccf* ccf = fragments_->FindByHost(resume)) {
     for (SiteDesc* site : ccf->sites()) {
@@ -113,7 +113,8 @@ bool EngineImpl::LeavesSlot(SiteDesc* site, bool store, unsigned slot) {
 }
 
 // A look-up whose range crosses into another page has no one entry.
-Next EngineImpl::MissAcrossPages(SiteDesc* site, const Instr& instr, u64 linear, unsigned span) {
+Next EngineImpl::MissAcrossPages(SiteDesc* site, const Instr& instr, LinearAddr linear,
+                                 unsigned span) {
   ++counters_.page_crossings;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   if (site->in_group) return Retry(instr.pc);  // reading a copy may set traces
@@ -132,14 +133,15 @@ Next EngineImpl::MissAcrossPages(SiteDesc* site, const Instr& instr, u64 linear,
     u8* copy = BounceOf(linear, span);
     GuestFault fault;
     if (!Accesses::LeavesAddressSpace(linear, span) && ReadOperand(linear, copy, span, &fault)) {
-      state_.callout_argument = reinterpret_cast<u64>(copy) - linear;
+      state_.callout_argument = reinterpret_cast<u64>(copy) - linear.value;
       return {site->resume};
     }
   }
   return SimulateNext(instr.pc);
 }
 
-Next EngineImpl::OnMiss(MissWord word, u64 linear) {
+Next EngineImpl::OnMiss(MissWord word, u64 r11) {
+  const LinearAddr linear(r11);
   SiteDesc* site = SiteOfMiss(word);
   ALIBI_CHECK(site != nullptr, "a look-up that misses belongs to a site");
   ++counters_.inline_tlb_misses;
@@ -157,23 +159,22 @@ Next EngineImpl::OnMiss(MissWord word, u64 linear) {
     return DeliverAtAndDispatch(site, known.fault);
   }
   const unsigned span = site->span_minus_1 + 1u;
-  if ((linear & kPageMask) + span > kPageSize) return MissAcrossPages(site, instr, linear, span);
+  if (linear.PageOffset() + span > kPageSize) return MissAcrossPages(site, instr, linear, span);
 
-  const LinearAddr address(linear);
   // An address that is not canonical has an entry, too: the sum leaves the address space.
   const auto resume = [&] {
-    state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(address));
+    state_.callout_argument = mmu_.current_view().Entry(mmu::EntryIndex(linear));
     return Next{site->resume};
   };
-  if (!IsCanonical(linear) || (has_slot && mmu_.FillSlot(store, slot, address))) {
+  if (!IsCanonical(linear) || (has_slot && mmu_.FillSlot(store, slot, linear))) {
     return resume();
   }
   // A hidden fault needs no host trap here: the runtime has been called anyway.
   GuestFault fault;
   const mmu::Resolution resolution =
-      mmu_.ResolveAccess(address, site->size, Accesses::Writes(*site, instr), &fault);
+      mmu_.ResolveAccess(linear, site->size, Accesses::Writes(*site, instr), &fault);
   SyncGs();
-  if (resolution == mmu::Resolution::kFilled && has_slot) mmu_.FillSlot(store, slot, address);
+  if (resolution == mmu::Resolution::kFilled && has_slot) mmu_.FillSlot(store, slot, linear);
   const Verdict verdict = accesses_.Classify(access, resolution, fault);
   if (verdict.charged) {
     ++counters_.checked_callouts;
@@ -195,7 +196,7 @@ Next EngineImpl::OnMiss(MissWord word, u64 linear) {
 }
 
 // The guest instruction, by its index in the CCF, that the code at `host` belongs to.
-static bool FindInstr(const Ccf* ccf, u64 host, unsigned* index) {
+static bool FindInstr(const Ccf* ccf, HostAddr host, unsigned* index) {
   if (ccf == nullptr || host < ccf->hot_start || host >= ccf->hot_end) return false;
   const translator::CodeMapEntry* found = nullptr;
   for (const translator::CodeMapEntry& entry : ccf->map()) {
@@ -206,7 +207,7 @@ static bool FindInstr(const Ccf* ccf, u64 host, unsigned* index) {
   return true;
 }
 
-bool EngineImpl::GuestRip(u64 host, u64* rip, u64* linear) const {
+bool EngineImpl::GuestRip(HostAddr host, u64* rip, LinearAddr* linear) const {
   const Ccf* ccf = fragments_->FindByHost(host);
   unsigned index;
   if (!FindInstr(ccf, host, &index)) return false;
@@ -215,7 +216,7 @@ bool EngineImpl::GuestRip(u64 host, u64* rip, u64* linear) const {
   return true;
 }
 
-bool EngineImpl::X87Opcodes(u64 host, u16* guest, u16* translated) const {
+bool EngineImpl::X87Opcodes(HostAddr host, u16* guest, u16* translated) const {
   const Ccf* ccf = fragments_->FindByHost(host);
   unsigned index;
   if (!FindInstr(ccf, host, &index)) return false;
@@ -223,8 +224,7 @@ bool EngineImpl::X87Opcodes(u64 host, u16* guest, u16* translated) const {
   Sites::DecodeAgain(*ccf, index, &instr);
   const u8* const bytes = instr.bytes.data();
   return isa::X87Opcode(bytes, bytes + instr.length, guest) &&
-         isa::X87Opcode(reinterpret_cast<const u8*>(host),
-                        reinterpret_cast<const u8*>(ccf->hot_end), translated);
+         isa::X87Opcode(host.As<const u8>(), ccf->hot_end.As<const u8>(), translated);
 }
 
 }  // namespace alibi::runtime

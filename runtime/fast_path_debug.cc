@@ -22,7 +22,7 @@ bool WatchedMemory::Read(LinearAddr address, void* out, unsigned size, Privilege
   // Not the processor's own reading of descriptors.
   if (who == Privilege::kCpl) {
     hits_ |= MatchBreakpoints(state_, BreakpointAccess::kRead, address.value, size);
-    points_.NoteAccess(address.value, size, /*read=*/true, /*written=*/false);
+    points_.NoteAccess(address, size, /*read=*/true, /*written=*/false);
   }
   return memory_.Read(address, out, size, who, fault);
 }
@@ -31,7 +31,7 @@ bool WatchedMemory::Write(LinearAddr address, const void* data, unsigned size, P
                           vcpu::GuestFault* fault) {
   if (who == Privilege::kCpl) {
     hits_ |= MatchBreakpoints(state_, BreakpointAccess::kWrite, address.value, size);
-    points_.NoteAccess(address.value, size, /*read=*/false, /*written=*/true);
+    points_.NoteAccess(address, size, /*read=*/false, /*written=*/true);
   }
   return memory_.Write(address, data, size, who, fault);
 }
@@ -58,11 +58,11 @@ void WatchedPorts::Out(u16 port, unsigned size, u32 value) {
   ports_.Out(port, size, value);
 }
 
-void EngineImpl::NoteWatched(const Instr& instr, u64 linear, unsigned size) {
+void EngineImpl::NoteWatched(const Instr& instr, LinearAddr linear, unsigned size) {
   if (watching_) {
     watch_hits_ |= MatchBreakpoints(
-        state_, instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead, linear,
-        size);
+        state_, instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead,
+        linear.value, size);
   }
   if (points_.any_watch()) {
     points_.NoteAccess(linear, size, instr.mem.read || !instr.mem.written, instr.mem.written);
@@ -87,13 +87,13 @@ void EngineImpl::NoteSimulatedWatch(bool faulted) {
 
 // The target of a computed branch is no address. The branch itself faults then, before it changes
 // anything: put back what its translation has changed.
-bool EngineImpl::UndoBranch(u64 target) {
+bool EngineImpl::UndoBranch(LinearAddr target) {
   if (state_.last_branch == 0 || IsCanonical(target) || !state_.In64BitCode()) return false;
-  const auto* exit = reinterpret_cast<const ExitDesc*>(tc().data_origin() + state_.last_branch - 1);
+  const auto* exit = (tc().data_origin() + state_.last_branch - 1).As<const ExitDesc>();
   Instr instr;
   Sites::DecodeAgain(*exit->ccf, exit->instr_index, &instr);
   if (exit->ccf->counts != nullptr) ++exit->ccf->counts->left_before[exit->instr_index];
-  state_.rip = instr.pc;
+  state_.rip = instr.pc.value;
   if (instr.op == Op::kRet) {
     state_.gpr[vcpu::kRsp] -= 8 + static_cast<u16>(instr.immediate);
   } else if (instr.op == Op::kCallIndirect) {

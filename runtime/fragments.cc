@@ -14,7 +14,7 @@ namespace {
 
 constexpr u8 kJumpBytes = 5;  // jmp rel32
 
-const u8* CodeAt(u64 host) { return reinterpret_cast<const u8*>(host); }
+const u8* CodeAt(HostAddr host) { return host.As<const u8>(); }
 
 bool HoldsBreakpoint(const translator::Ccf& ccf, const DebugPoints& points) {
   if (!points.any_breakpoint()) return false;
@@ -32,7 +32,7 @@ void AddIncoming(translator::ExitDesc* exit, translator::Ccf* target) {
 
 }  // namespace
 
-void Fragments::PatchJump(u64 at, u8 length, u64 target) {
+void Fragments::PatchJump(HostAddr at, u8 length, HostAddr target) {
   const i32 rel = static_cast<i32>(target - (at + length));
   if (length == 6) {  // of a conditional jump, which it stays
     tc_->Write(at + 2, &rel, 4);
@@ -71,7 +71,7 @@ void Fragments::Unchain(ExitDesc* exit) {
   if (!exit->elided) PatchJump(exit->patch, exit->patch_length, exit->stub);
 }
 
-void Fragments::Unlink(u64 at, u8 length, u64 target) {
+void Fragments::Unlink(HostAddr at, u8 length, HostAddr target) {
   UnlinkedExit& exit = unlinked_exits_[unlinked_exit_count_++];
   exit.at = at;
   exit.length = length;
@@ -82,7 +82,7 @@ void Fragments::Unlink(u64 at, u8 length, u64 target) {
 void Fragments::UnlinkExits(Ccf* ccf) {
   if (unlinked_exit_count_ + ccf->exits().size() > kMaxUnlinkedExits) return;
   for (unsigned i = 0; i < unlinked_exit_count_; ++i) {
-    const u64 at = unlinked_exits_[i].at;
+    const HostAddr at = unlinked_exits_[i].at;
     if (at >= ccf->hot_start && at < ccf->hot_end) return;  // done already
   }
   for (ExitDesc* exit : ccf->exits()) {
@@ -104,11 +104,11 @@ void Fragments::RelinkExits() {
   }
 }
 
-u64 Fragments::IndirectEntry(Ccf* ccf) {
-  if (ccf->indirect_entry != 0) return ccf->indirect_entry;
+HostAddr Fragments::IndirectEntry(Ccf* ccf) {
+  if (ccf->indirect_entry) return ccf->indirect_entry;
   constexpr u32 kBytes = translator::kMaxEntryCheckBytes + kJumpBytes;
-  const u64 host = tc_->AllocateCold(kBytes);
-  if (host == 0) return 0;
+  const HostAddr host = tc_->AllocateCold(kBytes);
+  if (!host) return {};
   u8 check[kBytes];
   tc_->Write(host, check,
              translator::WriteIndirectEntry(ccf->pc, ccf->flags_live_in, ccf->entry,
@@ -119,7 +119,7 @@ u64 Fragments::IndirectEntry(Ccf* ccf) {
 
 // --- Coming ---
 
-bool Fragments::DropJump(ExitDesc* exit, u64 pc, u64 phys_page) {
+bool Fragments::DropJump(ExitDesc* exit, LinearAddr pc, PhysPage phys_page) {
   if (exit->kind != ExitKind::kDirect || exit->linked != nullptr || !IsCurrent(*exit->ccf) ||
       exit->patch_length != kJumpBytes || exit->target != pc ||
       exit->patch + kJumpBytes != tc_->hot_next() || exit->ccf->phys_page != phys_page ||
@@ -174,14 +174,14 @@ void Fragments::GiveUp(Ccf* ccf) {
 }
 
 u64 Fragments::ContentHash(const Ccf& ccf, const u8* page) {
-  return TranslationCache::HashBytes(page + (ccf.examined_begin - (ccf.pc & ~kPageMask)),
+  return TranslationCache::HashBytes(page + (ccf.examined_begin - ccf.pc.PageBase()),
                                      ccf.examined_end - ccf.examined_begin);
 }
 
 // Kernels patch code and patch it back (text_poke's INT3 among others): the old translation still
 // lies in the TC, with its sites as they were adapted.
-Fragments::Ccf* Fragments::Revive(u64 pc, u64 phys_page, const CodeMode& mode, const u8* page,
-                                  const DebugPoints& points) {
+Fragments::Ccf* Fragments::Revive(LinearAddr pc, PhysPage phys_page, const CodeMode& mode,
+                                  const u8* page, const DebugPoints& points) {
   CodeIndex& index = tc_->index();
   for (Ccf* ccf = index.Newest(pc, phys_page, mode); ccf != nullptr; ccf = ccf->older) {
     index.CountSteps(1);
@@ -205,7 +205,7 @@ Fragments::Ccf* Fragments::Revive(u64 pc, u64 phys_page, const CodeMode& mode, c
 
 // --- Moving ---
 
-void Fragments::MoveMapping(translator::CodeMapping* mapping, u64 linear_page) {
+void Fragments::MoveMapping(translator::CodeMapping* mapping, LinearAddr linear_page) {
   RelinkExits();
   CodeIndex& index = tc_->index();
   index.Move(mapping, linear_page);
@@ -229,7 +229,7 @@ void Fragments::MoveCcf(Ccf* ccf) {
   ccf->examined_begin += delta;
   ccf->examined_end += delta;
   for (const translator::PcPlace place : ccf->pcs()) {
-    u64 pc;
+    LinearAddr pc;
     __builtin_memcpy(&pc, CodeAt(ccf->hot_start + place), sizeof(pc));
     pc += delta;
     tc_->Write(ccf->hot_start + place, &pc, sizeof(pc));
@@ -244,7 +244,7 @@ void Fragments::MoveCcf(Ccf* ccf) {
   for (translator::SiteDesc* site : ccf->sites()) {
     if (site->instr != nullptr) site->instr->Move(delta);
   }
-  if (ccf->indirect_entry != 0) MoveEntryCheck(ccf);
+  if (ccf->indirect_entry) MoveEntryCheck(ccf);
 }
 
 void Fragments::MoveEntryCheck(Ccf* ccf) {
@@ -268,7 +268,7 @@ void Fragments::Invalidate(Ccf* ccf) {
   if (!ccf->valid) return;
   RelinkExits();
   ccf->valid = false;
-  listener_.CodeInvalidated(PhysAddr(ccf->phys_page * kPageSize));
+  listener_.CodeInvalidated(ccf->phys_page.Base());
   while (ccf->incoming != nullptr) Unchain(ccf->incoming);
   for (ExitDesc* exit : ccf->exits()) Unchain(exit);
   RedirectEntryToLookup(ccf);

@@ -59,25 +59,25 @@ class Fragments {
   TranslationCache& tc() const { return *tc_; }
 
   // --- Looking up ---
-  Ccf* FindByHost(u64 host) const { return tc_->FindByHost(host); }
-  Ccf* Find(u64 pc, u64 phys_page, const CodeMode& mode,
-            u64 second_page = translator::kNoPage) const {
+  Ccf* FindByHost(HostAddr host) const { return tc_->FindByHost(host); }
+  Ccf* Find(LinearAddr pc, PhysPage phys_page, const CodeMode& mode,
+            PhysPage second_page = translator::kNoPage) const {
     return tc_->index().Find(pc, phys_page, mode, second_page);
   }
   // f(ccf) for each that can be run and entered by jumps.
   template <class F>
-  void ForEachInMapping(u64 linear_page, u64 phys_page, const CodeMode& mode, F f) {
+  void ForEachInMapping(LinearAddr linear_page, PhysPage phys_page, const CodeMode& mode, F f) {
     tc_->index().ForEachInMapping(linear_page, phys_page, mode, f);
     counters_.index_steps = tc_->index().steps();
   }
   // Where jumps through tables enter the CCF: code that checks the PC in r11, made for the first
-  // that asks. 0: there is no room for it.
-  u64 IndirectEntry(Ccf* ccf);
+  // that asks. None: there is no room for it.
+  HostAddr IndirectEntry(Ccf* ccf);
 
   // --- Coming ---
   // The exit's jump is the last hot code there is, and leads where a CCF will begin that is about
   // to be emitted: true, and the jump is gone. Elide() follows when that CCF has been committed.
-  bool DropJump(ExitDesc* exit, u64 pc, u64 phys_page);
+  bool DropJump(ExitDesc* exit, LinearAddr pc, PhysPage phys_page);
   void Elide(ExitDesc* exit, Ccf* successor);
   // Which CCFs a new one has replaced: the newest of them says it.
   enum class Replaced : u8 { kNothing, kRetired, kOverwritten };
@@ -85,13 +85,13 @@ class Fragments {
   Replaced Add(Ccf* ccf);
   // An invalidated CCF whose guest code is again what it was (`page`: the bytes of the physical
   // page now), and that holds no breakpoint; or null.
-  Ccf* Revive(u64 pc, u64 phys_page, const CodeMode& mode, const u8* page,
+  Ccf* Revive(LinearAddr pc, PhysPage phys_page, const CodeMode& mode, const u8* page,
               const DebugPoints& points);
   // What was translated of the physical page for a linear page where it runs no more,
   // `unused(linear page)`, is from now on its code at `linear_page`: as if it had been translated
   // there. False: there is none. Nothing may be running, and no view may know the old page.
   template <class F>
-  bool Move(u64 phys_page, u64 linear_page, F unused);
+  bool Move(PhysPage phys_page, LinearAddr linear_page, F unused);
   // Of the bytes that a CCF depends on. `page` is its physical page.
   static u64 ContentHash(const Ccf& ccf, const u8* page);
 
@@ -110,7 +110,7 @@ class Fragments {
   // Invalidates the CCFs that depend on bytes [from, to) of the page, and tells f(ccf) of each.
   // Returns whether the page has others.
   template <class F>
-  bool InvalidateBytes(u64 phys_page, u64 from, u64 to, F f) {
+  bool InvalidateBytes(PhysPage phys_page, u64 from, u64 to, F f) {
     const bool others = tc_->index().ForEachDependent(phys_page, from, to, [&](Ccf* ccf) {
       Invalidate(ccf);
       f(ccf);
@@ -129,19 +129,19 @@ class Fragments {
 
  private:
   struct UnlinkedExit {
-    u64 at;
+    HostAddr at;
     u8 length;
     u8 bytes[10];
   };
   static constexpr unsigned kMaxUnlinkedExits = 64;
 
-  void PatchJump(u64 at, u8 length, u64 target);
-  void Unlink(u64 at, u8 length, u64 target);
+  void PatchJump(HostAddr at, u8 length, HostAddr target);
+  void Unlink(HostAddr at, u8 length, HostAddr target);
   void Unchain(ExitDesc* exit);
-  void RedirectEntry(Ccf* ccf, u64 target) { PatchJump(ccf->entry, 5, target); }
+  void RedirectEntry(Ccf* ccf, HostAddr target) { PatchJump(ccf->entry, 5, target); }
   void RedirectEntryToLookup(Ccf* ccf);
   Replaced ForwardReplaced(Ccf* to);
-  void MoveMapping(translator::CodeMapping* mapping, u64 linear_page);
+  void MoveMapping(translator::CodeMapping* mapping, LinearAddr linear_page);
   // Of its mapping's address; the alias is open.
   void MoveCcf(Ccf* ccf);
   void MoveEntryCheck(Ccf* ccf);
@@ -157,7 +157,7 @@ class Fragments {
 };
 
 template <class F>
-bool Fragments::Move(u64 phys_page, u64 linear_page, F unused) {
+bool Fragments::Move(PhysPage phys_page, LinearAddr linear_page, F unused) {
   CodeIndex& index = tc_->index();
   if (!translator::IsMovable(linear_page) || index.FindMapping(linear_page, phys_page)) {
     return false;

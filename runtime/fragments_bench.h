@@ -14,7 +14,8 @@
 
 namespace alibi::runtime {
 
-inline constexpr u64 kPc = 0x401000, kPhysPage = 0x123;
+inline constexpr LinearAddr kPc{0x401000};
+inline constexpr PhysPage kPhysPage{0x123};
 inline constexpr u8 kNop = 0x90;
 inline constexpr unsigned kBody = 8;        // bytes of hot code in front of the exits' jumps
 inline constexpr unsigned kGuestBytes = 4;  // of each CCF
@@ -38,7 +39,7 @@ class FragmentsBench {
   FragmentsBench() { page.resize(kPageSize); }
 
   // A CCF of four bytes, each exit with a jump to its stub. The index does not know it yet.
-  Ccf* Emit(u64 pc, const std::vector<ExitDesc>& exits = {}, const CodeMode& mode = {}) {
+  Ccf* Emit(LinearAddr pc, const std::vector<ExitDesc>& exits = {}, const CodeMode& mode = {}) {
     TranslationCache& tc = fragments.tc();
     REQUIRE(tc.HasRoom());
     Ccf* ccf = tc.NewCcf();
@@ -82,16 +83,16 @@ class FragmentsBench {
     tc.Commit(ccf, emitted);
     return ccf;
   }
-  Ccf* Make(u64 pc, const std::vector<ExitDesc>& exits = {}, const CodeMode& mode = {}) {
+  Ccf* Make(LinearAddr pc, const std::vector<ExitDesc>& exits = {}, const CodeMode& mode = {}) {
     Ccf* ccf = Emit(pc, exits, mode);
     replaced = fragments.Add(ccf);
     return ccf;
   }
-  bool Move(u64 linear_page) {
-    return fragments.Move(kPhysPage, linear_page, [](u64) { return true; });
+  bool Move(LinearAddr linear_page) {
+    return fragments.Move(kPhysPage, linear_page, [](LinearAddr) { return true; });
   }
-  Ccf* Revive(u64 pc) { return fragments.Revive(pc, kPhysPage, {}, page.data(), points); }
-  Ccf* Find(u64 pc) { return fragments.Find(pc, kPhysPage, {}); }
+  Ccf* Revive(LinearAddr pc) { return fragments.Revive(pc, kPhysPage, {}, page.data(), points); }
+  Ccf* Find(LinearAddr pc) { return fragments.Find(pc, kPhysPage, {}); }
 
   Counters counters;
   std::unique_ptr<TranslationCache> tc = std::move(TranslationCache::Create(1 << 20).value());

@@ -23,25 +23,25 @@ using translator::ExitKind;
 using Bench = FragmentsBench;
 
 // Two pages where programs are loaded at random.
-constexpr u64 kHere = 0x7f12'3456'7000, kThere = 0x55ab'cdef'0000;
+constexpr LinearAddr kHere{0x7f12'3456'7000}, kThere{0x55ab'cdef'0000};
 
-u8 ByteAt(u64 host) { return *reinterpret_cast<const u8*>(host); }
+u8 ByteAt(HostAddr host) { return *host.As(); }
 
-// Where the jump at `host` leads; 0: there is none.
-u64 TargetOf(u64 host) {
-  if (ByteAt(host) != 0xe9) return 0;
+// Where the jump at `host` leads; null: there is none.
+HostAddr TargetOf(HostAddr host) {
+  if (ByteAt(host) != 0xe9) return {};
   i32 rel;
-  std::memcpy(&rel, reinterpret_cast<const void*>(host + 1), 4);
+  std::memcpy(&rel, (host + 1).As(), 4);
   return host + 5 + static_cast<u64>(i64{rel});
 }
 
 // Where one comes out who enters there.
-u64 Follow(u64 host) {
-  while (const u64 target = TargetOf(host)) host = target;
+HostAddr Follow(HostAddr host) {
+  while (const HostAddr target = TargetOf(host)) host = target;
   return host;
 }
 
-ExitDesc To(u64 pc) { return {.target = pc}; }
+ExitDesc To(LinearAddr pc) { return {.target = pc}; }
 
 TEST_CASE("An exit is chained to its successor once, in its page, and not from a single step") {
   Bench bench;
@@ -58,7 +58,7 @@ TEST_CASE("An exit is chained to its successor once, in its page, and not from a
   CHECK(bench.counters.chained_exits == 1);
 
   Ccf* elsewhere = bench.Emit(kPc + 32);
-  elsewhere->phys_page = kPhysPage + 1;
+  elsewhere->phys_page = PhysPage(kPhysPage.number + 1);
   CodeMode single;
   single.single = true;
   Ccf* stepped = bench.Make(kPc, {To(kPc + 16)}, single);
@@ -79,7 +79,7 @@ TEST_CASE(
   bench.fragments.Invalidate(ccf);
   CHECK_FALSE(ccf->valid);
   REQUIRE(bench.replacements.pages.size() == 1);
-  CHECK(bench.replacements.pages[0].value == kPhysPage * kPageSize);
+  CHECK(bench.replacements.pages[0] == kPhysPage.Base());
   CHECK(TargetOf(first->exits()[0]->patch) == first->exits()[0]->stub);
   CHECK(TargetOf(ccf->exits()[0]->patch) == ccf->exits()[0]->stub);
   CHECK(TargetOf(ccf->entry) == ccf->redirect);
@@ -141,10 +141,11 @@ TEST_CASE("A CCF takes the place of its predecessor's last jump") {
   Ccf* first = bench.Make(kPc, {To(kPc + 64), To(kPc + 16)});
   ExitDesc* taken = first->exits()[0];
   ExitDesc* falls = first->exits()[1];
-  CHECK_FALSE(bench.fragments.DropJump(taken, kPc + 64, kPhysPage));      // others lie behind
-  CHECK_FALSE(bench.fragments.DropJump(falls, kPc + 17, kPhysPage));      // leads elsewhere
-  CHECK_FALSE(bench.fragments.DropJump(falls, kPc + 16, kPhysPage + 1));  // and in another page
-  const u64 end = first->hot_end;
+  CHECK_FALSE(bench.fragments.DropJump(taken, kPc + 64, kPhysPage));  // others lie behind
+  CHECK_FALSE(bench.fragments.DropJump(falls, kPc + 17, kPhysPage));  // leads elsewhere
+  CHECK_FALSE(bench.fragments.DropJump(falls, kPc + 16,
+                                       PhysPage(kPhysPage.number + 1)));  // and in another page
+  const HostAddr end = first->hot_end;
   CHECK(bench.fragments.DropJump(falls, kPc + 16, kPhysPage));
   CHECK(first->hot_end == end - 5);
   Ccf* next = bench.Emit(kPc + 16);
@@ -178,7 +179,7 @@ TEST_CASE("A request to stop unlinks all exits, and they are relinked as they we
   Ccf* next = bench.Emit(kPc + 16);
   bench.fragments.Elide(exits[3], next);
   bench.fragments.Add(next);
-  const u64 indirect = TargetOf(exits[2]->patch);
+  const HostAddr indirect = TargetOf(exits[2]->patch);
 
   bench.fragments.UnlinkExits(ccf);
   bench.fragments.UnlinkExits(ccf);  // again, before anybody has come out
@@ -213,7 +214,7 @@ TEST_CASE("Bytes are overwritten: the CCFs that depend on them go, and no others
   CHECK(third->valid);
   CHECK_FALSE(bench.fragments.InvalidateBytes(kPhysPage, 0, kPageSize, note));
   CHECK(gone.size() == 3);
-  CHECK_FALSE(bench.fragments.InvalidateBytes(kPhysPage + 1, 0, kPageSize, note));
+  CHECK_FALSE(bench.fragments.InvalidateBytes(PhysPage(kPhysPage.number + 1), 0, kPageSize, note));
 }
 
 TEST_CASE("However often a verdict changes, each old entry leads to the newest CCF") {
@@ -229,8 +230,8 @@ TEST_CASE("However often a verdict changes, each old entry leads to the newest C
 TEST_CASE("A CCF's entry for jumps through tables is made once") {
   Bench bench;
   Ccf* ccf = bench.Make(kPc);
-  const u64 entry = bench.fragments.IndirectEntry(ccf);
-  CHECK(entry != 0);
+  const HostAddr entry = bench.fragments.IndirectEntry(ccf);
+  CHECK(entry);
   CHECK(bench.fragments.IndirectEntry(ccf) == entry);
   CHECK(bench.fragments.IndirectEntry(bench.Make(kPc + 16)) != entry);
 }
@@ -240,7 +241,7 @@ TEST_CASE("A page's CCFs move to another address, links and all") {
   Ccf* to = bench.Make(kHere + 16);
   Ccf* from = bench.Make(kHere, {To(kHere + 16), To(kHere + 32)});
   bench.fragments.Chain(from->exits()[0], to);
-  const u64 check = bench.fragments.IndirectEntry(to);
+  const HostAddr check = bench.fragments.IndirectEntry(to);
   REQUIRE(bench.Move(kThere));
   CHECK(bench.Find(kHere) == nullptr);
   CHECK(bench.Find(kHere + 16) == nullptr);
@@ -255,7 +256,7 @@ TEST_CASE("A page's CCFs move to another address, links and all") {
   u8 expected[translator::kMaxEntryCheckBytes];
   const u32 size = translator::WriteEntryCheck(kThere + 16, to->flags_live_in,
                                                bench.stubs.entry_miss, check, expected);
-  CHECK(std::memcmp(reinterpret_cast<const void*>(check), expected, size) == 0);
+  CHECK(std::memcmp(check.As(), expected, size) == 0);
   CHECK(bench.counters.moved_mappings == 1);
   CHECK(bench.counters.moved_ccfs == 2);
   // What is translated from now on belongs to the same place.
@@ -277,13 +278,14 @@ TEST_CASE("A CCF whose exits are unlinked moves as it is without") {
 TEST_CASE("A page's CCFs stay where they run, where others are, and where PCs are short") {
   Bench bench;
   Ccf* ccf = bench.Make(kHere);
-  CHECK_FALSE(bench.fragments.Move(kPhysPage, kThere, [](u64 page) {
+  CHECK_FALSE(bench.fragments.Move(kPhysPage, kThere, [](LinearAddr page) {
     CHECK(page == kHere);
     return false;
   }));
-  CHECK_FALSE(bench.fragments.Move(kPhysPage + 1, kThere, [](u64) { return true; }));
+  CHECK_FALSE(bench.fragments.Move(PhysPage(kPhysPage.number + 1), kThere,
+                                   [](LinearAddr) { return true; }));
   CHECK_FALSE(bench.Move(kPc));
-  CHECK_FALSE(bench.Move(0xffff'8000'0000'0000));
+  CHECK_FALSE(bench.Move(LinearAddr(0xffff'8000'0000'0000)));
   Ccf* other = bench.Make(kThere);
   CHECK_FALSE(bench.Move(kThere));
   CHECK(bench.Find(kHere) == ccf);
@@ -356,14 +358,14 @@ TEST_CASE("However many places a page has, few are asked whether they are used")
   Bench bench;
   for (u64 i = 0; i < 200; ++i) bench.Make(kHere + i * kPageSize);
   unsigned asked = 0;
-  CHECK_FALSE(bench.fragments.Move(kPhysPage, kThere, [&](u64) {
+  CHECK_FALSE(bench.fragments.Move(kPhysPage, kThere, [&](LinearAddr) {
     ++asked;
     return false;
   }));
   CHECK(asked <= 8);
   // In turn: the one that is not used is found in the end.
   unsigned tries = 0;
-  while (!bench.fragments.Move(kPhysPage, kThere, [](u64 page) { return page == kHere; })) {
+  while (!bench.fragments.Move(kPhysPage, kThere, [](LinearAddr page) { return page == kHere; })) {
     REQUIRE(++tries < 200);
   }
   CHECK(bench.Find(kHere) == nullptr);
@@ -373,17 +375,18 @@ TEST_CASE("However many places a page has, few are asked whether they are used")
 TEST_CASE("The index against a map: places come, move and are found") {
   Bench bench;
   std::mt19937_64 random(20261123);
-  std::map<u64, Ccf*> model;  // by page
+  std::map<LinearAddr, Ccf*> model;  // by page
   for (int step = 0; step < 3000; ++step) {
-    const u64 page = kHere + random() % 64 * kPageSize;
+    const LinearAddr page = kHere + random() % 64 * kPageSize;
     if (random() % 3 != 0) {
       if (!bench.fragments.tc().HasRoom()) break;
       if (model.size() < 32 && model.count(page) == 0) model[page] = bench.Make(page);
     } else if (!model.empty()) {
-      const u64 from = std::next(model.begin(), static_cast<long>(random() % model.size()))->first;
+      const LinearAddr from =
+          std::next(model.begin(), static_cast<long>(random() % model.size()))->first;
       bool moved = false;
       for (unsigned i = 0; i < 16 && !moved; ++i) {
-        moved = bench.fragments.Move(kPhysPage, page, [&](u64 old) { return old == from; });
+        moved = bench.fragments.Move(kPhysPage, page, [&](LinearAddr old) { return old == from; });
       }
       if (moved) {
         REQUIRE(model.count(page) == 0);
@@ -391,7 +394,7 @@ TEST_CASE("The index against a map: places come, move and are found") {
         model.erase(from);
       }
     }
-    const u64 asked = kHere + random() % 64 * kPageSize;
+    const LinearAddr asked = kHere + random() % 64 * kPageSize;
     const auto known = model.find(asked);
     REQUIRE(bench.Find(asked) == (known == model.end() ? nullptr : known->second));
   }

@@ -42,7 +42,7 @@ constexpr int kGregOf[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RB
                              REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
                              REG_R12, REG_R13, REG_R14, REG_R15};
 
-const FaultPoint* FindFaultPoint(const Ccf& ccf, u64 host) {
+const FaultPoint* FindFaultPoint(const Ccf& ccf, HostAddr host) {
   const u64 offset = host - ccf.hot_start;
   for (const FaultPoint& point : ccf.faults()) {
     if (point.host_offset == offset) return &point;
@@ -58,12 +58,12 @@ const FaultPoint* FindFaultPoint(const Ccf& ccf, u64 host) {
                       "alibi: the policy plug-in '%.300s' has crashed: signal %d, address %p\n",
                       plugin, signal, info->si_addr);
   } else {
-    const u64 rip = static_cast<u64>(context->uc_mcontext.gregs[REG_RIP]);
+    const HostAddr rip(static_cast<u64>(context->uc_mcontext.gregs[REG_RIP]));
     std::string where = "no engine";
     if (CurrentEngine() != nullptr) where = CurrentEngine()->DescribeHostPc(rip);
-    n = std::snprintf(text, sizeof(text),
-                      "alibi: internal error: signal %d at host PC 0x%llx (%s), address %p\n",
-                      signal, static_cast<unsigned long long>(rip), where.c_str(), info->si_addr);
+    n = std::snprintf(
+        text, sizeof(text), "alibi: internal error: signal %d at host PC 0x%llx (%s), address %p\n",
+        signal, static_cast<unsigned long long>(rip.value), where.c_str(), info->si_addr);
   }
   if (write(STDERR_FILENO, text, static_cast<size_t>(n)) < 0) std::_Exit(70);
   std::signal(signal, SIG_DFL);
@@ -159,8 +159,7 @@ void EngineImpl::RestoreStringPointers(const SiteDesc& site, greg_t* gregs) cons
   for (const SiteDesc* other : site.ccf->sites()) {
     if (other->instr_index != site.instr_index || !translator::IsString(other->shape)) continue;
     const bool source = other->shape == translator::AccessShape::kStringSource;
-    const auto* slot =
-        reinterpret_cast<const InlineTlbEntry*>(gs_ + static_cast<u64>(i64{other->slot}));
+    const auto* slot = (gs_ + static_cast<u64>(i64{other->slot})).As<const InlineTlbEntry>();
     gregs[source ? REG_RSI : REG_RDI] -= static_cast<greg_t>(slot->displacement);
   }
 }
@@ -211,15 +210,15 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   const HostFault what = ClassifyHostFault(signal, info->si_code);
   if (what == HostFault::kShutMemory) return false;
   greg_t* gregs = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-  const u64 rip = static_cast<u64>(gregs[REG_RIP]);
+  const HostAddr rip(static_cast<u64>(gregs[REG_RIP]));
   if (rip == stubs_.miss_load) {
-    gregs[REG_RIP] = static_cast<greg_t>(stubs_.miss_slow);
+    gregs[REG_RIP] = static_cast<greg_t>(stubs_.miss_slow.value);
     return true;
   }
   const auto dispatch = [&](const Pending& how) {
     pending_ = how;
     SyncGs();
-    gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch);
+    gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch.value);
     return true;
   };
   const bool x87 = gregs[REG_TRAPNO] == vcpu::kX87Error;
@@ -284,7 +283,7 @@ Verdict EngineImpl::JudgeTrap(SiteDesc* site, const siginfo_t* info, HostFault w
   }
   const Instr& instr = InstrOf(*site);
   const bool masked = instr.mem.masked_element != 0;
-  const u64 trapped_at = reinterpret_cast<u64>(info->si_addr);
+  const HostAddr trapped_at(info->si_addr);
   Access access{Found::kTrap, *site, instr, accesses_.AddressOf(*site, instr), site->size};
   access.host_protection = info->si_code == SI_KERNEL;
   // An untouched part of the shadow table: nothing has been accessed yet.
@@ -294,11 +293,11 @@ Verdict EngineImpl::JudgeTrap(SiteDesc* site, const siginfo_t* info, HostFault w
   const Verdict verdict = accesses_.Classify(access);
   if (verdict.way != Verdict::Way::kResume) return charge(verdict);
 
-  u64 begin = access.linear;
+  LinearAddr begin = access.linear;
   unsigned size = site->size;
   if (masked) {
     // Elements in front are left out by the mask. Displacements are whole pages.
-    const u64 skipped = (trapped_at - begin) & kPageMask;
+    const u64 skipped = (trapped_at.value - begin.value) & kPageMask;
     if (!access.in_table && skipped < size) {
       begin += skipped;
       size = 1;
@@ -306,7 +305,7 @@ Verdict EngineImpl::JudgeTrap(SiteDesc* site, const siginfo_t* info, HostFault w
   }
   GuestFault fault;
   const mmu::Resolution answer =
-      mmu_.ResolveAccess(LinearAddr(begin), size, Accesses::Writes(*site, instr), &fault);
+      mmu_.ResolveAccess(begin, size, Accesses::Writes(*site, instr), &fault);
   if (answer == mmu::Resolution::kFilled) ++counters_.host_faults_hidden;
   return charge(accesses_.Classify(access, answer, fault));
 }
@@ -321,10 +320,10 @@ bool EngineImpl::RestartAccess(const SiteDesc& site, const FaultPoint& point, gr
     return false;
   }
   if (point.follower) {
-    const LinearAddr address(accesses_.AddressOf(site, InstrOf(site)));
+    const LinearAddr address = accesses_.AddressOf(site, InstrOf(site));
     gregs[REG_R10] = static_cast<greg_t>(mmu_.current_view().Entry(mmu::EntryIndex(address)));
   } else {
-    gregs[REG_RIP] = static_cast<greg_t>(site.Restart());
+    gregs[REG_RIP] = static_cast<greg_t>(site.Restart().value);
   }
   SyncGs();
   return true;
@@ -333,14 +332,14 @@ bool EngineImpl::RestartAccess(const SiteDesc& site, const FaultPoint& point, gr
 void EngineImpl::HandleStopSignal(void* context) {
   __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
   greg_t* gregs = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-  const u64 rip = static_cast<u64>(gregs[REG_RIP]);
+  const HostAddr rip(static_cast<u64>(gregs[REG_RIP]));
   if (!tc().ContainsCode(rip)) return;  // callouts look at stop_requested before they resume
   if (!tc().IsStub(rip)) {
     if (Ccf* ccf = fragments_->FindByHost(rip)) fragments_->UnlinkExits(ccf);
     return;
   }
   if (rip >= stubs_.jump && rip < stubs_.jump_end) {
-    gregs[REG_RIP] = static_cast<greg_t>(stubs_.at(Callout::kStop));  // r11 is the target
+    gregs[REG_RIP] = static_cast<greg_t>(stubs_.at(Callout::kStop).value);  // r11 is the target
     return;
   }
   if (rip >= stubs_.miss && rip < stubs_.miss_end) {

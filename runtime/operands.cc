@@ -45,44 +45,43 @@ u64 LiveMask(unsigned k) {
 
 // The host addresses of the one or two pages of an access that touches nothing but plain RAM.
 // pages[1] is null if there is one only.
-bool EngineImpl::PlainPages(u64 linear, unsigned size, bool write, u8* pages[2]) {
-  const auto host_of = [&](u64 address) {
-    const u64 host = address + mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(address)));
-    return host - state_.ram_window[write] < state_.ram_window_size[write]
-               ? reinterpret_cast<u8*>(host)
-               : nullptr;
+bool EngineImpl::PlainPages(LinearAddr linear, unsigned size, bool write, u8* pages[2]) {
+  const auto host_of = [&](LinearAddr address) {
+    const HostAddr host = mmu_.current_view().HostOf(address);
+    return host.value - state_.ram_window[write] < state_.ram_window_size[write] ? host.As()
+                                                                                 : nullptr;
   };
-  const u64 last = linear + size - 1;
+  const LinearAddr last = linear + size - 1;
   pages[0] = host_of(linear);
   pages[1] = nullptr;
   if (pages[0] == nullptr) return false;
-  if (linear >> 12 == last >> 12) return true;
-  if (last < linear || (state_.CodeBits() != 64 && last >> 32 != 0)) return false;
-  pages[1] = host_of(last & ~kPageMask);
+  if (linear.InPage() == last.InPage()) return true;
+  if (last < linear || (state_.CodeBits() != 64 && last.value >> 32 != 0)) return false;
+  pages[1] = host_of(last.PageBase());
   return pages[1] != nullptr;
 }
 
-bool EngineImpl::ReadOperand(u64 linear, u8* out, unsigned size, GuestFault* fault) {
+bool EngineImpl::ReadOperand(LinearAddr linear, u8* out, unsigned size, GuestFault* fault) {
   u8* pages[2];
   if (!PlainPages(linear, size, false, pages)) {
-    const bool done = mmu_.Read(LinearAddr(linear), out, size, vcpu::Privilege::kCpl, fault);
+    const bool done = mmu_.Read(linear, out, size, vcpu::Privilege::kCpl, fault);
     SyncGs();
     return done;
   }
-  const u64 first = pages[1] == nullptr ? size : kPageSize - (linear & kPageMask);
+  const u64 first = pages[1] == nullptr ? size : kPageSize - linear.PageOffset();
   RawCopy(out, pages[0], first);
   if (pages[1] != nullptr) RawCopy(out + first, pages[1], size - first);
   return true;
 }
 
-bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFault* fault) {
+bool EngineImpl::WriteOperand(LinearAddr linear, const u8* data, unsigned size, GuestFault* fault) {
   u8* pages[2];
   if (!PlainPages(linear, size, true, pages)) {
-    const bool done = mmu_.Write(LinearAddr(linear), data, size, vcpu::Privilege::kCpl, fault);
+    const bool done = mmu_.Write(linear, data, size, vcpu::Privilege::kCpl, fault);
     SyncGs();
     return done;
   }
-  const u64 first = pages[1] == nullptr ? size : kPageSize - (linear & kPageMask);
+  const u64 first = pages[1] == nullptr ? size : kPageSize - linear.PageOffset();
   RawCopy(pages[0], data, first);
   if (pages[1] != nullptr) RawCopy(pages[1], data + first, size - first);
   return true;
@@ -105,22 +104,20 @@ bool EngineImpl::WriteOperand(u64 linear, const u8* data, unsigned size, GuestFa
 
 // Moves the active elements between a masked operand and the bounce buffer, or only looks whether
 // they can be written. False: *fault is the lowest one's.
-bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess access,
+bool EngineImpl::AccessElements(const Instr& instr, LinearAddr linear, ElementAccess access,
                                 GuestFault* fault) {
   const unsigned size = instr.mem.masked_element;
   const u64 active = ActiveElements(instr);
   u8* const bounced = BounceOf(linear, instr.mem.size);
   const unsigned elements = instr.mem.size / size;
-  const auto in_segment = [&](unsigned i, u64* at) {
+  const auto in_segment = [&](unsigned i, LinearAddr* at) {
     const u64 base = state_.segment[instr.mem.segment].base;
-    LinearAddr element;
     const vcpu::Outcome outcome = LinearOperand(
-        instr, simulator_, static_cast<u32>(linear - base) + u64{i} * size, size, &element);
-    *at = element.value;
+        instr, simulator_, static_cast<u32>(linear.value - base) + u64{i} * size, size, at);
     if (outcome.faulted()) *fault = outcome.fault();
     return outcome.done();
   };
-  const auto is_address = [&](unsigned i, u64* at) {
+  const auto is_address = [&](unsigned i, LinearAddr* at) {
     if (instr.code_bits != 64) return in_segment(i, at);
     *at = linear + i * size;
     if (!Accesses::LeavesAddressSpace(*at, size)) return true;
@@ -129,13 +126,13 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
   };
   if (vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedOperandFault)) {
     for (unsigned i = 0; i < elements; ++i) {
-      u64 unused;
+      LinearAddr unused;
       if (((active >> i) & 1) && !is_address(i, &unused)) return false;
     }
   }
   for (unsigned i = 0; i < elements; ++i) {
     if (!((active >> i) & 1)) continue;
-    u64 at;
+    LinearAddr at;
     bool done = false;
     if (!is_address(i, &at)) return false;
     if (accesses_.Misaligned(instr, at)) {
@@ -148,7 +145,7 @@ bool EngineImpl::AccessElements(const Instr& instr, u64 linear, ElementAccess ac
     } else if (access == ElementAccess::kWrite) {
       done = WriteOperand(at, bounced + i * size, size, fault);
     } else {
-      done = mmu_.ProbeWrite(LinearAddr(at), size, vcpu::Privilege::kCpl, fault);
+      done = mmu_.ProbeWrite(at, size, vcpu::Privilege::kCpl, fault);
       SyncGs();
       if (!done) simulator::PlaceMaskedStoreFault(linear, active, size, instr.code_bits, fault);
     }
@@ -174,16 +171,17 @@ void EngineImpl::StoreFirstPart(const SiteDesc& site) {
       !vcpu::HostHasIntelsWay(vcpu::HostDifference::kX87StoreParts)) {
     return;
   }
-  LinearAddr first(state_.scratch.operand);
+  const LinearAddr operand(state_.scratch.operand);
+  LinearAddr first = operand;
   if (translator::ChecksSegment(instr, site.ccf->mode)) {
     const u64 base = state_.segment[instr.mem.segment].base;
     const u64 offset = static_cast<u32>(first.value - base);
     if (LinearOperand(instr, simulator_, offset, kPart, &first).faulted()) return;
   }
   GuestFault refused;
-  if (!Accesses::LeavesAddressSpace(first.value, kPart) &&
+  if (!Accesses::LeavesAddressSpace(first, kPart) &&
       mmu_.ProbeWrite(first, kPart, vcpu::Privilege::kCpl, &refused)) {
-    WriteOperand(first.value, BounceOf(state_.scratch.operand, site.size), kPart, &refused);
+    WriteOperand(first, BounceOf(operand, site.size), kPart, &refused);
   }
   SyncGs();
 }
@@ -210,7 +208,7 @@ Next EngineImpl::EndRefusedStore(SiteDesc* site) {
   return DeliverAtAndDispatch(site, refused_store_fault_);
 }
 
-Next EngineImpl::BounceElements(SiteDesc* site, u64 linear) {
+Next EngineImpl::BounceElements(SiteDesc* site, LinearAddr linear) {
   const Instr& instr = InstrOf(*site);
   GuestFault fault;
   const ElementAccess access = instr.mem.written ? ElementAccess::kProbe : ElementAccess::kRead;
@@ -222,19 +220,19 @@ Next EngineImpl::BounceElements(SiteDesc* site, u64 linear) {
   return {site->resume};
 }
 
-Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 linear) {
+Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
   const Instr& instr = InstrOf(*site);
   ++counters_.bounce_callouts;
   attempted_ = AttemptedStore::kNoTrace;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
-  const u64 offset = linear;
   const bool in_segment = translator::ChecksSegment(instr, site->ccf->mode);
-  if (in_segment) linear = static_cast<u32>(state_.segment[instr.mem.segment].base + offset);
-  state_.scratch.operand = linear;
+  const LinearAddr linear(
+      in_segment ? static_cast<u32>(state_.segment[instr.mem.segment].base + r11) : r11);
+  state_.scratch.operand = linear.value;
   state_.callout_argument = reinterpret_cast<u64>(BounceOf(linear, site->size));
-  LinearAddr address(linear);
+  LinearAddr address = linear;
   if (in_segment && instr.mem.masked_element == 0) {  // else element by element
-    const vcpu::Outcome outcome = LinearOperand(instr, simulator_, offset, site->size, &address);
+    const vcpu::Outcome outcome = LinearOperand(instr, simulator_, r11, site->size, &address);
     if (outcome.faulted()) return RefuseBounce(site, outcome.fault());
   }
   const bool masked = instr.mem.masked_element != 0;
@@ -277,18 +275,19 @@ Next EngineImpl::OnBounceEnd(SiteDesc* site, u64) {
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   if (attempted_ != AttemptedStore::kNoTrace) return EndRefusedStore(site);
   GuestFault fault;
+  const LinearAddr operand(state_.scratch.operand);
   const bool written =
       instr.mem.masked_element != 0
-          ? AccessElements(instr, state_.scratch.operand, ElementAccess::kWrite, &fault)
-          : WriteOperand(state_.scratch.operand, BounceOf(state_.scratch.operand, site->size),
-                         site->size, &fault);
+          ? AccessElements(instr, operand, ElementAccess::kWrite, &fault)
+          : WriteOperand(operand, BounceOf(operand, site->size), site->size, &fault);
   if (!written) return DeliverAtAndDispatch(site, fault);
   state_.rip = site->ccf->mode.RipOf(instr.next_pc());
-  ChargeSimulated(site, state_.scratch.operand, true);
+  ChargeSimulated(site, operand, true);
   return Continue(site, instr.next_pc());
 }
 
-Next EngineImpl::OnStore(SiteDesc* site, u64 linear) {
+Next EngineImpl::OnStore(SiteDesc* site, u64 r11) {
+  const LinearAddr linear(r11);
   const Instr& instr = InstrOf(*site);
   ++counters_.store_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
@@ -311,15 +310,15 @@ Next EngineImpl::OnStore(SiteDesc* site, u64 linear) {
 }
 
 // A SIMULATE access has been made: was there a reason for not making it directly?
-void EngineImpl::ChargeSimulated(SiteDesc* site, u64 linear, bool write) {
+void EngineImpl::ChargeSimulated(SiteDesc* site, LinearAddr linear, bool write) {
   const translator::CodeMode& mode = site->ccf->mode;
   if (mode.simulate || mode.careful) return;  // no choice of the policy's
   adapt::Event event = adapt::Event::kTraceFault;
-  if ((linear & kPageMask) + site->size > kPageSize) {
+  if (linear.PageOffset() + site->size > kPageSize) {
     event = adapt::Event::kPageCrossing;
   } else {
-    const u64 host = linear + mmu_.current_view().Entry(mmu::EntryIndex(LinearAddr(linear)));
-    if (host - state_.ram_window[write] < state_.ram_window_size[write]) {
+    const HostAddr host = mmu_.current_view().HostOf(linear);
+    if (host.value - state_.ram_window[write] < state_.ram_window_size[write]) {
       event = adapt::Event::kCleanCallout;
     }
   }

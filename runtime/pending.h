@@ -10,7 +10,7 @@ namespace alibi::runtime {
 
 // What a callout says: where to go on.
 struct Next {
-  u64 host = 0;         // 0: leave translated code, the run loop must act
+  HostAddr host;        // none: leave translated code, the run loop must act
   bool undone = false;  // the callout's instruction has not been executed
 };
 

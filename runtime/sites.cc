@@ -68,13 +68,13 @@ adapt::SiteRecord& Sites::RecordOf(SiteDesc* site) {
 void Sites::NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fault) {
   adapt::SiteRecord* record = OwnRecordOf(site);
   if (record == nullptr || record->shows_flags) return;
-  const u64 page = fault.cr2 | kPageMask;  // never 0
+  const LinearAddr page(fault.cr2 | kPageMask);  // never 0
   if (fault.vector == vcpu::kPageFault && std::exchange(record->faulted_page, page) != page) return;
   record->shows_flags = true;
   ++counters_.exact_flag_sites;
   // Whatever took those flags for dead looked at the instruction. It may not be revived, either.
-  const u64 phys = PhysOf(*site.ccf, InstrOf(site).pc);
-  fragments_.InvalidateBytes(phys >> 12, phys & kPageMask, (phys & kPageMask) + 1,
+  const PhysAddr phys = PhysOf(*site.ccf, InstrOf(site).pc);
+  fragments_.InvalidateBytes(phys.InPage(), phys.PageOffset(), phys.PageOffset() + 1,
                              [](Ccf* ccf) { ccf->retired = true; });
 }
 
@@ -122,8 +122,8 @@ void Sites::RetireIfStale(const SiteDesc& site, adapt::Kind kind) {
   if (!frozen_) fragments_.Retire(ccf);
 }
 
-void Sites::ForgetPage(u64 page) {
-  if (events_.Wants(RecordKind::kForgottenPage) && table_.MayHaveInPage(page)) {
+void Sites::ForgetPage(PhysPage page) {
+  if (events_.Wants(RecordKind::kForgottenPage) && table_.MayHaveInPage(page.Base())) {
     events_.ForgottenPage(page);
   }
   table_.ForgetPage(page);

@@ -68,8 +68,8 @@ class Sites {
   void Charge(SiteDesc* site, adapt::Event event, bool trapped);
   // The guest is about to be shown flags that are not its own, because nothing reads them.
   void NoteShownFlags(const SiteDesc& site, const vcpu::GuestFault& fault);
-  // No code is left in the page at that guest-physical address.
-  void ForgetPage(u64 page);
+  // No code is left in the page.
+  void ForgetPage(PhysPage page);
 
  private:
   static constexpr u32 kOccurrenceKinds =

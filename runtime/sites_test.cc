@@ -18,8 +18,8 @@ using translator::CodeMode;
 using translator::SiteDesc;
 
 // Of the site's instruction; another TU may run into it.
-constexpr u64 kSite = kPc + 0x20;
-constexpr u64 kSitePhys = kPhysPage * kPageSize + (kSite & kPageMask);
+constexpr LinearAddr kSite = kPc + 0x20;
+constexpr PhysAddr kSitePhys = kPhysPage.Base() + kSite.PageOffset();
 
 class Scripted final : public adapt::Policy {
  public:
@@ -29,12 +29,12 @@ class Scripted final : public adapt::Policy {
     asked.push_back(what);
     return verdict;
   }
-  void OnPageForgotten(u64 page) override { forgotten.push_back(page); }
+  void OnPageForgotten(PhysPage page) override { forgotten.push_back(page); }
 
   adapt::Needs wants;
   Kind verdict = Kind::kDirect;
   std::vector<adapt::Occurrence> asked;
-  std::vector<u64> forgotten;
+  std::vector<PhysPage> forgotten;
 };
 
 class SitesBench {
@@ -42,7 +42,7 @@ class SitesBench {
   explicit SitesBench(adapt::Needs needs = {}, bool frozen = false)
       : policy(Needing(needs)),
         sites(policy, fragments.fragments, events, fragments.counters, frozen) {
-    store.pc = kSite;
+    store.pc = LinearAddr(kSite);
     store.mem.present = store.mem.written = true;
   }
 
@@ -53,7 +53,9 @@ class SitesBench {
     site.instr = &store;
     return site;
   }
-  SiteDesc Site(const CodeMode& mode = {}) { return SiteIn(fragments.Make(kSite, {}, mode)); }
+  SiteDesc Site(const CodeMode& mode = {}) {
+    return SiteIn(fragments.Make(LinearAddr(kSite), {}, mode));
+  }
 
   FragmentsBench fragments;
   isa::Instr store;
@@ -76,8 +78,8 @@ TEST_CASE("An event is charged to the instruction's record, and the policy is as
   bench.sites.Charge(&site, Event::kTraceFault, true);
   bench.sites.Charge(&site, Event::kPageCrossing, false);
   const adapt::SiteRecord& record = bench.sites.RecordOf(&site);
-  CHECK(record.pc == kSite);
-  CHECK(record.phys == kSitePhys);
+  CHECK(record.pc == LinearAddr(kSite));
+  CHECK(record.phys == PhysAddr(kSitePhys));
   CHECK(record.access == adapt::Access::kStore);
   CHECK((record.traps == 1 && record.callouts == 1));
   CHECK(record.events[static_cast<unsigned>(Event::kTraceFault)] == 1);
@@ -93,7 +95,7 @@ TEST_CASE("Another translation of the same instruction, elsewhere, has the same 
   SiteDesc here = bench.Site();
   bench.sites.Charge(&here, Event::kTraceFault, true);
   bench.store.pc = kSite + 0x10000;
-  SiteDesc there = bench.SiteIn(bench.fragments.Make(kSite + 0x10000));
+  SiteDesc there = bench.SiteIn(bench.fragments.Make(LinearAddr(kSite + 0x10000)));
   CHECK(&bench.sites.RecordOf(&there) == &bench.sites.RecordOf(&here));
 }
 
@@ -125,7 +127,8 @@ TEST_CASE("One-off SIMULATE translations are nobody's verdict") {
 TEST_CASE("A translation that another's verdict has left behind is retired when it pays for that") {
   SitesBench bench;
   SiteDesc site = bench.Site();
-  SiteDesc stale = bench.SiteIn(bench.fragments.Make(kSite - 8));  // runs into the same instruction
+  SiteDesc stale =
+      bench.SiteIn(bench.fragments.Make(LinearAddr(kSite - 8)));  // runs into the same instruction
   bench.policy.verdict = Kind::kSimulate;
   bench.sites.Charge(&site, Event::kTraceFault, true);
   REQUIRE(site.ccf->retired);
@@ -138,7 +141,7 @@ TEST_CASE("A translation that another's verdict has left behind is retired when 
 TEST_CASE("Where a test says how code is translated, stale translations stay") {
   SitesBench bench({}, /*frozen=*/true);
   SiteDesc site = bench.Site();
-  SiteDesc stale = bench.SiteIn(bench.fragments.Make(kSite - 8));
+  SiteDesc stale = bench.SiteIn(bench.fragments.Make(LinearAddr(kSite - 8)));
   bench.policy.verdict = Kind::kSimulate;
   bench.sites.Charge(&site, Event::kTraceFault, true);
   bench.sites.Charge(&stale, Event::kTraceFault, true);
@@ -173,7 +176,7 @@ TEST_CASE("A policy that wants the clock is told when, and what it cost") {
 TEST_CASE("Once the table is full, sites have no record of their own") {
   SitesBench bench;
   for (u64 i = 0; i < bench.sites.table().capacity(); ++i) {
-    bench.sites.table().FindOrInsert(i, (kPhysPage + 1 + i) << 12);
+    bench.sites.table().FindOrInsert(LinearAddr(i), kPhysPage.Base() + ((1 + i) << 12));
   }
   SiteDesc site = bench.Site();
   CHECK(bench.sites.OwnRecordOf(site) == nullptr);
@@ -193,7 +196,7 @@ TEST_CASE("A fault that shows dead flags has its instruction translated anew") {
     SiteDesc site = bench.Site();
     bench.sites.NoteShownFlags(site, vcpu::GuestFault::Simple(vcpu::kDivideError));
     CHECK_FALSE(site.ccf->valid);
-    CHECK(bench.fragments.Revive(kSite) == nullptr);
+    CHECK(bench.fragments.Revive(LinearAddr(kSite)) == nullptr);
   }
   SECTION("a page fault when it comes again, for the same page") {
     SiteDesc site = bench.Site();
@@ -211,9 +214,9 @@ TEST_CASE("When a page's code has gone, its sites are innocent, and the policy k
   SiteDesc site = bench.Site();
   bench.policy.verdict = Kind::kSimulate;
   bench.sites.Charge(&site, Event::kTraceFault, true);
-  bench.sites.ForgetPage(kPhysPage * kPageSize);
-  CHECK(bench.policy.forgotten == std::vector<u64>{kPhysPage * kPageSize});
-  CHECK(bench.sites.table().Find(kSitePhys) == nullptr);
+  bench.sites.ForgetPage(kPhysPage);
+  CHECK(bench.policy.forgotten == std::vector<PhysPage>{kPhysPage});
+  CHECK(bench.sites.table().Find(PhysAddr(kSitePhys)) == nullptr);
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ bool EngineImpl::Step() {
   const u64 delivered = counters_.exceptions_delivered;
   in_single_ = true;
   watch_hits_ = 0;
-  const u64 entry = PrepareEntry();
-  if (entry == 0) {
+  const HostAddr entry = PrepareEntry();
+  if (!entry) {
     in_single_ = false;
     if (counters_.exceptions_delivered == delivered) return false;
     DeliverDebug(debug_step_.Faulted(state_));

@@ -35,22 +35,22 @@ void FillElements(u8* to, u64 value, unsigned size, u64 bytes) {
 }  // namespace
 
 // Where the page's bytes from `linear` on lie, for an access that the guest may make without being
-// noticed; 0: nowhere. Makes the access's mapping known to the shadow, as the access would.
-u64 EngineImpl::HostOfRun(u64 linear, bool write) {
-  if (state_.In64BitCode() && !IsCanonical(linear)) return 0;
-  const u64 index = mmu::EntryIndex(LinearAddr(linear));
-  if (mmu::PageOfIndex(index) != (linear & ~kPageMask)) return 0;
-  const auto usable = [&](u64 host) {
-    return host - state_.ram_window[write] < state_.ram_window_size[write];
+// noticed; null: nowhere. Makes the access's mapping known to the shadow, as the access would.
+HostAddr EngineImpl::HostOfRun(LinearAddr linear, bool write) {
+  if (state_.In64BitCode() && !IsCanonical(linear)) return {};
+  const u64 index = mmu::EntryIndex(linear);
+  if (mmu::PageOfIndex(index) != linear.PageBase()) return {};
+  const auto usable = [&](HostAddr host) {
+    return host.value - state_.ram_window[write] < state_.ram_window_size[write];
   };
-  u64 host = linear + mmu_.current_view().Entry(index);
+  HostAddr host = mmu_.current_view().HostOf(linear);
   if (usable(host)) return host;
   GuestFault fault;
-  if (mmu_.ResolveAccess(LinearAddr(linear), 1, write, &fault) != mmu::Resolution::kFilled) {
-    return 0;
+  if (mmu_.ResolveAccess(linear, 1, write, &fault) != mmu::Resolution::kFilled) {
+    return {};
   }
-  host = linear + mmu_.current_view().Entry(index);
-  return usable(host) ? host : 0;
+  host = mmu_.current_view().HostOf(linear);
+  return usable(host) ? host : HostAddr();
 }
 
 // Goes through the pages as far as it can; registers say how far that was, and the instruction
@@ -77,25 +77,27 @@ bool EngineImpl::MakeStringRun(const SiteDesc& site) {
       // The next element crosses into another page.
       u64 element = state_.gpr[vcpu::kRax];
       GuestFault fault;
-      if (moves && !ReadOperand(from, reinterpret_cast<u8*>(&element), size, &fault)) return false;
-      if (!WriteOperand(to, reinterpret_cast<const u8*>(&element), size, &fault)) return false;
+      if (moves && !ReadOperand(LinearAddr(from), reinterpret_cast<u8*>(&element), size, &fault))
+        return false;
+      if (!WriteOperand(LinearAddr(to), reinterpret_cast<const u8*>(&element), size, &fault))
+        return false;
       elements = 1;
     } else {
       const u64 bytes = elements * size;
-      const u64 source = moves ? HostOfRun(from, false) : 0;
-      const u64 destination = HostOfRun(to, true);
-      if (destination == 0 || (moves && source == 0)) return false;
+      const HostAddr source = moves ? HostOfRun(LinearAddr(from), false) : HostAddr();
+      const HostAddr destination = HostOfRun(LinearAddr(to), true);
+      if (!destination || (moves && !source)) return false;
       if (moves) {
         // One page of memory may be seen through both windows (mmu/guest_memory.h). Where the
         // destination follows closely behind the source, elements just written are read.
         const u64 capacity = state_.ram_window_size[1];
-        const u64 ahead = (destination - state_.ram_window[1] + capacity -
-                           (source - state_.ram_window[0]) % capacity) %
+        const u64 ahead = (destination.value - state_.ram_window[1] + capacity -
+                           (source.value - state_.ram_window[0]) % capacity) %
                           capacity;
         if (ahead != 0 && ahead < bytes) return false;
-        RawCopy(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), bytes);
+        RawCopy(destination.As(), source.As(), bytes);
       } else {
-        FillElements(reinterpret_cast<u8*>(destination), state_.gpr[vcpu::kRax], size, bytes);
+        FillElements(destination.As(), state_.gpr[vcpu::kRax], size, bytes);
       }
     }
     if (moves) from = (from + elements * size) & mask;

@@ -68,7 +68,7 @@ x86::Mem Gs(i64 displacement, const x86::Gp& index, unsigned shift, unsigned siz
 
 // A slot does not hold the page: take the entry from the shadow table and cache it. Everything
 // unusual (crossing, poison, read-only, time to judge the slot) is the callout's.
-void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
+void EmitMissStub(x86::Assembler& a, HostAddr host, Stubs* stubs) {
   const asmjit::Label slow = a.newLabel(), done = a.newLabel(), begin = a.newLabel();
   const x86::Mem save_rax = State(offsetof(VcpuState, scratch.rax)),
                  save_rcx = State(offsetof(VcpuState, scratch.rcx)),
@@ -159,7 +159,7 @@ void EmitMissStub(x86::Assembler& a, u64 host, Stubs* stubs) {
   a.bind(slow);
   stubs->miss_slow = host + a.offset();
   restore();
-  a.jmp(asmjit::imm(stubs->at(Callout::kMiss)));
+  a.jmp(asmjit::imm(stubs->at(Callout::kMiss).value));
   stubs->miss_end = host + a.offset();
 }
 
@@ -170,7 +170,7 @@ constexpr x86::Gp kCalleeSaved[] = {x86::rbx, x86::rbp, x86::r12, x86::r13, x86:
 
 Stubs EmitStubs(const StubRequest& request, std::vector<u8>* bytes) {
   asmjit::CodeHolder code;
-  code.init(asmjit::Environment::host(), request.host);
+  code.init(asmjit::Environment::host(), request.host.value);
   x86::Assembler a(&code);
   Stubs stubs;
   asmjit::Label tail = a.newLabel(), go = a.newLabel(), full_exit = a.newLabel(),
@@ -254,14 +254,14 @@ Stubs EmitStubs(const StubRequest& request, std::vector<u8>* bytes) {
   stubs.entry_miss.restore = here();
   translator::LoadFlagsFromRax(a);
   a.mov(x86::rax, x86::r10);
-  a.jmp(imm(stubs.at(Callout::kLookup)));
+  a.jmp(imm(stubs.at(Callout::kLookup).value));
 
   a.align(asmjit::AlignMode::kCode, 64);
   stubs.probe = here();
   const asmjit::Label probe = a.newLabel(), back = a.newLabel();
   a.bind(probe);
   a.lea(x86::r10, x86::ptr(back));
-  a.jmp(imm(stubs.at(Callout::kProbe)));
+  a.jmp(imm(stubs.at(Callout::kProbe).value));
   a.bind(back);
   a.dec(x86::ecx);
   a.jnz(probe);
@@ -273,7 +273,7 @@ Stubs EmitStubs(const StubRequest& request, std::vector<u8>* bytes) {
   stubs.size = a.offset();
   ALIBI_CHECK(stubs.size <= kStubBytes, "the stubs fit their part of the TC");
   code.resolveUnresolvedLinks();
-  code.relocateToBase(request.host);
+  code.relocateToBase(request.host.value);
   const u8* const begin = code.sectionById(0)->buffer().data();
   bytes->assign(begin, begin + stubs.size);
   return stubs;

@@ -24,23 +24,22 @@ struct StubRequest {
   CalloutFunction stop_soon = nullptr;
   // Called to go on from a state that a signal handler left in the VCPU block.
   CalloutFunction dispatch = nullptr;
-  u64 host = 0;         // where the stubs will run
+  HostAddr host;        // where the stubs will run
   u64 xstate_mask = 0;  // XSAVE components saved at full exits
 };
 
 struct Stubs : StubTable {
   // void enter(u64 host_pc): runs translated code until a full exit. %gs is the view already.
-  u64 enter = 0;
+  HostAddr enter;
   // Where a signal handler resumes after it put the guest's state into the VCPU block.
-  u64 dispatch = 0;
-  u64 miss_load =
-      0;  // the miss stub's load of the entry: may fault in an untouched part of the table
-  u64 miss_end = 0;
-  u64 miss_slow = 0;  // where such a fault resumes
+  HostAddr dispatch;
+  // The miss stub's load of the entry: may fault in an untouched part of the table.
+  HostAddr miss_load, miss_end;
+  HostAddr miss_slow;  // where such a fault resumes
   // Through the jump table, to the PC in r11.
-  u64 jump = 0, jump_end = 0;
+  HostAddr jump, jump_end;
   // As translated code: ECX round trips of the Probe callout, then a full exit.
-  u64 probe = 0;
+  HostAddr probe;
   u64 size = 0;
 };
 

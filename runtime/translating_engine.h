@@ -81,11 +81,11 @@ class TranslatingEngine : public Engine {
   virtual u64 tc_bytes_used() const = 0;
   virtual MemoryUse memory_use() const = 0;
   // Where a host address in the TC came from, for crash reports.
-  virtual std::string DescribeHostPc(u64 host_pc) const = 0;
+  virtual std::string DescribeHostPc(HostAddr host_pc) const = 0;
   // Where emitted code may jump to, for those who verify it.
   virtual const StubTable& stub_table() const = 0;
   // The translation that runs at `pc` now (null: none), for dumps and tests.
-  virtual const translator::Ccf* FindCcf(u64 pc) const = 0;
+  virtual const translator::Ccf* FindCcf(LinearAddr pc) const = 0;
 };
 
 }  // namespace alibi::runtime

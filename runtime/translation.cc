@@ -28,19 +28,19 @@ namespace {
 class SitesOfPage final : public translator::ExactFlagSites {
  public:
   SitesOfPage(adapt::SiteTable& sites, PhysAddr page)
-      : sites_(sites), page_(page.value & ~kPageMask), any_(sites.MayHaveInPage(page_)) {}
+      : sites_(sites), page_(page.PageBase()), any_(sites.MayHaveInPage(page_)) {}
   bool any() const { return any_; }
-  const adapt::SiteRecord* Find(u64 pc) const {
-    return any_ ? sites_.Find(page_ | (pc & kPageMask)) : nullptr;
+  const adapt::SiteRecord* Find(LinearAddr pc) const {
+    return any_ ? sites_.Find(page_ + pc.PageOffset()) : nullptr;
   }
-  bool KeepsExactFlags(u64 pc) const override {
+  bool KeepsExactFlags(LinearAddr pc) const override {
     const adapt::SiteRecord* site = Find(pc);
     return site != nullptr && site->shows_flags;
   }
 
  private:
   adapt::SiteTable& sites_;
-  const u64 page_;
+  const PhysAddr page_;
   const bool any_;
 };
 
@@ -62,13 +62,14 @@ Why WhyOf(const CodeMode& mode, Fragments::Replaced replaced) {
 
 // What one translation is made from.
 struct EngineImpl::GuestCode {
-  GuestCode(u64 code_pc, PhysAddr code_phys, const CodeMode& code_mode, adapt::SiteTable& table)
+  GuestCode(LinearAddr code_pc, PhysAddr code_phys, const CodeMode& code_mode,
+            adapt::SiteTable& table)
       : pc(code_pc), phys(code_phys), mode(code_mode), sites(table, code_phys) {}
 
   // The bytes of its physical page; in RAM only.
   const u8* page() const { return bytes - phys.PageOffset(); }
 
-  const u64 pc;
+  const LinearAddr pc;
   const PhysAddr phys;
   const CodeMode& mode;
   const SitesOfPage sites;
@@ -77,35 +78,35 @@ struct EngineImpl::GuestCode {
   unsigned available = 0;     // in this page, and not behind CS's limit
   u64 in_segment = 0;         // up to CS's limit, in whichever page
   unsigned max_instructions = 0;
-  u64 second_page = kNoPage;  // of an instruction that crosses
+  PhysPage second_page = kNoPage;  // of an instruction that crosses
   u8 copy[16];
 };
 
-u64 EngineImpl::PrepareEntry() {
+HostAddr EngineImpl::PrepareEntry() {
   Pending how = std::exchange(pending_, {});
   CodeMode mode = CurrentMode();
   mode.single = in_single_;
   mode.simulate = how.simulate;
   mode.careful = mode.careful || watching_;
   NoticeMode(mode);
-  const u64 pc = LinearPc();
+  const LinearAddr pc = LinearPc();
   PhysAddr phys;
   GuestFault fault;
   bool faulted = false;
   Ccf* ccf = Lookup(pc, mode, &phys, &fault, &faulted);
   if (faulted) {
     Deliver(fault);
-    return 0;
+    return {};
   }
   if (ccf == nullptr && MoveCodeTo(pc, phys, mode)) {
     ccf = Lookup(pc, mode, &phys, &fault, &faulted);
     if (faulted) {
       Deliver(fault);
-      return 0;
+      return {};
     }
   }
   if (ccf == nullptr) ccf = Translate(pc, phys, mode, &how);
-  if (ccf == nullptr) return 0;
+  if (ccf == nullptr) return {};
   if (!mode.simulate && !mode.single) {
     if (how.by_table && mode.UsesJumpTable()) LinkJumpTable(ccf, how.jump_kinds);
     if (how.exit != nullptr) fragments_->Chain(how.exit, ccf);
@@ -114,15 +115,15 @@ u64 EngineImpl::PrepareEntry() {
 }
 
 // Executions are counted, and breakpoints and tests' plans given, by PC.
-bool EngineImpl::MoveCodeTo(u64 pc, PhysAddr phys, const CodeMode& mode) {
+bool EngineImpl::MoveCodeTo(LinearAddr pc, PhysAddr phys, const CodeMode& mode) {
   if (mode.code_bits != 64 || options_.executions != nullptr || points_.any_breakpoint() ||
       options_.plan_override != nullptr) {
     return false;
   }
   const u64 begin = __rdtsc();
-  const u64 linear_page = pc & ~kPageMask;
-  const bool moved = fragments_->Move(phys.PageNumber(), linear_page, [&](u64 old_page) {
-    return !mmu_.MayExecuteAt(phys, LinearAddr(old_page));
+  const LinearAddr linear_page = pc.PageBase();
+  const bool moved = fragments_->Move(phys.InPage(), linear_page, [&](LinearAddr old_page) {
+    return !mmu_.MayExecuteAt(phys, old_page);
   });
   if (moved) PageExecuted(linear_page, phys.PageBase());
   counters_.moving_cycles += __rdtsc() - begin;
@@ -169,10 +170,10 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
   if (status == DecodeStatus::kNeedMoreBytes && code->in_segment > code->available) {
     PhysAddr next;
     GuestFault fault;
-    u64 next_pc = (code->pc & ~kPageMask) + kPageSize;
-    if (code->mode.code_bits != 64) next_pc = static_cast<u32>(next_pc);
+    LinearAddr next_pc = code->pc.PageBase() + kPageSize;
+    if (code->mode.code_bits != 64) next_pc = LinearAddr(static_cast<u32>(next_pc.value));
     if (code->mode.code_bits == 64 && !IsCanonical(next_pc)) return vcpu::GeneralProtection();
-    if (!mmu_.Fetch(LinearAddr(next_pc), &next, &fault)) return fault;
+    if (!mmu_.Fetch(next_pc, &next, &fault)) return fault;
     memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
     request.next_page = next_bytes;
     request.next_available = static_cast<unsigned>(
@@ -180,7 +181,7 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
     request.page_before = 0;
     request.max_instructions = 1;
     status = BuildTranslationUnit(request, tu_.get());
-    code->second_page = next.PageNumber();
+    code->second_page = next.InPage();
   }
   // A breakpoint begins a translation, which is then not made.
   for (unsigned i = 1; points_.any_breakpoint() && i < tu_->count; ++i) {
@@ -218,7 +219,7 @@ void EngineImpl::PlanSites(const GuestCode& code, translator::EmitRequest* reque
 Ccf* EngineImpl::EmitUnit(const GuestCode& code, Pending* how) {
   const CodeMode& mode = code.mode;
   Ccf* const ccf = tc().NewCcf();
-  ccf->phys_page = code.phys.PageNumber();
+  ccf->phys_page = code.phys.InPage();
   ccf->phys_page2 = code.second_page;
   translator::EmitRequest request;
   request.tu = tu_.get();
@@ -254,11 +255,11 @@ Ccf* EngineImpl::EmitUnit(const GuestCode& code, Pending* how) {
 }
 
 void EngineImpl::TraceCodeOf(const Ccf& ccf) {
-  mmu_.TraceCode(PhysAddr(ccf.phys_page * kPageSize));
-  if (ccf.phys_page2 != kNoPage) mmu_.TraceCode(PhysAddr(ccf.phys_page2 * kPageSize));
+  mmu_.TraceCode(ccf.phys_page.Base());
+  if (ccf.phys_page2 != kNoPage) mmu_.TraceCode(ccf.phys_page2.Base());
 }
 
-Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, Pending* how) {
+Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, Pending* how) {
   const u64 begin = __rdtsc();
   if (!tc().HasRoom() || sites_->table().overflowed()) FlushTc(how);
   GuestCode code(pc, phys, mode, sites_->table());
@@ -269,7 +270,7 @@ Ccf* EngineImpl::Translate(u64 pc, PhysAddr phys, const CodeMode& mode, Pending*
     return nullptr;
   }
   if (code.in_ram && code.second_page == kNoPage && code.max_instructions != 1) {
-    if (Ccf* old = fragments_->Revive(pc, phys.PageNumber(), mode, code.page(), points_)) {
+    if (Ccf* old = fragments_->Revive(pc, phys.InPage(), mode, code.page(), points_)) {
       TraceCodeOf(*old);
       if (events_.Wants(RecordKind::kTranslation)) events_.Translation(*old, Why::kRevived, begin);
       return old;
@@ -298,7 +299,7 @@ void EngineImpl::FlushTc(Pending* how) {
   how->exit = nullptr;
   // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
   // page without translations only costs its own callout.
-  for (const Ccf* ccf : tc().all()) mmu_.UntraceCode(PhysAddr(ccf->phys_page * kPageSize));
+  for (const Ccf* ccf : tc().all()) mmu_.UntraceCode(ccf->phys_page.Base());
   CollectExecutions();
   fragments_->Flush();
   for (MissedSite& missed : missed_sites_) missed = {};

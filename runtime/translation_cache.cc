@@ -48,7 +48,7 @@ Result<std::unique_ptr<TranslationCache>> TranslationCache::Create(u64 bytes) {
   if (region == MAP_FAILED) {
     return Error{"no address space for the translation cache; try a smaller --tc-size"};
   }
-  tc->base_ = reinterpret_cast<u64>(region);
+  tc->base_ = HostAddr(region);
   void* code =
       mmap(region, tc->code_bytes_, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, file.get(), 0);
   void* data =
@@ -73,12 +73,12 @@ Result<std::unique_ptr<TranslationCache>> TranslationCache::Create(u64 bytes) {
 }
 
 TranslationCache::~TranslationCache() {
-  if (base_ != 0) munmap(reinterpret_cast<void*>(base_), code_bytes_ + data_bytes_);
+  if (base_) munmap(base_.As(), code_bytes_ + data_bytes_);
   if (writable_ != nullptr) munmap(writable_, code_bytes_);
 }
 
 // Callouts and signal handlers come here while guest vector state is live.
-void TranslationCache::Write(u64 host, const void* code, u64 bytes) const {
+void TranslationCache::Write(HostAddr host, const void* code, u64 bytes) const {
   const ProtectionKey::Scope open(key_);
   RawCopy(Alias(host), code, bytes);
 }
@@ -94,7 +94,7 @@ void TranslationCache::Flush() {
   ++flushes_;
 }
 
-bool TranslationCache::IsStub(u64 host) const { return host - base_ < kStubBytes; }
+bool TranslationCache::IsStub(HostAddr host) const { return host - base_ < kStubBytes; }
 
 bool TranslationCache::HasRoom() const {
   return hot_end_ - hot_next_ >= translator::kMaxHotBytes &&
@@ -104,7 +104,7 @@ bool TranslationCache::HasRoom() const {
 
 Ccf* TranslationCache::NewCcf() {
   static_assert(std::is_trivially_destructible_v<Ccf> && sizeof(Ccf) % 8 == 0);
-  auto* ccf = new (reinterpret_cast<void*>(data_next_)) Ccf();
+  auto* ccf = new (data_next_.As()) Ccf();
   data_next_ += sizeof(Ccf);
   return ccf;
 }
@@ -116,7 +116,7 @@ translator::EmitTarget TranslationCache::Target() const {
   target.hot_room = static_cast<u32>(std::min<u64>(hot_end_ - hot_next_, 1u << 20));
   target.cold_room = static_cast<u32>(std::min<u64>(cold_end_ - cold_next_, 1u << 20));
   target.data_origin = data_start_;
-  target.data = reinterpret_cast<u8*>(data_next_);
+  target.data = data_next_.As();
   target.data_room =
       static_cast<u32>(std::min<u64>(data_start_ + data_bytes_ - data_next_, 1u << 20));
   return target;
@@ -135,20 +135,20 @@ void TranslationCache::Commit(Ccf* ccf, const translator::EmitResult& emitted) {
   starts_.push_back({ccf->hot_start, ccf->cold_start});
 }
 
-u64 TranslationCache::AllocateCold(u32 bytes) {
-  if (cold_end_ - cold_next_ < bytes) return 0;
-  const u64 at = cold_next_;
+HostAddr TranslationCache::AllocateCold(u32 bytes) {
+  if (cold_end_ - cold_next_ < bytes) return {};
+  const HostAddr at = cold_next_;
   cold_next_ += bytes;
   return at;
 }
 
 u64 TranslationCache::HashBytes(const u8* bytes, u64 size) { return XXH3_64bits(bytes, size); }
 
-Ccf* TranslationCache::FindByHost(u64 host) const {
+Ccf* TranslationCache::FindByHost(HostAddr host) const {
   if (host - base_ >= code_bytes_ || IsStub(host)) return nullptr;
   const bool hot = host < hot_end_;
   auto after = std::upper_bound(starts_.begin(), starts_.end(), host,
-                                [hot](u64 address, const Starts& starts) {
+                                [hot](HostAddr address, const Starts& starts) {
                                   return address < (hot ? starts.hot : starts.cold);
                                 });
   if (after == starts_.begin()) return nullptr;

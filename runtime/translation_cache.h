@@ -31,7 +31,7 @@ class TranslationCache {
   TranslationCache(const TranslationCache&) = delete;
   TranslationCache& operator=(const TranslationCache&) = delete;
 
-  u64 stub_host() const { return base_; }
+  HostAddr stub_host() const { return base_; }
   // While it lives, the writable alias of the code stays open for Write().
   class Writing {
    public:
@@ -41,9 +41,9 @@ class TranslationCache {
     const ProtectionKey::Scope open_;
   };
   // Puts code where it runs at `host`.
-  void Write(u64 host, const void* code, u64 bytes) const;
-  bool ContainsCode(u64 host) const { return host - base_ < code_bytes_; }
-  bool IsStub(u64 host) const;
+  void Write(HostAddr host, const void* code, u64 bytes) const;
+  bool ContainsCode(HostAddr host) const { return host - base_ < code_bytes_; }
+  bool IsStub(HostAddr host) const;
 
   // Room for one more CCF? If not, Flush() first.
   bool HasRoom() const;
@@ -53,15 +53,15 @@ class TranslationCache {
   // With what was emitted for Target(). The index is the caller's.
   void Commit(translator::Ccf* ccf, const translator::EmitResult& emitted);
   // Bytes of cold code for something small (an entry check, a redirection).
-  u64 AllocateCold(u32 bytes);
+  HostAddr AllocateCold(u32 bytes);
   // Gives back the last `bytes` of hot code: an exit jump that will be elided.
   void TrimHot(u32 bytes) { hot_next_ -= bytes; }
-  u64 hot_next() const { return hot_next_; }
-  u64 data_origin() const { return data_start_; }
+  HostAddr hot_next() const { return hot_next_; }
+  HostAddr data_origin() const { return data_start_; }
 
   CodeIndex& index() { return index_; }
   // The CCF whose hot or cold code holds `host`, or null.
-  translator::Ccf* FindByHost(u64 host) const;
+  translator::Ccf* FindByHost(HostAddr host) const;
 
   // XXH3 of guest code.
   static u64 HashBytes(const u8* bytes, u64 size);
@@ -80,24 +80,24 @@ class TranslationCache {
 
  private:
   TranslationCache() = default;
-  u8* Alias(u64 host) const { return writable_ + (host - base_); }
+  u8* Alias(HostAddr host) const { return writable_ + (host - base_); }
   // A CCF's data are larger than its code: some 500 bytes against 160 in the mean of a Linux boot.
   // So much room per byte of hot code is full before the code is, and is most of what a VMM takes.
   static constexpr u64 kDataPerHotByte = 2;
 
   const ProtectionKey& key_ = ProtectionKey::OfProcess();
-  u64 base_ = 0;  // executable alias
+  HostAddr base_;  // executable alias
   u8* writable_ = nullptr;
   u64 code_bytes_ = 0;  // stubs + hot + cold
   u64 data_bytes_ = 0;
-  u64 hot_start_ = 0, hot_end_ = 0, hot_next_ = 0;
-  u64 cold_end_ = 0, cold_next_ = 0;
-  u64 data_start_ = 0, data_next_ = 0;
+  HostAddr hot_start_, hot_end_, hot_next_;
+  HostAddr cold_end_, cold_next_;
+  HostAddr data_start_, data_next_;
   u64 flushes_ = 0;
   std::vector<translator::Ccf*> ccfs_;  // in the order of their code
   // Of ccfs_, by position: a search touches no CCF but the one it finds.
   struct Starts {
-    u64 hot, cold;
+    HostAddr hot, cold;
   };
   std::vector<Starts> starts_;
   CodeIndex index_;

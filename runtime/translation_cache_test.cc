@@ -54,14 +54,14 @@ int CodeOfSegv(const std::function<void()>& work) {
 
 TEST_CASE("Code is written through an alias that nobody else can use") {
   auto tc = std::move(TranslationCache::Create(1 << 20).value());
-  const u64 at = tc->stub_host();
+  const HostAddr at = tc->stub_host();
   tc->Write(at, kCode, sizeof(kCode));
-  CHECK(std::equal(kCode, kCode + sizeof(kCode), reinterpret_cast<const u8*>(at)));
+  CHECK(std::equal(kCode, kCode + sizeof(kCode), at.As()));
   const Aliases aliases = FindAliases();
-  REQUIRE(aliases.executable == at);
+  REQUIRE(aliases.executable == at.value);
   REQUIRE(aliases.writable != 0);
 
-  CHECK(CodeOfSegv([&] { *reinterpret_cast<volatile u8*>(at) = 0; }) == SEGV_ACCERR);
+  CHECK(CodeOfSegv([&] { *at.As<volatile u8>() = 0; }) == SEGV_ACCERR);
   if (!ProtectionKey::OfProcess().exists()) {
     WARN("SKIP: this host has no protection keys");
     return;

@@ -28,10 +28,10 @@ class Filler {
     // mov rax, [rdi+8]; add rax, rcx; mov [rsp+16], rax; test rax, rax; jne
     const std::vector<u8> code = {0x48, 0x8b, 0x47, 0x08, 0x48, 0x01, 0xc8, 0x48, 0x89,
                                   0x44, 0x24, 0x10, 0x48, 0x85, 0xc0, 0x75, 0x10};
-    REQUIRE(
-        BuildTranslationUnit(
-            {.pc = 0x401000, .bytes = code.data(), .available = static_cast<unsigned>(code.size())},
-            tu_.get()) == isa::DecodeStatus::kOk);
+    REQUIRE(BuildTranslationUnit({.pc = LinearAddr(0x401000),
+                                  .bytes = code.data(),
+                                  .available = static_cast<unsigned>(code.size())},
+                                 tu_.get()) == isa::DecodeStatus::kOk);
     REQUIRE(tu_->count == 5);
   }
 

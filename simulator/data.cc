@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves, exchanges, bit tests and decimal arithmetic.
+#include "base/bits.h"
+#include "isa/effective_address.h"
 #include "simulator/execution.h"
 #include "vcpu/cpu_differences.h"
 
@@ -78,8 +80,8 @@ Outcome BitTest(Execution& e, u64 (*change)(u64, u64)) {
   const Instr& instr = e.instr;
   const unsigned bits = instr.operand_bits, size = bits / 8;
   const u64 index = SignExtend(e.Reg(instr.gprs[0]), bits);
-  const u64 words = static_cast<u64>(static_cast<i64>(index) >> __builtin_ctz(bits));
-  const u64 offset = LowBits(e.Offset() + words * size, instr.mem.address_bits);
+  const u64 offset =
+      LowBits(e.Offset() + BitStringUnit(instr, e.state.gpr), instr.mem.address_bits);
   const auto segment = static_cast<SegmentIndex>(instr.mem.segment);
   const u64 mask = u64{1} << (index & (bits - 1));
   u64 value;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/execution.h"
 
+#include "base/bits.h"
+#include "isa/effective_address.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
 
@@ -78,14 +80,7 @@ Outcome Execution::LinearElement(SegmentIndex index, u64 offset, unsigned size, 
                 linear);
 }
 
-u64 Execution::Offset() const {
-  const isa::MemOperand& mem = instr.mem;
-  u64 offset = static_cast<u64>(mem.disp);
-  if (mem.rip_relative) offset += next_rip;
-  if (mem.base != isa::kNoReg) offset += state.gpr[mem.base];
-  if (mem.index != isa::kNoReg) offset += state.gpr[mem.index] * mem.scale;
-  return LowBits(offset, mem.address_bits);
-}
+u64 Execution::Offset() const { return EffectiveAddress(instr, state.gpr); }
 
 Outcome Execution::OperandAddress(unsigned size, bool write, LinearAddr* linear) {
   // Far pointers and descriptor-table registers.

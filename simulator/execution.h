@@ -3,6 +3,7 @@
 #ifndef ALIBI_SIMULATOR_EXECUTION_H_
 #define ALIBI_SIMULATOR_EXECUTION_H_
 
+#include "base/bits.h"
 #include "base/types.h"
 #include "isa/ir.h"
 #include "simulator/simulator.h"
@@ -18,13 +19,6 @@ using isa::Op;
 using vcpu::Outcome;
 using vcpu::SegmentIndex;
 using vcpu::VcpuState;
-
-constexpr u64 LowBits(u64 value, unsigned bits) {
-  return bits >= 64 ? value : value & ((u64{1} << bits) - 1);
-}
-constexpr u64 SignExtend(u64 value, unsigned bits) {
-  return static_cast<u64>(static_cast<i64>(value << (64 - bits)) >> (64 - bits));
-}
 
 struct Execution {
   Execution(const Instr& instruction, SimulatorContext& c);

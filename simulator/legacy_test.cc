@@ -39,7 +39,7 @@ class Sim : public TestMachine {
     std::vector<u8> padded(bytes);
     padded.resize(16);
     isa::Instr instr;
-    REQUIRE(isa::Decode(padded.data(), 15, state().rip, state().CodeBits(), &instr) ==
+    REQUIRE(isa::Decode(padded.data(), 15, LinearAddr(state().rip), state().CodeBits(), &instr) ==
             isa::DecodeStatus::kOk);
     INFO(isa::Disassemble(instr));
     REQUIRE(instr.length == bytes.size());
@@ -234,7 +234,7 @@ TEST_CASE("Near branches of 64-bit code with 16-bit targets", "[simulator]") {
   u64* r = m.state().gpr;
   isa::Instr instr;
   const u8 jump[] = {0x66, 0xeb, 0x10};
-  REQUIRE(isa::Decode(jump, 3, 0, 64, &instr) == isa::DecodeStatus::kOk);
+  REQUIRE(isa::Decode(jump, 3, LinearAddr(0), 64, &instr) == isa::DecodeStatus::kOk);
   if (instr.operand_bits != 16) return;  // this CPU's ignore the prefix
   m.state().rip = 0x401000;
   REQUIRE(m.Run({0x66, 0xe8, 0x10, 0x00}).done());

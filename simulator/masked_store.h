@@ -11,13 +11,14 @@ namespace alibi::simulator {
 
 // `fault` is that of the first element that faults. Intel's CPUs report the last byte stored, if
 // what is stored, from the first active element to the last, crosses a page and the second one
-// refuses. `linear`: the operand's address, `active`: a bit per element of `size` bytes.
-inline void PlaceMaskedStoreFault(u64 linear, u64 active, unsigned size, unsigned code_bits,
+// refuses. `address`: the operand's address, `active`: a bit per element of `size` bytes.
+inline void PlaceMaskedStoreFault(LinearAddr address, u64 active, unsigned size, unsigned code_bits,
                                   vcpu::GuestFault* fault) {
   if (fault->vector != vcpu::kPageFault ||
       !vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedStoreFault)) {
     return;
   }
+  const u64 linear = address.value;
   u64 first = linear + static_cast<unsigned>(__builtin_ctzll(active)) * size;
   u64 last = linear + (64 - static_cast<unsigned>(__builtin_clzll(active))) * size - 1;
   if (code_bits != 64) {

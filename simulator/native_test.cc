@@ -259,7 +259,8 @@ TEST_CASE("The simulator agrees with the host on random user-level instructions"
     std::vector<u8> padded(sample.bytes);
     padded.resize(16);
     isa::Instr instr;
-    REQUIRE(isa::Decode(padded.data(), 15, s.rip, 64, &instr) == isa::DecodeStatus::kOk);
+    REQUIRE(isa::Decode(padded.data(), 15, LinearAddr(s.rip), 64, &instr) ==
+            isa::DecodeStatus::kOk);
     SimulatorContext context{s, m.memory, ports, m.platform, m.policy()};
     INFO(sample.name << ": " << isa::Disassemble(instr) << ", round " << round);
     const Outcome outcome = Simulate(instr, context);
@@ -382,7 +383,8 @@ TEST_CASE("Gathers, scatters and masked moves agree with the host", "[simulator]
     std::vector<u8> padded(sample.bytes);
     padded.resize(16);
     isa::Instr instr;
-    REQUIRE(isa::Decode(padded.data(), 15, s.rip, 64, &instr) == isa::DecodeStatus::kOk);
+    REQUIRE(isa::Decode(padded.data(), 15, LinearAddr(s.rip), 64, &instr) ==
+            isa::DecodeStatus::kOk);
     SimulatorContext context{s, m.memory, ports, m.platform, m.policy()};
     SimulateCall call{&instr, &context, {}};
     native.Call(SimulateThunk, &call, got);
@@ -427,7 +429,7 @@ TEST_CASE("A gather that faults keeps what is done", "[simulator][native]") {
   isa::Instr instr;
   const u8 gather[16] = {0xc4, 0x22, 0x61, 0x90, 0x0c, 0xa6};  // VPGATHERDD XMM9,[RSI+XMM12*4],XMM3
   s.rip = kCode;
-  REQUIRE(isa::Decode(gather, 15, s.rip, 64, &instr) == isa::DecodeStatus::kOk);
+  REQUIRE(isa::Decode(gather, 15, LinearAddr(s.rip), 64, &instr) == isa::DecodeStatus::kOk);
   SimulatorContext context{s, m.memory, ports, m.platform, m.policy()};
   SimulateCall call{&instr, &context, {}};
   auto word = [&](unsigned reg, unsigned i) {

@@ -22,10 +22,10 @@ class HostCode {
  public:
   // RIP and the linear address of the guest instruction that the instruction at `host` is a
   // translation of, or part of.
-  virtual bool GuestRip(u64 host, u64* rip, u64* linear) const = 0;
+  virtual bool GuestRip(HostAddr host, u64* rip, LinearAddr* linear) const = 0;
   // The x87 opcodes (SDM vol. 1, 8.1.9) of such an instruction and of its translation, whose
   // operand is another one. Takes a decoding.
-  virtual bool X87Opcodes(u64 host, u16* guest, u16* translated) const = 0;
+  virtual bool X87Opcodes(HostAddr host, u16* guest, u16* translated) const = 0;
 
  protected:
   ~HostCode() = default;

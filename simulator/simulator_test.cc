@@ -39,7 +39,7 @@ class Sim : public TestMachine {
     std::vector<u8> padded(bytes);
     padded.resize(16);
     isa::Instr instr;
-    REQUIRE(isa::Decode(padded.data(), 15, state().rip, state().CodeBits(), &instr) ==
+    REQUIRE(isa::Decode(padded.data(), 15, LinearAddr(state().rip), state().CodeBits(), &instr) ==
             isa::DecodeStatus::kOk);
     INFO(isa::Disassemble(instr));
     REQUIRE(instr.length == bytes.size());

@@ -102,7 +102,7 @@ Outcome MaskedMove(Execution& e, unsigned element) {
       if (!e.memory.ProbeWrite(linear, element, Privilege::kCpl, &fault)) {
         u64 mask = 0;
         for (unsigned k = 0; k < count; ++k) mask |= u64{active(k) != 0} << k;
-        PlaceMaskedStoreFault(linear.value - i * element, mask, element, e.instr.code_bits, &fault);
+        PlaceMaskedStoreFault(linear - i * element, mask, element, e.instr.code_bits, &fault);
         return fault;
       }
     } else {

@@ -56,7 +56,7 @@ u16 ShownOpcode(const Execution& e, u64 instruction, u16 stored) {
   const HostCode* code = e.context.host_code;
   u16 guest, translated;
   if (stored == 0 || code == nullptr || GivenByGuest(instruction)) return stored;
-  if (!code->X87Opcodes(instruction, &guest, &translated)) return stored;
+  if (!code->X87Opcodes(HostAddr(instruction), &guest, &translated)) return stored;
   return stored == translated ? guest : stored;
 }
 
@@ -195,10 +195,12 @@ X87Pointers ShownX87Pointers(const Execution& e, u64 instruction, u64 data) {
   if (GivenByGuest(instruction)) {
     return {AsGiven(instruction), 0, GivenByGuest(data) ? AsGiven(data) : 0, false};
   }
-  u64 rip = 0, linear = 0;
+  u64 rip = 0;
+  LinearAddr linear;
   const HostCode* code = e.context.host_code;
-  if (code == nullptr || !code->GuestRip(instruction, &rip, &linear)) rip = linear = 0;
-  return {rip, linear, 0, true};
+  if (code == nullptr || !code->GuestRip(HostAddr(instruction), &rip, &linear))
+    rip = 0, linear = {};
+  return {rip, linear.value, 0, true};
 }
 
 u64 LoadedX87Pointer(u64 guest) {

@@ -26,15 +26,15 @@ class NoPorts : public PortIo {
 
 class OneTranslation : public HostCode {
  public:
-  bool GuestRip(u64 host, u64* rip, u64* linear) const override {
+  bool GuestRip(HostAddr host, u64* rip, LinearAddr* linear) const override {
     *rip = kGuestRip;
-    *linear = kGuestLinear;
-    return host == kTranslated;
+    *linear = LinearAddr(kGuestLinear);
+    return host.value == kTranslated;
   }
-  bool X87Opcodes(u64 host, u16* guest, u16* translated) const override {
+  bool X87Opcodes(HostAddr host, u16* guest, u16* translated) const override {
     *guest = kGuestOpcode;
     *translated = kHostOpcode;
-    return host == kTranslated;
+    return host.value == kTranslated;
   }
 };
 
@@ -82,7 +82,7 @@ class Sim : public TestMachine {
     std::vector<u8> padded(bytes);
     padded.resize(16);
     isa::Instr instr;
-    REQUIRE(isa::Decode(padded.data(), 15, state().rip, state().CodeBits(), &instr) ==
+    REQUIRE(isa::Decode(padded.data(), 15, LinearAddr(state().rip), state().CodeBits(), &instr) ==
             isa::DecodeStatus::kOk);
     REQUIRE(CanSimulate(instr.op));
     REQUIRE(instr.treatment == isa::Treatment::kSimulate);
@@ -203,7 +203,7 @@ TEST_CASE("FNSTENV and FNSAVE that fault change nothing", "[simulator][x87]") {
     m.state().gpr[kRsi] = kArea + 0x1000 - 20;
     isa::Instr instr;
     const u8 bytes[16] = {opcode, 0x36};
-    REQUIRE(isa::Decode(bytes, 15, 0x400000, 64, &instr) == isa::DecodeStatus::kOk);
+    REQUIRE(isa::Decode(bytes, 15, LinearAddr(0x400000), 64, &instr) == isa::DecodeStatus::kOk);
     NoPorts ports;
     SimulatorContext context{m.state(), m.memory, ports, m.platform, m.policy()};
     asm volatile("fninit\n\tfld1\n\tfldcw %0" : : "m"(static_cast<const u16&>(u16{0x37e})));
@@ -403,7 +403,7 @@ TEST_CASE("FLDENV and FRSTOR that fault change nothing", "[simulator][x87]") {
     m.state().gpr[kRsi] = 0x1000 - 10;
     isa::Instr instr;
     const u8 bytes[16] = {opcode, 0x24};
-    REQUIRE(isa::Decode(bytes, 15, 0x400000, 16, &instr) == isa::DecodeStatus::kOk);
+    REQUIRE(isa::Decode(bytes, 15, LinearAddr(0x400000), 16, &instr) == isa::DecodeStatus::kOk);
     NoPorts ports;
     SimulatorContext context{m.state(), m.memory, ports, m.platform, m.policy()};
     LoadHost(0x1234, 0x5678);

@@ -143,7 +143,7 @@ class Sim : public TestMachine {
     const Host host;
     std::vector<u8> padded(bytes);
     padded.resize(16);
-    REQUIRE(isa::Decode(padded.data(), 15, state().rip, state().CodeBits(), &instr_) ==
+    REQUIRE(isa::Decode(padded.data(), 15, LinearAddr(state().rip), state().CodeBits(), &instr_) ==
             isa::DecodeStatus::kOk);
     REQUIRE(CanSimulate(instr_.op));
     REQUIRE(instr_.treatment == isa::Treatment::kSimulate);

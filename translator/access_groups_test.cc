@@ -20,7 +20,7 @@ Planned Plan(const std::string& hex, unsigned code_bits = 64) {
     bytes.push_back(static_cast<u8>(std::stoul(hex.substr(i, 2), nullptr, 16)));
   }
   auto tu = std::make_unique<TranslationUnit>();
-  REQUIRE(BuildTranslationUnit({.pc = 0x2000,
+  REQUIRE(BuildTranslationUnit({.pc = LinearAddr(0x2000),
                                 .code_bits = code_bits,
                                 .bytes = bytes.data(),
                                 .available = static_cast<unsigned>(bytes.size())},

@@ -23,12 +23,14 @@ namespace alibi::translator {
 
 struct Ccf;
 
-inline constexpr u64 kNoPage = ~u64{0};
+inline constexpr PhysPage kNoPage{~u64{0}};
 
 // May code at this linear address be moved to another one of which the same is true? The PCs that
 // it names are then encoded alike at both: none fits 32 bits or is negative. (Code reaches 2 GB
 // beyond its own page, and that of kernels does not move.)
-constexpr bool IsMovable(u64 pc) { return pc >> 33 != 0 && (pc + (u64{1} << 33)) >> 47 == 0; }
+constexpr bool IsMovable(LinearAddr pc) {
+  return pc.value >> 33 != 0 && (pc.value + (u64{1} << 33)) >> 47 == 0;
+}
 
 // A redirection of a CCF's entry overwrites so many bytes: nothing but the entry itself may be
 // jumped to in them.
@@ -56,8 +58,8 @@ struct CodeMode {
            code_base * 0x9e3779b1u;
   }
   // Linear PCs are what code is known by; RIP is the offset in CS.
-  constexpr u64 RipOf(u64 pc) const {
-    return code_base == 0 ? pc : static_cast<u32>(pc - code_base);
+  constexpr u64 RipOf(LinearAddr pc) const {
+    return code_base == 0 ? pc.value : static_cast<u32>(pc.value - code_base);
   }
   // Only flat code uses the views' jump tables, which know PCs and nothing about segments
   // or privilege levels but for user and kernel.
@@ -105,7 +107,7 @@ constexpr bool IsString(AccessShape shape) { return shape >= AccessShape::kStrin
 
 // A site's descriptor in the TC data region.
 struct SiteDesc {
-  u64 resume = 0;  // host PC behind the look-up, or behind the callout; 0: dispatch
+  HostAddr resume;  // behind the look-up, or behind the callout; none: dispatch
   Ccf* ccf = nullptr;
   mutable isa::Instr* instr = nullptr;  // decoded, once somebody has asked (the runtime's)
   void* record = nullptr;               // the adaptation record, once looked up (the runtime's)
@@ -122,7 +124,7 @@ struct SiteDesc {
   bool keeps_flags = false;  // all of them are the guest's own here, those that nothing reads, too
 
   // Host PC of the instruction's first byte.
-  u64 Restart() const;
+  HostAddr Restart() const;
 };
 
 // Where a CCF is left.
@@ -133,9 +135,9 @@ enum class ExitKind : u8 {
 };
 
 struct ExitDesc {
-  u64 target = 0;  // linear PC (kIndirect: 0); of a CCF that is not current, see Target()
-  u64 patch = 0;   // host address of the jump to patch: its first byte
-  u64 stub = 0;    // host address of the exit's stub
+  LinearAddr target{};  // kIndirect: 0. Of a CCF that is not current, see Target()
+  HostAddr patch{};     // the jump to patch: its first byte
+  HostAddr stub{};      // the exit's stub
   Ccf* ccf = nullptr;
   Ccf* linked = nullptr;              // chained successor
   ExitDesc* next_incoming = nullptr;  // the successor's list of chained predecessors
@@ -146,7 +148,7 @@ struct ExitDesc {
 
   // kDirect: where its CCF's mapping is now. The stub of a CCF that was replaced long ago may still
   // be reached: a request to stop borrows it for the entry of an elided successor.
-  u64 Target() const;
+  LinearAddr Target() const;
 };
 
 // Host PC -> guest PC: instruction `instr_index` begins at hot offset `host_offset`. `ident` marks
@@ -172,7 +174,7 @@ struct ColdMapEntry {
   u8 instr_index = 0;
 };
 
-// Where the code holds a linear address of the guest's that moves with the CCF's PC: 64 bits, at an
+// Where the code holds a linear address that moves with the CCF's PC: 64 bits, at an
 // offset in the hot code.
 using PcPlace = u16;
 
@@ -187,8 +189,8 @@ struct ExecutionCounts {
 
 // Where a physical page's code runs. Links (ExitDesc) never leave it. Kept by runtime/code_index.h.
 struct CodeMapping {
-  u64 linear_page = 0;       // its address; Ccf::pc of the CCFs that are current lies in it
-  u64 phys_page = 0;         // its number
+  LinearAddr linear_page;  // its base; Ccf::pc of the CCFs that are current lies in it
+  PhysPage phys_page;
   Ccf* enterable = nullptr;  // its CCFs; those that cross into another page are
   Ccf* crossing = nullptr;   // in this list
   CodeMapping* next_of_page = nullptr;
@@ -197,19 +199,19 @@ struct CodeMapping {
 // Lies in the TC's data region, in front of its side data and descriptors: nothing of a CCF is
 // allocated elsewhere, and all of it goes when the TC is flushed.
 struct Ccf {
-  u64 pc = 0;                // linear; once it is not current, see Pc()
-  u64 phys_page = 0;         // physical page number of pc
-  u64 phys_page2 = kNoPage;  // of the next page, for an instruction that crosses
+  LinearAddr pc;                  // once it is not current, see Pc()
+  PhysPage phys_page;             // of pc
+  PhysPage phys_page2 = kNoPage;  // of the next page, for an instruction that crosses
   CodeMode mode;
-  // Linear range, in pc's page, of the bytes this translation depends on: its own and those that
+  // Range, in pc's page, of the bytes this translation depends on: its own and those that
   // flag liveness looked ahead to. content_hash is theirs.
-  u64 examined_begin = 0, examined_end = 0;
+  LinearAddr examined_begin, examined_end;
   u64 content_hash = 0;
-  u64 hot_start = 0, hot_end = 0;  // host addresses, executable alias
-  u64 cold_start = 0, cold_end = 0;
-  u64 entry = 0;           // direct entry
-  u64 redirect = 0;        // cold code that looks Pc() up again, for when the entry is redirected
-  u64 indirect_entry = 0;  // checks that r11 is pc; 0: not made
+  HostAddr hot_start, hot_end;  // of the executable alias
+  HostAddr cold_start, cold_end;
+  HostAddr entry;           // direct entry
+  HostAddr redirect;        // cold code that looks Pc() up again, for when the entry is redirected
+  HostAddr indirect_entry;  // checks that r11 is pc; none: not made
   ExitDesc* incoming = nullptr;  // chained predecessors (intrusive: callouts may not allocate)
   // Lists of runtime/code_index.h.
   CodeMapping* mapping = nullptr;
@@ -231,7 +233,7 @@ struct Ccf {
   bool in_mapping = false, in_place = false;
 
   // Its mapping may have been moved while it was not current, or not.
-  u64 Pc() const { return mapping->linear_page | (pc & kPageMask); }
+  LinearAddr Pc() const { return mapping->linear_page + pc.PageOffset(); }
 
   std::span<ExitDesc* const> exits() const { return List<ExitDesc*>(0, exit_count); }
   std::span<SiteDesc* const> sites() const { return List<SiteDesc*>(SitesAt(), site_count); }
@@ -262,20 +264,22 @@ struct Ccf {
   }
 };
 
-inline u64 ExitDesc::Target() const { return ccf->mapping->linear_page | (target & kPageMask); }
+inline LinearAddr ExitDesc::Target() const {
+  return ccf->mapping->linear_page + target.PageOffset();
+}
 
-inline u64 SiteDesc::Restart() const {
+inline HostAddr SiteDesc::Restart() const {
   return ccf->hot_start + ccf->map()[instr_index].host_offset;
 }
 
 // Where the emitted bytes will run.
 struct EmitTarget {
-  u64 hot = 0;
-  u64 cold = 0;
+  HostAddr hot;
+  HostAddr cold;
   u32 hot_room = 0;
   u32 cold_room = 0;
-  u64 data_origin = 0;  // of the whole region: what VcpuState::last_branch counts from
-  u8* data = nullptr;   // descriptors; same address for reading and writing
+  HostAddr data_origin;  // of the whole region: what VcpuState::last_branch counts from
+  u8* data = nullptr;    // descriptors; same address for reading and writing
   u32 data_room = 0;
 };
 

@@ -121,7 +121,7 @@ SiteDesc* Emitter::Impl::NewSite() {
   return site;
 }
 
-ExitDesc* Emitter::Impl::NewExit(ExitKind kind, u64 target) {
+ExitDesc* Emitter::Impl::NewExit(ExitKind kind, LinearAddr target) {
   auto* exit = new (NewData(sizeof(ExitDesc))) ExitDesc();
   exit->kind = kind;
   exit->target = target;
@@ -141,17 +141,17 @@ void Emitter::Impl::EmitCount() {
   a().mov(x86::ptr(x86::r10), x86::r11);
 }
 
-void Emitter::Impl::MovPc(const x86::Gp& reg, u64 pc) {
-  if (pc >> 32 == 0) {
-    a().mov(reg.r32(), asmjit::imm(pc));
+void Emitter::Impl::MovPc(const x86::Gp& reg, LinearAddr pc) {
+  if (pc.value >> 32 == 0) {
+    a().mov(reg.r32(), asmjit::imm(pc.value));
     return;
   }
-  a().mov(reg, asmjit::imm(pc));
+  a().mov(reg, asmjit::imm(pc.value));
   // Others are never moved, and may be encoded shorter.
   if (ccf_->movable) side_.pcs.push_back(static_cast<PcPlace>(hot_.Offset() - sizeof(pc)));
 }
 
-void Emitter::Impl::CallStub(u64 stub, SiteDesc* site) {
+void Emitter::Impl::CallStub(HostAddr stub, SiteDesc* site) {
   hot_.JmpWithDescriptor(site, stub);
   site->resume = hot_.Here();
 }
@@ -317,25 +317,25 @@ void Emitter::Impl::EmitCheckedDivide(const isa::Instr& instr) {
   SiteDesc* raise = NewSite();
   raise->vector = vcpu::kDivideError;
   CallStub(stubs_.at(Callout::kRaise), raise);
-  raise->resume = 0;
+  raise->resume = {};
   hot_.Bind(done);
 }
 
 void Emitter::Impl::EmitSimulateWhole(bool ends_tu) {
   SiteDesc* site = NewSite();
   CallStub(stubs_.at(Callout::kSimulate), site);
-  if (ends_tu) site->resume = 0;
+  if (ends_tu) site->resume = {};
 }
 
 void Emitter::Impl::EmitRaise(vcpu::Vector vector) {
   SiteDesc* site = NewSite();
   site->vector = vector;
   CallStub(stubs_.at(Callout::kRaise), site);
-  site->resume = 0;
+  site->resume = {};
   hot_.assembler.set_wrote_r10(false);  // for what follows: nothing is reached
 }
 
-void Emitter::Impl::EmitExit(u64 target_pc) {
+void Emitter::Impl::EmitExit(LinearAddr target_pc) {
   if (!Chainable(target_pc)) {
     MovPc(x86::r11, target_pc);
     ExitDesc* exit = NewExit(ExitKind::kCrossPage, target_pc);
@@ -358,7 +358,7 @@ void Emitter::Impl::EmitExit(u64 target_pc) {
   cold_exits_.push_back({exit, hot_.Jmp(), static_cast<u8>(index_)});
 }
 
-void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
+void Emitter::Impl::EmitJccExit(u8 condition, LinearAddr target_pc) {
   if (!Chainable(target_pc)) {
     // Jump over the unconditional exit on the opposite condition.
     const HostCode::ShortJump over = hot_.JccShort(condition ^ 1);
@@ -374,7 +374,7 @@ void Emitter::Impl::EmitJccExit(u8 condition, u64 target_pc) {
 
 // r11 is the target's RIP.
 void Emitter::Impl::EmitIndirectExit() {
-  ExitDesc* exit = NewExit(ExitKind::kIndirect, 0);
+  ExitDesc* exit = NewExit(ExitKind::kIndirect, {});
   if (request_->mode.code_bits == 64) NoteBranch(exit);
   if (request_->mode.single) {
     exit->patch = hot_.Here();
@@ -405,7 +405,7 @@ void Emitter::Impl::EmitIndirectExit() {
 void Emitter::Impl::NoteBranch(const ExitDesc* exit) {
   u32 offset = 0;
   if (exit != nullptr) {
-    offset = 1 + static_cast<u32>(reinterpret_cast<u64>(exit) - request_->target.data_origin);
+    offset = 1 + static_cast<u32>(HostAddr(exit) - request_->target.data_origin);
   }
   a().mov(State(offsetof(VcpuState, last_branch), 4), offset);
 }
@@ -425,11 +425,11 @@ void Emitter::Impl::FlushCold() {
       cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
     }
     const x86::Mem group = State(offsetof(VcpuState, scratch.group));
-    if (miss.hot_resume != 0) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
+    if (miss.hot_resume) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
     if (miss.keep_r10) cold_.assembler.mov(group, x86::r10);
-    if (miss.hot_resume != 0) miss.site->resume = cold_.Here() + HostCode::kJmpWithWordBytes;
+    if (miss.hot_resume) miss.site->resume = cold_.Here() + HostCode::kJmpWithWordBytes;
     cold_.JmpWithWord(MissWordOf(*miss.site).word, stubs_.miss);
-    if (miss.hot_resume == 0) continue;
+    if (!miss.hot_resume) continue;
     cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
     if (miss.keep_r10) cold_.assembler.mov(x86::r10, group);
     cold_.JmpTo(miss.hot_resume);

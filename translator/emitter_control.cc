@@ -77,7 +77,7 @@ void Emitter::Impl::EmitReturnAddressPush(const isa::Instr& instr) {
     const i32 value = size == 2 ? static_cast<i16>(pc) : static_cast<i32>(pc);
     a().mov(slot, asmjit::imm(i64{value}));
   } else {
-    MovPc(x86::r11, pc);  // free: the stack of 64-bit code is [rsp + disp]
+    MovPc(x86::r11, instr.next_pc());  // free: the stack of 64-bit code is [rsp + disp]
     MarkFaultPoint(site, follower);
     a().mov(slot, x86::r11);
   }

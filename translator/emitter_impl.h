@@ -53,8 +53,8 @@ class Emitter::Impl {
   void EmitSimulateWhole(bool ends_tu);
   void EmitRaise(vcpu::Vector vector);
   void EmitCheckedDivide(const isa::Instr& instr);
-  void EmitExit(u64 target_pc);
-  void EmitJccExit(u8 condition, u64 target_pc);
+  void EmitExit(LinearAddr target_pc);
+  void EmitJccExit(u8 condition, LinearAddr target_pc);
   void EmitIndirectExit();
   void NoteBranch(const ExitDesc* exit);
   void FlushCold();
@@ -63,22 +63,23 @@ class Emitter::Impl {
     while (hot_.Here() - ccf_->entry < kEntryBytes) a().nop();
   }
   SiteDesc* NewSite();
-  ExitDesc* NewExit(ExitKind kind, u64 target);
+  ExitDesc* NewExit(ExitKind kind, LinearAddr target);
   void* NewData(u32 size);
   // A linear address that moves with the PC.
-  void MovPc(const x86::Gp& reg, u64 pc);
-  void CallStub(u64 stub, SiteDesc* site);  // resumes right behind
+  void MovPc(const x86::Gp& reg, LinearAddr pc);
+  void CallStub(HostAddr stub, SiteDesc* site);  // resumes right behind
   void MarkFaultPoint(SiteDesc* site, bool follower);
   void NoteCold(u8 instr_index);  // what follows in the cold part is this instruction's
   bool FlagsLive() const { return tu_->flags_live_before[index_] != 0; }
   // An exit to there may become a direct jump: both sides lie in one page, and in no other. (At the
   // page's end an instruction may reach into the next.)
-  bool Chainable(u64 pc) const {
-    return !request_->mode.single && pc >> 12 == tu_->pc >> 12 && ccf_->phys_page2 == kNoPage &&
-           ((pc & kPageMask) <= kPageSize - sizeof(isa::Instr::bytes) ||
+  bool Chainable(LinearAddr pc) const {
+    return !request_->mode.single && pc.InPage() == tu_->pc.InPage() &&
+           ccf_->phys_page2 == kNoPage &&
+           (pc.PageOffset() <= kPageSize - sizeof(isa::Instr::bytes) ||
             !request_->mode.UsesJumpTable());
   }
-  bool CanBeCode(u64 pc) const { return request_->mode.code_bits != 64 || IsCanonical(pc); }
+  bool CanBeCode(LinearAddr pc) const { return request_->mode.code_bits != 64 || IsCanonical(pc); }
 
   // --- emitter_memory.cc ---
   void EmitMemory(const isa::Instr& instr);
@@ -172,7 +173,7 @@ class Emitter::Impl {
     Ea ea;
     u8 instr_index;
     FlagsSave save = FlagsSave::kNone;  // in force on the way to the miss
-    u64 hot_resume = 0;     // not zero: r11 is the offset in the page, and becomes the host address
+    HostAddr hot_resume{};  // if any: r11 is the offset in the page, and becomes the host address
     bool keep_r10 = false;  // it is a group's
   };
   struct ColdExit {
@@ -182,7 +183,7 @@ class Emitter::Impl {
   };
   struct ColdCall {
     SiteDesc* site;
-    u64 stub;
+    HostAddr stub;
     HostCode::FarJump jump;
     FlagsSave save = FlagsSave::kNone;  // in force on the way there
   };

@@ -32,12 +32,12 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const isa::MemOperand& mem, const isa
       instr.code_bits == 64 && (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs);
   if (mem.rip_relative && !wide) ccf_->movable = false;  // half of a PC
   i64 disp = mem.disp;
-  if (mem.rip_relative) disp += static_cast<i64>(instr.next_pc());
+  if (mem.rip_relative) disp += static_cast<i64>(instr.next_pc().value);
   u8 base = mem.base, index = mem.index;
   if (base == isa::kNoReg && index == isa::kNoReg) {
     const u64 address = wide ? static_cast<u64>(disp) : static_cast<u32>(disp);
     if (mem.rip_relative && wide) {
-      MovPc(x86::r11, address);
+      MovPc(x86::r11, LinearAddr(address));
     } else if (address >> 32 == 0) {
       a().mov(x86::r11d, asmjit::imm(address));
     } else {
@@ -147,7 +147,7 @@ unsigned Emitter::Impl::ChooseSlot(const isa::Instr& instr, AccessShape shape) {
     return kStack + (mem.disp >= -0x80 ? 4 : 5);
   }
   if (mem.base == isa::kNoReg && mem.index == isa::kNoReg) {
-    const u64 address = static_cast<u64>(mem.disp) + (mem.rip_relative ? instr.next_pc() : 0);
+    const u64 address = static_cast<u64>(mem.disp) + (mem.rip_relative ? instr.next_pc().value : 0);
     return kConstants + static_cast<unsigned>((address >> 12) % kConstantCount);
   }
   return next();

@@ -67,7 +67,7 @@ bool Emitter::Impl::EmitString(const isa::Instr& instr) {
   SaveFlags(hot_, save);
   a().cmp(State(offsetof(VcpuState, df_flag), 1), 0);
   SimulateIfTaken(whole, hot_.Jcc(Condition::kNotEqual), save);
-  const u64 retry = hot_.Here();  // behind the bytes of an entry that may be redirected
+  const HostAddr retry = hot_.Here();  // behind the bytes of an entry that may be redirected
   HostCode::FarJump long_run;
   if (repeated) {
     a().lea(x86::r10, x86::ptr(x86::rcx, -1));

@@ -370,7 +370,7 @@ bool Emitter::Impl::EmitReadCr(const isa::Instr& instr) {
 // Kernels that isolate their page tables alternate between two values, each of which leads to a
 // view that is known.
 bool Emitter::Impl::EmitWriteCr3(const isa::Instr& instr) {
-  const u64 next = instr.next_pc();
+  const LinearAddr next = instr.next_pc();
   if (request_->mode.single || !IsCanonical(next)) return false;
   const auto peer = [](std::size_t member) {
     return GsAbs(kRootPeerOffset + static_cast<i32>(member), 8);

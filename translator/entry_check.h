@@ -17,7 +17,7 @@ namespace internal {
 
 class RawCode {
  public:
-  RawCode(u64 host, u8* out) : host_(host), out_(out) {}
+  RawCode(HostAddr host, u8* out) : host_(host), out_(out) {}
   u32 size() const { return size_; }
   template <class... Bytes>
   void Put(Bytes... bytes) {
@@ -26,29 +26,31 @@ class RawCode {
   void PutLittle(u64 value, unsigned bytes) {
     for (unsigned i = 0; i < bytes; ++i) out_[size_++] = static_cast<u8>(value >> (8 * i));
   }
-  void Jne(u64 target) {
+  void Jne(HostAddr target) {
     Put(0x0f, 0x85);
     PutLittle(target - (host_ + size_ + 4), 4);
   }
-  void Jmp(u64 target) {
+  void Jmp(HostAddr target) {
     Put(0xe9);
     PutLittle(target - (host_ + size_ + 4), 4);
   }
 
  private:
-  u64 host_;
+  HostAddr host_;
   u8* out_;
   u32 size_ = 0;
 };
 
 }  // namespace internal
 
-// Writes the check (to run at `host`) to `out`: falls through if r11 is pc, else goes to `miss`.
+// Writes the check (to run at `host`) to `out`: falls through if r11 is `at`, else goes to `miss`.
 // What falls through may have lost r10 and r11, and the flags unless they are live. Where it does
 // not, another target has the same jump index, and that one may need them: they are always kept.
 // Returns the number of bytes.
-inline u32 WriteEntryCheck(u64 pc, bool flags_live, const EntryMiss& miss, u64 host, u8* out) {
+inline u32 WriteEntryCheck(LinearAddr at, bool flags_live, const EntryMiss& miss, HostAddr host,
+                           u8* out) {
   internal::RawCode code(host, out);
+  const u64 pc = at.value;
   const u64 negated = 0 - pc;
   if (!flags_live) {
     // A branch that is not taken also leaves the indirect predictor's history alone.
@@ -88,9 +90,9 @@ inline u32 WriteEntryCheck(u64 pc, bool flags_live, const EntryMiss& miss, u64 h
 }
 
 // The check followed by a jump to `entry`.
-inline u32 WriteIndirectEntry(u64 pc, bool flags_live, u64 entry, const EntryMiss& miss, u64 host,
-                              u8* out) {
-  const u32 check = WriteEntryCheck(pc, flags_live, miss, host, out);
+inline u32 WriteIndirectEntry(LinearAddr at, bool flags_live, HostAddr entry, const EntryMiss& miss,
+                              HostAddr host, u8* out) {
+  const u32 check = WriteEntryCheck(at, flags_live, miss, host, out);
   internal::RawCode code(host + check, out + check);
   code.Jmp(entry);
   return check + code.size();

@@ -39,9 +39,9 @@ inline bool MayShowAllFlags(const isa::Instr& instr, const ExactFlagSites* exact
 
 void FixBranchTarget(isa::Instr* instr, u32 code_base) {
   if (code_base == 0 || !instr->HasRelativeTarget()) return;
-  u32 offset = static_cast<u32>(instr->next_pc() + instr->immediate) - code_base;
+  u32 offset = static_cast<u32>(instr->next_pc().value + instr->immediate) - code_base;
   if (instr->operand_bits == 16) offset &= 0xffff;
-  instr->branch_target = static_cast<u32>(offset + code_base);
+  instr->branch_target = LinearAddr(static_cast<u32>(offset + code_base));
 }
 
 u32 FlagsLiveBefore(const isa::Instr& instr, u32 live_after, const ExactFlagSites* exact_sites) {
@@ -50,7 +50,7 @@ u32 FlagsLiveBefore(const isa::Instr& instr, u32 live_after, const ExactFlagSite
   return live_after | instr.flags_read;
 }
 
-u32 FlagsLiveAt(u64 pc, CodeWindow* window) {
+u32 FlagsLiveAt(LinearAddr pc, CodeWindow* window) {
   u32 live = 0;
   u32 undecided = kAll;
   isa::DecodeTemplates& templates = isa::DecodeTemplates::OfThread();

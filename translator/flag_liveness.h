@@ -17,19 +17,19 @@ namespace alibi::translator {
 class ExactFlagSites {
  public:
   virtual ~ExactFlagSites() = default;
-  virtual bool KeepsExactFlags(u64 pc) const = 0;
+  virtual bool KeepsExactFlags(LinearAddr pc) const = 0;
 };
 
 // Readable code of one page around a TU, and how much of it was looked at.
 struct CodeWindow {
-  const u8* bytes = nullptr;  // of linear address `begin`
-  u64 begin = 0;
-  u64 end = 0;
+  const u8* bytes = nullptr;  // of address `begin`
+  LinearAddr begin;
+  LinearAddr end;
   unsigned code_bits = 64;
   u32 code_base = 0;
   const ExactFlagSites* exact_sites = nullptr;  // null: there are none
-  u64 examined_begin = 0;
-  u64 examined_end = 0;
+  LinearAddr examined_begin;
+  LinearAddr examined_end;
 };
 
 // The decoder knows linear PCs only: a near branch in a segment with a base wraps in the segment.
@@ -41,7 +41,7 @@ u32 FlagsLiveBefore(const isa::Instr& instr, u32 live_after,
 
 // The flags live at `pc`, looking at a few instructions inside the window; what cannot be seen
 // is live. Widens the window's examined range.
-u32 FlagsLiveAt(u64 pc, CodeWindow* window);
+u32 FlagsLiveAt(LinearAddr pc, CodeWindow* window);
 
 // The flags live at the exits of a TU that ends with `last`.
 u32 FlagsLiveAtExit(const isa::Instr& last, CodeWindow* window);

@@ -56,14 +56,14 @@ void HostCode::Bind(ShortJump jump) {
   assembler.bufferData()[jump.end - 1] = static_cast<u8>(distance);
 }
 
-void HostCode::Bind(FarJump jump, u64 target) {
+void HostCode::Bind(FarJump jump, HostAddr target) {
   const i64 distance = static_cast<i64>(target - (host_ + jump.rel32 + 4));
   ALIBI_CHECK(distance == static_cast<i32>(distance), "TC regions lie within rel32 reach");
   const i32 rel = static_cast<i32>(distance);
   std::memcpy(assembler.bufferData() + jump.rel32, &rel, 4);
 }
 
-void HostCode::JmpWithWord(u64 word, u64 target) {
+void HostCode::JmpWithWord(u64 word, HostAddr target) {
   u8 bytes[kJmpWithWordBytes] = {0x49, 0xba};
   std::memcpy(bytes + 2, &word, 8);
   bytes[10] = 0xe9;

@@ -68,12 +68,12 @@ class HostCode {
   enum class CountJump : u8 { kLoopne = 0xe0, kLoope = 0xe1, kLoop = 0xe2, kJrcxz = 0xe3 };
 
   HostCode();
-  void Start(u64 host) {
+  void Start(HostAddr host) {
     host_ = host;
     assembler.setOffset(0);
   }
   u32 Offset() const { return static_cast<u32>(assembler.offset()); }
-  u64 Here() const { return host_ + Offset(); }
+  HostAddr Here() const { return host_ + Offset(); }
   const u8* Bytes() { return assembler.bufferData(); }
 
   // --- Jumps whose target is bound later ---
@@ -94,14 +94,14 @@ class HostCode {
   // They lead here.
   void Bind(ShortJump jump);
   // It leads there.
-  void Bind(FarJump jump, u64 target);
+  void Bind(FarJump jump, HostAddr target);
 
   // --- Jumps to known host addresses ---
-  void JmpTo(u64 target) { Bind(Jmp(), target); }
+  void JmpTo(HostAddr target) { Bind(Jmp(), target); }
   // mov r10, word; jmp target: how every stub is reached.
   static constexpr unsigned kJmpWithWordBytes = 15;
-  void JmpWithWord(u64 word, u64 target);
-  void JmpWithDescriptor(const void* descriptor, u64 target) {
+  void JmpWithWord(u64 word, HostAddr target);
+  void JmpWithDescriptor(const void* descriptor, HostAddr target) {
     JmpWithWord(reinterpret_cast<u64>(descriptor), target);
   }
 
@@ -129,7 +129,7 @@ class HostCode {
   }
 
   asmjit::CodeHolder code_;
-  u64 host_ = 0;
+  HostAddr host_;
 
  public:
   WatchingAssembler assembler;

@@ -8,7 +8,7 @@
 namespace alibi::translator {
 namespace {
 
-constexpr u64 kHost = 0x10000;
+constexpr HostAddr kHost{0x10000};
 
 std::string Hex(HostCode& code) {
   std::string text;
@@ -37,7 +37,7 @@ TEST_CASE("A short jump leads to where it is bound") {
 TEST_CASE("A far jump leads to an address that is known later, such as one in cold code") {
   HostCode hot, cold;
   hot.Start(kHost);
-  cold.Start(kHost + 0x100);
+  cold.Start(HostAddr(kHost + 0x100));
   const HostCode::FarJump jump = hot.Jcc(Condition::kNotEqual);
   hot.JmpTo(kHost);
   cold.assembler.nop();

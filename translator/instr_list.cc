@@ -34,7 +34,7 @@ void InstrList::Keep(const TranslationUnit& tu, u8* bytes) {
   bytes[tu.count] = static_cast<u8>(offset);
   if (!EndsUndefined(tu)) return;
   isa::Instr last = tu.instrs[tu.count - 1];
-  last.Move(0 - last.pc);
+  last.Move(LinearAddr() - last.pc);
   std::memcpy(code + offset, &last, sizeof(last));
 }
 
@@ -43,7 +43,7 @@ isa::Instr InstrList::operator[](u64 i) const {
   const unsigned begin = offsets()[i], end = offsets()[i + 1];
   if (ends_undefined() && i + 1 == count_) {
     std::memcpy(&instr, code() + end, sizeof(isa::Instr));
-    instr.Move(pc_ + begin);
+    instr.Move(pc_.value + begin);
     return instr;
   }
   const isa::DecodeStatus status = isa::DecodeTemplates::OfThread().Decode(

@@ -18,7 +18,7 @@ class InstrList {
   static void Keep(const TranslationUnit& tu, u8* bytes);
 
   // Of a TU of `count` instructions at `pc` that was kept at `bytes`, and was built for these.
-  InstrList(const u8* bytes, unsigned count, u64 pc, unsigned code_bits, u32 code_base,
+  InstrList(const u8* bytes, unsigned count, LinearAddr pc, unsigned code_bits, u32 code_base,
             const isa::FeatureSet* shown)
       : bytes_(bytes),
         pc_(pc),
@@ -28,7 +28,7 @@ class InstrList {
         code_bits_(code_bits) {}
 
   unsigned size() const { return count_; }
-  u64 pc(unsigned i) const { return pc_ + offsets()[i]; }
+  LinearAddr pc(unsigned i) const { return pc_ + offsets()[i]; }
   // Decodes: uses vector registers.
   isa::Instr operator[](u64 i) const;
   isa::Instr front() const { return (*this)[0]; }
@@ -59,7 +59,7 @@ class InstrList {
   const u8* code() const { return offsets() + count_ + 1; }
 
   const u8* bytes_;
-  u64 pc_;
+  LinearAddr pc_;
   const isa::FeatureSet* shown_;
   u32 code_base_;
   unsigned count_;

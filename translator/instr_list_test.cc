@@ -11,7 +11,7 @@ namespace {
 void CheckKept(const std::vector<u8>& code, unsigned code_bits, u32 code_base,
                const isa::FeatureSet* shown, unsigned count) {
   auto tu = std::make_unique<TranslationUnit>();
-  REQUIRE(BuildTranslationUnit({.pc = 0x401000,
+  REQUIRE(BuildTranslationUnit({.pc = LinearAddr(0x401000),
                                 .code_bits = code_bits,
                                 .bytes = code.data(),
                                 .available = static_cast<unsigned>(code.size()),

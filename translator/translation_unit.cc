@@ -48,7 +48,7 @@ isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit*
   while (out->count < limit && out->byte_length < code.available && !out->ends_with_control) {
     isa::Instr& instr = out->instrs[out->count];
     unsigned left = code.available - out->byte_length;
-    u64 instr_pc = code.pc + out->byte_length;
+    const LinearAddr instr_pc = code.pc + out->byte_length;
     isa::DecodeStatus status =
         templates.Decode(code.bytes + out->byte_length, left, instr_pc, code.code_bits, &instr);
     if (status == isa::DecodeStatus::kNeedMoreBytes && out->count == 0 &&

@@ -15,15 +15,15 @@ namespace alibi::translator {
 inline constexpr unsigned kMaxTuInstructions = 12;
 
 struct TranslationUnit {
-  u64 pc = 0;
+  LinearAddr pc;
   unsigned count = 0;
   unsigned byte_length = 0;
   bool ends_with_control = false;  // the last instruction is kControl/kTerminator/kUndefined
   bool crosses_page = false;
-  // [examined_begin, examined_end): linear range, in the TU's page, of all bytes that the TU and
+  // [examined_begin, examined_end): range, in the TU's page, of all bytes that the TU and
   // its flag liveness depend on. The translation is stale when any of them changes.
-  u64 examined_begin = 0;
-  u64 examined_end = 0;
+  LinearAddr examined_begin;
+  LinearAddr examined_end;
   std::array<isa::Instr, kMaxTuInstructions> instrs;
   // Arithmetic flags that must survive *during* instruction i: live-in flags of instruction i,
   // i.e. an inserted sequence in front of its operation must preserve these ...
@@ -34,7 +34,7 @@ struct TranslationUnit {
 
 // The code that a TU is made of.
 struct CodeRequest {
-  u64 pc = 0;
+  LinearAddr pc{};
   unsigned code_bits = 64;
   const u8* bytes = nullptr;  // at pc
   unsigned available = 0;     // of them to the end of the page

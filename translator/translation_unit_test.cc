@@ -32,7 +32,7 @@ Built Build(const std::string& hex, const std::string& next_page = "", unsigned 
             unsigned start = 0, bool look_ahead = true, unsigned code_bits = 64) {
   std::vector<u8> page = Bytes(hex), next = Bytes(next_page);
   Built built;
-  built.status = BuildTranslationUnit({.pc = 0x2000 + start,
+  built.status = BuildTranslationUnit({.pc = LinearAddr(0x2000 + start),
                                        .code_bits = code_bits,
                                        .bytes = page.data() + start,
                                        .available = static_cast<unsigned>(page.size()) - start,
@@ -51,7 +51,7 @@ TEST_CASE("A TU ends with control flow", "[tu]") {
   CHECK(b.tu.count == 3);
   CHECK(b.tu.byte_length == 8);
   CHECK(b.tu.ends_with_control);
-  CHECK(b.tu.instrs[2].branch_target == 0x2018);
+  CHECK(b.tu.instrs[2].branch_target == LinearAddr(0x2018));
   CHECK_FALSE(b.tu.crosses_page);
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("A first instruction may cross into the next page", "[tu]") {
   CHECK(b.tu.crosses_page);
   CHECK(b.tu.count == 1);
   CHECK(b.tu.byte_length == 3);
-  CHECK(b.tu.examined_end == 0x2002);
+  CHECK(b.tu.examined_end == LinearAddr(0x2002));
 }
 
 TEST_CASE("Undefined instructions are a TU's last, too long ones have none", "[tu]") {
@@ -170,20 +170,20 @@ TEST_CASE("Look-ahead: direct jumps and calls, fall-through, nothing else", "[li
 TEST_CASE("Look-ahead is bounded, and says how far it looked", "[liveness]") {
   CHECK(Build("eb 00 90 90 90 90 90 90 90 90 01 c0").tu.flags_live_after[0] == kAll);
   Built b = Build("eb 02 90 90 01 c0 90");
-  CHECK(b.tu.examined_begin == 0x2000);
-  CHECK(b.tu.examined_end == 0x2006);
+  CHECK(b.tu.examined_begin == LinearAddr(0x2000));
+  CHECK(b.tu.examined_end == LinearAddr(0x2006));
 }
 
 TEST_CASE("Look-ahead backwards needs the page in front", "[liveness]") {
   // ADD eax, eax; NOP; JMP to the ADD. The TU begins at the NOP.
   Built b = Build("01 c0 90 eb fb", "", 12, 2);
   CHECK(b.tu.flags_live_before[0] == 0);
-  CHECK(b.tu.examined_begin == 0x2000);
+  CHECK(b.tu.examined_begin == LinearAddr(0x2000));
   std::vector<u8> page = Bytes("01 c0 90 eb fb");
   TranslationUnit tu;
-  BuildTranslationUnit({.pc = 0x2002, .bytes = page.data() + 2, .available = 3}, &tu);
+  BuildTranslationUnit({.pc = LinearAddr(0x2002), .bytes = page.data() + 2, .available = 3}, &tu);
   CHECK(tu.flags_live_before[0] == kAll);
-  CHECK(tu.examined_begin == 0x2002);
+  CHECK(tu.examined_begin == LinearAddr(0x2002));
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ TEST_CASE("the unit of an instruction") {
   };
   for (const Case& c : cases) {
     isa::Instr instr;
-    REQUIRE(Decode(c.bytes.data(), static_cast<unsigned>(c.bytes.size()), 0x1000, 64, &instr) ==
-            isa::DecodeStatus::kOk);
+    REQUIRE(Decode(c.bytes.data(), static_cast<unsigned>(c.bytes.size()), LinearAddr(0x1000), 64,
+                   &instr) == isa::DecodeStatus::kOk);
     CAPTURE(isa::Disassemble(instr));
     CHECK(instr.unit == c.unit);
   }

@@ -15,7 +15,8 @@ enum class BreakpointAccess : u8 { kExecute = 0, kWrite = 1, kPort = 2, kRead = 
 // Is any breakpoint enabled, locally or globally?
 inline bool BreakpointsEnabled(const VcpuState& state) { return (state.dr[7] & 0xff) != 0; }
 
-// The enabled breakpoints that an access to [address, address + size) hits: DR6 bits B0-B3.
+// The enabled breakpoints that an access to [address, address + size), linear addresses or ports,
+// hits: DR6 bits B0-B3.
 u64 MatchBreakpoints(const VcpuState& state, BreakpointAccess access, u64 address, unsigned size);
 
 // A #DB for these reasons: they join what DR6 holds, but B0-B3 are always those of the latest #DB

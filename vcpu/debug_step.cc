@@ -9,7 +9,7 @@
 
 namespace alibi::vcpu {
 
-DebugException DebugStep::Begin(const VcpuState& state, u64 pc, Vendor vendor) {
+DebugException DebugStep::Begin(const VcpuState& state, LinearAddr pc, Vendor vendor) {
   trap_ = (state.system_flags & kTf) != 0;
   only_branches_ = (state.debugctl & kDebugCtlBtf) != 0;
   general_detect_ = (state.dr[7] & kDr7Gd) != 0;
@@ -17,7 +17,7 @@ DebugException DebugStep::Begin(const VcpuState& state, u64 pc, Vendor vendor) {
   task_ = state.segment[kTr].selector;
   const bool shadowed = shadow_of_ss_ && HasIntelsWay(GuestDifference::kBreakpointInShadow, vendor);
   if (shadowed || (state.system_flags & kRf)) return {};
-  const u64 hits = MatchBreakpoints(state, BreakpointAccess::kExecute, pc, 1);
+  const u64 hits = MatchBreakpoints(state, BreakpointAccess::kExecute, pc.value, 1);
   if (hits == 0) return {};
   // A fault, but one whose frame does not have RF set.
   shadow_of_ss_ = false;

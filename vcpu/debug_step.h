@@ -33,9 +33,9 @@ class DebugStep {
   // Instructions have been executed that no step was made of.
   void NotStepped() { shadow_of_ss_ = false; }
 
-  // In front of the instruction at linear `pc`. If this is a #DB, it is in place of the
+  // In front of the instruction at `pc`. If this is a #DB, it is in place of the
   // instruction.
-  DebugException Begin(const VcpuState& state, u64 pc, Vendor vendor);
+  DebugException Begin(const VcpuState& state, LinearAddr pc, Vendor vendor);
   // The instruction is INT1: its own #DB brings along what MOV SS has held back.
   void BeginInt1(VcpuState& state);
   // It was executed; `hits` are DR6 bits of the data and port breakpoints it hit. Clears RF where

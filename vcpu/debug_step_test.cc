@@ -23,7 +23,7 @@ struct Cpu {
     state.dr[7] |= 1;
   }
   DebugException Begin(Vendor vendor = Vendor::kIntel) {
-    return step.Begin(state, state.rip, vendor);
+    return step.Begin(state, LinearAddr(state.rip), vendor);
   }
   // The instruction at RIP, of three bytes.
   DebugException Execute(SteppedInstruction instr = {}, u64 hits = 0) {

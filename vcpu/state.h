@@ -109,12 +109,12 @@ struct alignas(64) VcpuState {
   u32 cr8_bias;         // 16 when lowering CR8 must be seen by the VMM, else 0
   u64 cr8;              // TPR[7:4]
   Scratch scratch;
-  u64 host_rsp;          // the VMM's stack while translated code runs
-  u64 callout_argument;  // what a stub tells its callout
-  u32 irq_pending;       // an interrupt waits for IF, the shadow or the TPR to let it in
-  u32 last_branch;       // the latest computed branch: 1 + offset of its exit in the TC's data
-  u64 resume_host_pc;    // where translated code goes on after a callout
-  u64 slow_rdtsc[2];     // non-zero: RDTSC and RDTSCP call the simulator, [1] at CPL 3; UpdateRdtsc
+  u64 host_rsp;             // the VMM's stack while translated code runs
+  u64 callout_argument;     // what a stub tells its callout
+  u32 irq_pending;          // an interrupt waits for IF, the shadow or the TPR to let it in
+  u32 last_branch;          // the latest computed branch: 1 + offset of its exit in the TC's data
+  HostAddr resume_host_pc;  // where translated code goes on after a callout
+  u64 slow_rdtsc[2];  // non-zero: RDTSC and RDTSCP call the simulator, [1] at CPL 3; UpdateRdtsc
 
   // --- Masks and constants that emitted code loads (PEXT masks must come from memory) ---
   u64 cr8_reserved_mask;  // bits of CR8 that must be zero
@@ -171,6 +171,10 @@ struct alignas(64) VcpuState {
   bool In64BitCode() const { return LongModeActive() && segment[kCs].Long(); }
   // 64, 32 or 16: the default size of the running code segment.
   unsigned CodeBits() const { return In64BitCode() ? 64 : segment[kCs].Big() ? 32 : 16; }
+  // Of the next instruction: in legacy modes a CS base counts, and addresses have 32 bits.
+  LinearAddr LinearPc() const {
+    return LinearAddr(In64BitCode() ? rip : static_cast<u32>(rip + segment[kCs].base));
+  }
   bool Paging() const { return cr0 & kCr0Pg; }
   bool ProtectedMode() const { return cr0 & kCr0Pe; }
   // May explicit accesses raise #AC?

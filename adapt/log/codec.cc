@@ -39,6 +39,10 @@ class Output {
     Number(ZigZag(value - last));
     last = value;
   }
+  template <class Tag>
+  void Delta(Address<Tag>& address, u64& last) {
+    Delta(address.value, last);
+  }
   void Time(u64& tsc) {
     const u64 now = std::max(tsc, base_.tsc);
     Number(now - base_.tsc);
@@ -90,6 +94,10 @@ class Input {
     Require(number <= static_cast<T>(~T{0}));
     last = number;
     value = static_cast<T>(number);
+  }
+  template <class Tag>
+  void Delta(Address<Tag>& address, u64& last) {
+    Delta(address.value, last);
   }
   void Time(u64& tsc) {
     base_.tsc += Number();

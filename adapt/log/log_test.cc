@@ -91,8 +91,8 @@ class RecordMaker {
         break;
       case RecordKind::kSite: {
         Site site;
-        site.pc = Number();
-        site.physical = Number();
+        site.pc = LinearAddr(Number());
+        site.physical = PhysAddr(Number());
         site.kind = static_cast<Kind>(Pick(3));
         site.access = static_cast<Access>(Pick(kAccessCount));
         site.code_bits = static_cast<u8>(16 << Pick(3));
@@ -109,8 +109,8 @@ class RecordMaker {
         break;
       }
       case RecordKind::kTranslation:
-        record.pc = Number();
-        record.physical = Number();
+        record.pc = LinearAddr(Number());
+        record.physical = PhysAddr(Number());
         record.value = Number();
         record.more = Number();
         record.cycles = static_cast<u32>(Number());
@@ -120,20 +120,20 @@ class RecordMaker {
         record.flag = Pick(2);
         break;
       case RecordKind::kFault:
-        record.pc = Number();
+        record.pc = LinearAddr(Number());
         record.value = Number();
         record.more = Number();
         record.number = static_cast<u8>(Pick(256));
         record.flag = Pick(2);
         break;
       case RecordKind::kOverwritten:
-        record.pc = Number();
-        record.physical = Number();
+        record.pc = LinearAddr(Number());
+        record.physical = PhysAddr(Number());
         record.value = Number();
         record.more = Number();
         break;
       case RecordKind::kForgottenPage:
-        record.physical = Number();
+        record.physical = PhysAddr(Number());
         break;
       case RecordKind::kFlush:
         record.flag = Pick(2);
@@ -143,12 +143,12 @@ class RecordMaker {
         NameSite(&record);
         break;
       case RecordKind::kControl:
-        record.pc = Number();
+        record.pc = LinearAddr(Number());
         record.value = Number();
         record.number = static_cast<u8>(Pick(16));
         break;
       case RecordKind::kMsr:
-        record.pc = Number();
+        record.pc = LinearAddr(Number());
         record.value = Number();
         record.more = Number();
         record.flag = Pick(2);
@@ -390,7 +390,7 @@ TEST_CASE("A full ring counts what it loses, where it is missing") {
   Record record;
   record.kind = RecordKind::kForgottenPage;
   for (u64 i = 0; i < 8; ++i) {
-    record.physical = i;
+    record.physical = PhysAddr(i);
     CHECK(ring.Push(record));
   }
   for (unsigned i = 0; i < 5; ++i) CHECK(!ring.Push(record));
@@ -400,14 +400,14 @@ TEST_CASE("A full ring counts what it loses, where it is missing") {
   ring.Pop(1);
   CHECK(!ring.Push(record));  // the count and the record need two places
   ring.Pop(1);
-  record.physical = 99;
+  record.physical = PhysAddr(99);
   CHECK(ring.Push(record));
   CHECK(ring.lost() == 0);
   ring.Pop(6);
   REQUIRE(ring.Front().size() == 2);
   CHECK(ring.Front()[0].kind == RecordKind::kLost);
   CHECK(ring.Front()[0].value == 6);
-  CHECK(ring.Front()[1].physical == 99);
+  CHECK(ring.Front()[1].physical == PhysAddr(99));
   ring.Pop(2);
   CHECK(ring.Front().empty());
 }
@@ -421,7 +421,7 @@ TEST_CASE("Two threads: all that was pushed arrives in order, or is counted") {
     Record record;
     record.kind = RecordKind::kForgottenPage;
     for (u64 i = 0; i < kCount; ++i) {
-      record.physical = i;
+      record.physical = PhysAddr(i);
       ring.Push(record);
     }
     lost_at_end = ring.lost();
@@ -436,7 +436,7 @@ TEST_CASE("Two threads: all that was pushed arrives in order, or is counted") {
           lost += record.value;
           next += record.value;
         } else {
-          out_of_order += record.physical != next;
+          out_of_order += record.physical != PhysAddr(next);
           ++next;
           ++arrived;
         }

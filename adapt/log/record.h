@@ -39,10 +39,10 @@ inline constexpr unsigned kMaxInstructionBytes = 15;
 // 64 bytes: one cache line of the ring. What a kind does not mention below is 0 (kNoSite, kDirect).
 // All have a time and an address space (the end the last one's).
 struct Record {
-  u64 tsc = 0;       // the host's, when it was recorded
-  u64 cr3 = 0;       // the guest's address space
-  u64 pc = 0;        // guest-linear, of the instruction
-  u64 physical = 0;  // guest-physical, of the instruction
+  u64 tsc = 0;        // the host's, when it was recorded
+  u64 cr3 = 0;        // the guest's address space
+  LinearAddr pc;      // of the instruction
+  PhysAddr physical;  // of the instruction
   u64 value = 0;
   u64 more = 0;
   u32 site = kNoSite;  // occurrence, verdict, relookup, ungroup: index of the site
@@ -79,8 +79,8 @@ static_assert(sizeof(Record) == 64);
 // One guest instruction that misbehaved at least once. A site whose page was forgotten comes back
 // as another one, with another number.
 struct Site {
-  u64 pc = 0;        // guest-linear
-  u64 physical = 0;  // guest-physical; kSharedSite: of all sites that had no room in the table
+  LinearAddr pc;
+  PhysAddr physical;          // kSharedSite: of all sites that had no room in the table
   Kind kind = Kind::kDirect;  // when it was defined
   u8 code_bits = 64;          // 16, 32, 64
   Access access = Access::kOther;

@@ -81,7 +81,7 @@ class Rerun {
     site.known = true;
     site.recorded_kind = record.before;
     site.since = record.tsc;
-    in_page_[record.physical >> 12].push_back(static_cast<u32>(sites_.size()));
+    in_page_[record.physical.InPage().number].push_back(static_cast<u32>(sites_.size()));
     sites_.push_back(site);
   }
 
@@ -94,11 +94,11 @@ class Rerun {
   }
 
   void EndPage(const Record& record) {
-    if (const auto page = in_page_.find(record.physical >> 12); page != in_page_.end()) {
+    if (const auto page = in_page_.find(record.physical.InPage().number); page != in_page_.end()) {
       for (const u32 site : page->second) End(site, record.tsc);
       in_page_.erase(page);
     }
-    policy_->OnPageForgotten(record.physical);
+    policy_->OnPageForgotten(record.physical.InPage());
   }
 
   void EndAll(u64 tsc) {

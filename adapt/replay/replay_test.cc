@@ -56,7 +56,8 @@ LiveRun RunLive(const std::string& spec, const std::vector<Access>& accesses, u3
     const bool trapped = access.guilty && before == Kind::kDirect;
     if (state.number == log::kNoSite) {
       state.number = known++;
-      site.pc = site.phys = 0x1000 * access.site;
+      site.phys = PhysAddr(u64{0x1000} * access.site);
+      site.pc = LinearAddr(site.phys.value);
       Record record;
       record.kind = RecordKind::kSite;
       record.tsc = access.tsc;
@@ -225,7 +226,7 @@ TEST_CASE("Forgotten pages end their sites; lost records are reported") {
   Record forgotten;
   forgotten.kind = RecordKind::kForgottenPage;
   forgotten.tsc = 4000;
-  forgotten.physical = 0x1000;
+  forgotten.physical = PhysAddr(0x1000);
   std::vector<Record> twice = live.records;
   twice.push_back(forgotten);
   for (Record record : live.records) {

@@ -168,7 +168,7 @@ class Digester {
   Reader& reader_;
   Timeline timeline_;
   u64 last_ = 0;  // TSC cycles since the start
-  std::map<std::pair<u64, u64>, SiteHistory> histories_;
+  std::map<std::pair<LinearAddr, PhysAddr>, SiteHistory> histories_;
   std::vector<SiteHistory*> history_of_;  // by the reader's numbers
   LogDigest digest_;
 };
@@ -206,8 +206,8 @@ std::string DigestToJson(const LogDigest& digest) {
   }
   ordered_json& guiltiest = json["guiltiest"] = ordered_json::array();
   for (const GuiltySite& site : digest.guiltiest) {
-    guiltiest.push_back({{"pc", site.pc},
-                         {"physical", site.physical},
+    guiltiest.push_back({{"pc", site.pc.value},
+                         {"physical", site.physical.value},
                          {"kind", site.kind},
                          {"instruction", site.instruction},
                          {"bytes", site.bytes},
@@ -240,10 +240,10 @@ Result<LogDigest> DigestFromJson(const std::string& text) {
       digest.translations[why] = {t.at(0), t.at(1), t.at(2), t.at(3), t.at(4)};
     }
     for (const auto& site : json.at("guiltiest")) {
-      digest.guiltiest.push_back({site.at("pc"), site.at("physical"), site.at("kind"),
-                                  site.at("instruction"), site.at("bytes"), site.at("traps"),
-                                  site.at("callouts"), site.at("cycles"), site.at("adaptations"),
-                                  site.at("reversions")});
+      digest.guiltiest.push_back(
+          {LinearAddr(site.at("pc").get<u64>()), PhysAddr(site.at("physical").get<u64>()),
+           site.at("kind"), site.at("instruction"), site.at("bytes"), site.at("traps"),
+           site.at("callouts"), site.at("cycles"), site.at("adaptations"), site.at("reversions")});
     }
     for (const auto& i : json.at("intervals")) {
       digest.intervals.push_back({i.at(0), i.at(1), i.at(2), i.at(3)});

@@ -30,7 +30,8 @@ struct TranslationTally {
 };
 
 struct GuiltySite {
-  u64 pc = 0, physical = 0;
+  LinearAddr pc;
+  PhysAddr physical;
   std::string kind;  // at the end
   std::string instruction;
   std::string bytes;  // in hexadecimal; "": not known

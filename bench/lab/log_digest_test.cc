@@ -45,8 +45,8 @@ class Log {
   void Push() { REQUIRE(writer_->ring().Push(record_)); }
   void DefineSite(double seconds, u64 pc, u64 physical) {
     Site site;
-    site.pc = pc;
-    site.physical = physical;
+    site.pc = LinearAddr(pc);
+    site.physical = PhysAddr(physical);
     site.length = 3;
     site.bytes[0] = 0x48;
     site.bytes[1] = 0x89;
@@ -99,7 +99,7 @@ TEST_CASE("A log's digest counts events, prices them, and knows how sites ended"
     log.Finish(1.0);
   }
   const auto made = DigestLog(path, [](const Site& site) {
-    return "at " + std::to_string(site.pc) + " of " + std::to_string(site.length);
+    return "at " + std::to_string(site.pc.value) + " of " + std::to_string(site.length);
   });
   INFO((made.ok() ? "" : made.error().message));
   REQUIRE(made.ok());
@@ -113,8 +113,9 @@ TEST_CASE("A log's digest counts events, prices them, and knows how sites ended"
   CHECK(digest.translations.at("verdict") == TranslationTally{1, 7, 20, 160, 9000});
   CHECK(digest.sites == std::map<std::string, u64>{{"DIRECT", 2}});
   REQUIRE(digest.guiltiest.size() == 2);
-  CHECK(digest.guiltiest[0] == GuiltySite{0x1000, 0x5000, "DIRECT", "at 4096 of 3", "488937", 3, 1,
-                                          3 * 3000 + 100 + 1550, 1, 0});
+  CHECK(digest.guiltiest[0] == GuiltySite{LinearAddr(0x1000), PhysAddr(0x5000), "DIRECT",
+                                          "at 4096 of 3", "488937", 3, 1, 3 * 3000 + 100 + 1550, 1,
+                                          0});
   CHECK(digest.guiltiest[1].adaptations == 1);
   CHECK(digest.guiltiest[1].reversions == 1);
   // 1 ms at first; one second does not fit into 240 of them.

@@ -158,7 +158,7 @@ std::string GuiltiestSection(const LabData& data) {
                    fmt::format("{:.1f} %", 100.0 * static_cast<double>(site.cycles) /
                                                static_cast<double>(std::max<u64>(all, 1))),
                    Count(site.traps), Count(site.callouts), site.kind, Count(site.adaptations),
-                   Count(site.reversions), fmt::format("{:#x}", site.pc), site.bytes});
+                   Count(site.reversions), fmt::format("{:#x}", site.pc.value), site.bytes});
       }
       const std::string body = table.empty() ? Missing("No site ever misbehaved.") : table.Render();
       if (c == *reference) {

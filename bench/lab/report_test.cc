@@ -96,7 +96,8 @@ TEST_CASE("A digest is read back as it was written; what is none is refused") {
   digest.callouts["clean"] = {9, 900};
   digest.translations["first"] = {1, 12, 40, 320, 20000};
   digest.sites["SIMULATE"] = 7;
-  digest.guiltiest = {{0xffffffff81000000, 0x1000000, "SIMULATE", "MOV", "488907", 1, 2, 3, 4, 5}};
+  digest.guiltiest = {{LinearAddr(0xffffffff81000000), PhysAddr(0x1000000), "SIMULATE", "MOV",
+                       "488907", 1, 2, 3, 4, 5}};
   digest.lost = 6;
   digest.damage = "truncated";
   const auto read = DigestFromJson(DigestToJson(digest));

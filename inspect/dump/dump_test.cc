@@ -45,16 +45,16 @@ TEST_CASE("Host code: jumps have targets, garbage is one byte at a time") {
   const auto listing =
       DisassembleHost({0xeb, 0x02, 0x06, 0x90, 0x65, 0x48, 0x8b, 0x04, 0xd5, 0x00, 0x00,
                        0x00, 0x00, 0xe2, 0x10, 0x62, 0xf2, 0x7d, 0x48, 0x8a, 0x0f},
-                      0x1000);
+                      HostAddr(0x1000));
   REQUIRE(listing.size() == 6);
   CHECK(listing[0].jump);
-  CHECK(listing[0].target == 0x1004);
+  CHECK(listing[0].target == HostAddr(0x1004));
   CHECK(listing[1].mnemonic == "(bad)");
   CHECK(listing[2].mnemonic == "nop");
   CHECK(listing[3].operands == "rax, gs:shadow[rdx*8]");
   CHECK(listing[4].mnemonic == "loop");
   CHECK(listing[4].jump);
-  CHECK(listing[4].target == 0x101f);
+  CHECK(listing[4].target == HostAddr(0x101f));
   CHECK(listing[5].bytes.size() == 6);  // EVEX
 }
 
@@ -64,7 +64,7 @@ struct Run {
   std::size_t translations;
 };
 
-Run RunCode(const std::vector<u8>& code, u64 at, unsigned bits) {
+Run RunCode(const std::vector<u8>& code, LinearAddr at, unsigned bits) {
   auto machine = MakeProgramMachine(code, at, bits, "hysteresis");
   REQUIRE(machine.ok());
   Machine& inner = (*machine)->machine();
@@ -81,11 +81,11 @@ Run RunCode(const std::vector<u8>& code, u64 at, unsigned bits) {
 
 TEST_CASE("Code anywhere: low, high, in two pages, 32-bit") {
   const std::vector<u8> ret = {0x31, 0xc0, 0xc3};  // xor eax, eax; ret
-  CHECK(RunCode(ret, 0x20000, 64).end == "the code returned");
-  CHECK(RunCode(ret, 0xffffffff81000000, 64).end == "the code returned");
-  CHECK(RunCode(ret, 0x7ffffffffffd, 64).end == "the code returned");
-  CHECK(RunCode(ret, 0x40000fff, 64).end == "the code returned");
-  CHECK(RunCode(ret, 0x123456, 32).end == "the code returned");
+  CHECK(RunCode(ret, LinearAddr(0x20000), 64).end == "the code returned");
+  CHECK(RunCode(ret, LinearAddr(0xffffffff81000000), 64).end == "the code returned");
+  CHECK(RunCode(ret, LinearAddr(0x7ffffffffffd), 64).end == "the code returned");
+  CHECK(RunCode(ret, LinearAddr(0x40000fff), 64).end == "the code returned");
+  CHECK(RunCode(ret, LinearAddr(0x123456), 32).end == "the code returned");
 }
 
 TEST_CASE("Code that does not come back ends anyway") {
@@ -99,12 +99,12 @@ TEST_CASE("Impossible programs are refused with a reason") {
   const std::vector<u8> ret = {0xc3};
   CHECK_FALSE(MakeProgramMachine({}, kProgramAddress, 64, "never").ok());
   CHECK_FALSE(MakeProgramMachine(std::vector<u8>(0x10001), kProgramAddress, 64, "never").ok());
-  CHECK_FALSE(MakeProgramMachine(ret, 0x1000, 64, "never").ok());
-  CHECK_FALSE(MakeProgramMachine(ret, 0x800000000000, 64, "never").ok());
-  CHECK_FALSE(MakeProgramMachine({0x90, 0xc3}, ~u64{0}, 64, "never").ok());
-  CHECK_FALSE(MakeProgramMachine({0x90, 0xc3}, 0x7fffffffffff, 64, "never").ok());
-  CHECK_FALSE(MakeProgramMachine(ret, 0x1000000, 32, "never").ok());
-  CHECK_THAT(MakeProgramMachine(ret, 0x1000, 32, "never").error().message,
+  CHECK_FALSE(MakeProgramMachine(ret, LinearAddr(0x1000), 64, "never").ok());
+  CHECK_FALSE(MakeProgramMachine(ret, LinearAddr(0x800000000000), 64, "never").ok());
+  CHECK_FALSE(MakeProgramMachine({0x90, 0xc3}, LinearAddr(~u64{0}), 64, "never").ok());
+  CHECK_FALSE(MakeProgramMachine({0x90, 0xc3}, LinearAddr(0x7fffffffffff), 64, "never").ok());
+  CHECK_FALSE(MakeProgramMachine(ret, LinearAddr(0x1000000), 32, "never").ok());
+  CHECK_THAT(MakeProgramMachine(ret, LinearAddr(0x1000), 32, "never").error().message,
              Catch::Contains("0x20000"));
 }
 

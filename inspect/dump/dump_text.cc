@@ -73,34 +73,34 @@ std::string Mark(const Translation& translation, std::size_t i) {
 }  // namespace
 
 DumpText::DumpText(const Recorder& recorder, const runtime::TranslatingEngine& engine,
-                   std::map<u64, std::string> labels)
+                   std::map<LinearAddr, std::string> labels)
     : recorder_(recorder), engine_(engine), labels_(std::move(labels)) {
-  std::map<u64, unsigned> versions;
+  std::map<LinearAddr, unsigned> versions;
   for (const Translation& translation : recorder_.translations()) {
     const Ccf& ccf = *translation.ccf;
-    if (hot_base_ == 0 || translation.hot_start < hot_base_) hot_base_ = translation.hot_start;
-    if (cold_base_ == 0 || translation.cold_start < cold_base_) cold_base_ = translation.cold_start;
+    if (!hot_base_ || translation.hot_start < hot_base_) hot_base_ = translation.hot_start;
+    if (!cold_base_ || translation.cold_start < cold_base_) cold_base_ = translation.cold_start;
     // isPrime', isPrime'', ... as an instruction is translated anew.
     const unsigned version = ++versions[translation.pc];
     const std::string name =
         GuestName(translation.pc) +
         (version <= 3 ? std::string(version, '\'') : fmt::format("'{}", version));
     names_[&ccf] = name;
-    descriptors_[reinterpret_cast<u64>(&ccf)] = "&" + name;
+    descriptors_[HostAddr(&ccf)] = "&" + name;
     hosts_[ccf.entry] = name;
-    if (ccf.indirect_entry != 0) hosts_[ccf.indirect_entry] = name + " (checked entry)";
+    if (ccf.indirect_entry) hosts_[ccf.indirect_entry] = name + " (checked entry)";
     for (std::size_t i = 0; i < ccf.sites().size(); ++i) {
-      descriptors_[reinterpret_cast<u64>(ccf.sites()[i])] =
+      descriptors_[HostAddr(ccf.sites()[i])] =
           fmt::format("&site[{}]", ccf.sites()[i]->instr_index);
     }
     for (std::size_t i = 0; i < ccf.exits().size(); ++i) {
-      descriptors_[reinterpret_cast<u64>(ccf.exits()[i])] = fmt::format("&exit[{}]", i);
-      if (ccf.exits()[i]->stub != 0) exit_stubs_[ccf.exits()[i]->stub] = ccf.exits()[i];
+      descriptors_[HostAddr(ccf.exits()[i])] = fmt::format("&exit[{}]", i);
+      if (ccf.exits()[i]->stub) exit_stubs_[ccf.exits()[i]->stub] = ccf.exits()[i];
     }
   }
 }
 
-void DumpText::Limit(u64 first, u64 last) {
+void DumpText::Limit(LinearAddr first, LinearAddr last) {
   first_ = first;
   last_ = last;
 }
@@ -109,12 +109,12 @@ bool DumpText::Shown(const Translation& translation) const {
   return translation.pc < last_ && translation.pc + translation.ccf->guest_bytes > first_;
 }
 
-std::string DumpText::GuestName(u64 pc) const {
+std::string DumpText::GuestName(LinearAddr pc) const {
   const auto it = labels_.find(pc);
-  return it != labels_.end() ? it->second : fmt::format("{:#x}", pc);
+  return it != labels_.end() ? it->second : fmt::format("{:#x}", pc.value);
 }
 
-std::string DumpText::Relative(u64 host) const {
+std::string DumpText::Relative(HostAddr host) const {
   for (const Translation& translation : recorder_.translations()) {
     if (host - translation.cold_start < translation.cold.size()) {
       return fmt::format("cold+{:#06x}", host - cold_base_);
@@ -126,7 +126,7 @@ std::string DumpText::Relative(u64 host) const {
   return engine_.DescribeHostPc(host);
 }
 
-std::string DumpText::HostName(u64 host) const {
+std::string DumpText::HostName(HostAddr host) const {
   if (const auto it = hosts_.find(host); it != hosts_.end()) return it->second;
   if (const auto it = exit_stubs_.find(host); it != exit_stubs_.end()) {
     return "[" + GuestName(it->second->target) + "]";
@@ -141,14 +141,14 @@ std::string DumpText::Operands(const HostInstr& instr) const {
     return std::string(kBranchRecord) + ", (this exit)";
   if (!instr.has_immediate) return instr.operands;
   // An address of ours must not be shown: it differs from run to run.
-  const auto it = descriptors_.find(instr.immediate);
+  const auto it = descriptors_.find(HostAddr(instr.immediate));
   if (it == descriptors_.end()) return instr.operands;
   return instr.operands.substr(0, instr.operands.rfind(' ') + 1) + it->second;
 }
 
 std::string DumpText::InstrText(const Translation& translation, std::size_t i) const {
   const Instr& instr = translation.ccf->instrs()[i];
-  if (instr.branch_target != 0) {
+  if (instr.HasRelativeTarget()) {
     const std::string text = isa::Disassemble(instr);
     return text.substr(0, text.find(' ')) + " " + GuestName(instr.branch_target);
   }
@@ -156,15 +156,15 @@ std::string DumpText::InstrText(const Translation& translation, std::size_t i) c
 }
 
 std::string DumpText::GuestListing() const {
-  std::map<u64, std::string> lines;
+  std::map<LinearAddr, std::string> lines;
   for (const Translation& translation : recorder_.translations()) {
     if (!Shown(translation)) continue;
     for (std::size_t i = 0; i < translation.ccf->instrs().size(); ++i) {
       const Instr& instr = translation.ccf->instrs()[i];
       const auto label = labels_.find(instr.pc);
       lines[instr.pc] = fmt::format(
-          "  {:<12}{:#x}  {:<30} {}\n", label != labels_.end() ? label->second + ":" : "", instr.pc,
-          Hex(instr.bytes.data(), instr.length), InstrText(translation, i));
+          "  {:<12}{:#x}  {:<30} {}\n", label != labels_.end() ? label->second + ":" : "",
+          instr.pc.value, Hex(instr.bytes.data(), instr.length), InstrText(translation, i));
     }
   }
   std::string text;
@@ -173,7 +173,7 @@ std::string DumpText::GuestListing() const {
 }
 
 std::string DumpText::HotListing(const Translation& translation, const std::vector<u8>& bytes,
-                                 bool asterisk, u64 only_jump_at) const {
+                                 bool asterisk, HostAddr only_jump_at) const {
   const Ccf& ccf = *translation.ccf;
   std::string text;
   std::size_t map_index = 0;
@@ -194,7 +194,7 @@ std::string DumpText::HotListing(const Translation& translation, const std::vect
     if (!mark.empty()) line = fmt::format("{:<{}} {}", line, kTextWidth + 20, mark);
     while (line.back() == ' ') line.pop_back();
     text += line + "\n";
-    if (only_jump_at != 0 && instr.address >= only_jump_at && instr.jump) break;
+    if (only_jump_at && instr.address >= only_jump_at && instr.jump) break;
   }
   return text;
 }
@@ -272,7 +272,7 @@ std::string DumpText::CacheContents() const {
     const bool forwards = ccf.retired || !ccf.valid;
     // Behind a forwarding jump lies what is left of code that nothing reaches any more.
     text += HotListing(*translation, HostBytes(translation->hot_start, ccf.hot_end), true,
-                       forwards ? ccf.entry : 0);
+                       forwards ? ccf.entry : HostAddr());
     if (forwards) continue;
     for (const ExitDesc* exit : ccf.exits()) {
       if (!exit->elided) continue;

@@ -16,7 +16,7 @@ class DumpText {
  public:
   // `labels`: names of guest PCs. Both references must outlive this.
   DumpText(const Recorder& recorder, const runtime::TranslatingEngine& engine,
-           std::map<u64, std::string> labels);
+           std::map<LinearAddr, std::string> labels);
 
   // The guest's code, one line per instruction of the translations shown.
   std::string GuestListing() const;
@@ -31,30 +31,30 @@ class DumpText {
   std::string Adaptations() const;
 
   // Only translations of this guest PC range [first, last) are shown.
-  void Limit(u64 first, u64 last);
+  void Limit(LinearAddr first, LinearAddr last);
 
  private:
-  std::string GuestName(u64 pc) const;
-  std::string HostName(u64 host) const;
-  std::string DescriptorName(u64 address) const;
-  std::string Relative(u64 host) const;
+  std::string GuestName(LinearAddr pc) const;
+  std::string HostName(HostAddr host) const;
+  std::string DescriptorName(HostAddr address) const;
+  std::string Relative(HostAddr host) const;
   bool Shown(const Translation& translation) const;
   std::string HotListing(const Translation& translation, const std::vector<u8>& bytes,
-                         bool asterisk, u64 only_jump_at = 0) const;
+                         bool asterisk, HostAddr only_jump_at = {}) const;
   std::string ColdListing(const Translation& translation) const;
   std::string Operands(const struct HostInstr& instr) const;
   std::string InstrText(const Translation& translation, std::size_t index) const;
-  const translator::ExitDesc* ExitOfStub(u64 host) const;
+  const translator::ExitDesc* ExitOfStub(HostAddr host) const;
 
   const Recorder& recorder_;
   const runtime::TranslatingEngine& engine_;
-  std::map<u64, std::string> labels_;
-  std::map<u64, std::string> hosts_;        // entries of CCFs
-  std::map<u64, std::string> descriptors_;  // sites and exits
-  std::map<u64, const translator::ExitDesc*> exit_stubs_;
+  std::map<LinearAddr, std::string> labels_;
+  std::map<HostAddr, std::string> hosts_;        // entries of CCFs
+  std::map<HostAddr, std::string> descriptors_;  // sites and exits
+  std::map<HostAddr, const translator::ExitDesc*> exit_stubs_;
   std::map<const translator::Ccf*, std::string> names_;
-  u64 hot_base_ = 0, cold_base_ = 0;
-  u64 first_ = 0, last_ = ~u64{0};
+  HostAddr hot_base_, cold_base_;
+  LinearAddr first_, last_{~u64{0}};
 };
 
 }  // namespace alibi::vmm

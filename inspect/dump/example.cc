@@ -34,10 +34,10 @@ const std::vector<u8> kIsPrime = {
     0x31, 0xc0,                    // notPrime: xor eax, eax
     0xc3,                          //           ret
 };
-const std::map<u64, std::string> kIsPrimeLabels = {{kProgramAddress, "isPrime"},
-                                                   {kProgramAddress + 11, "nexti"},
-                                                   {kProgramAddress + 26, "prime"},
-                                                   {kProgramAddress + 32, "notPrime"}};
+const std::map<LinearAddr, std::string> kIsPrimeLabels = {{kProgramAddress, "isPrime"},
+                                                          {kProgramAddress + 11, "nexti"},
+                                                          {kProgramAddress + 26, "prime"},
+                                                          {kProgramAddress + 32, "notPrime"}};
 
 // Stores a page-table entry rcx times: innocent bytes, a guilty site.
 const std::vector<u8> kStorePte = {
@@ -46,8 +46,8 @@ const std::vector<u8> kStorePte = {
     0x75, 0xf9,        //           jnz storePte
     0xc3,              //           ret
 };
-const std::map<u64, std::string> kStorePteLabels = {{kProgramAddress, "storePte"},
-                                                    {kProgramAddress + 7, "done"}};
+const std::map<LinearAddr, std::string> kStorePteLabels = {{kProgramAddress, "storePte"},
+                                                           {kProgramAddress + 7, "done"}};
 constexpr u64 kStores = 8;
 
 struct Example {

@@ -77,7 +77,7 @@ unsigned Reread(const u8* bytes, std::size_t size, u64 pc, HostInstr* line) {
 
 }  // namespace
 
-std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address) {
+std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, HostAddr address) {
   csh handle;
   ALIBI_CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle) == CS_ERR_OK, "the disassembler opens");
   cs_option(handle, CS_OPT_DETAIL, CS_OPT_ON);
@@ -85,10 +85,10 @@ std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address
   std::vector<HostInstr> listing;
   const u8* at = bytes.data();
   std::size_t left = bytes.size();
-  u64 pc = address;
+  u64 pc = address.value;
   while (left != 0) {
     HostInstr line;
-    line.address = pc;
+    line.address = HostAddr(pc);
     if (!cs_disasm_iter(handle, &at, &left, &pc, instr)) {
       const unsigned length = Reread(at, left, pc, &line);
       at += length;
@@ -108,7 +108,7 @@ std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address
           cs_insn_group(handle, instr, X86_GRP_CALL) ||
           cs_insn_group(handle, instr, X86_GRP_BRANCH_RELATIVE)) {  // LOOP
         line.jump = true;
-        line.target = value;
+        line.target = HostAddr(value);
       } else if (x86.encoding.imm_size == 8 || line.mnemonic == "movabs") {
         line.has_immediate = true;
         line.immediate = value;

@@ -12,18 +12,18 @@
 namespace alibi::vmm {
 
 struct HostInstr {
-  u64 address = 0;
+  HostAddr address;
   std::vector<u8> bytes;
   std::string mnemonic;
   std::string operands;  // with %gs operands named, see abi/gs_names.h
   bool jump = false;     // direct: `target` is where it leads
-  u64 target = 0;
+  HostAddr target;
   bool has_immediate = false;  // a 64-bit immediate: an address or a guest PC
   u64 immediate = 0;
 };
 
 // Bytes that are no instruction become one-byte "(bad)" lines.
-std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, u64 address);
+std::vector<HostInstr> DisassembleHost(const std::vector<u8>& bytes, HostAddr address);
 
 }  // namespace alibi::vmm
 

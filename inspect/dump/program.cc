@@ -83,18 +83,19 @@ void EnterLongMode(vcpu::VcpuState& state, u64 cr3) {
 
 }  // namespace
 
-u64 ProgramPteAddress(u64 at) {
-  ALIBI_CHECK(at < kIdentityBytes, "the first page table maps 2 MB");
-  return kIdentityPt + (at >> 12) * 8;
+u64 ProgramPteAddress(LinearAddr at) {
+  ALIBI_CHECK(at.value < kIdentityBytes, "the first page table maps 2 MB");
+  return kIdentityPt + at.InPage().number * 8;
 }
 
-Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& code, u64 at,
-                                                      unsigned code_bits, const std::string& policy,
+Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& code,
+                                                      LinearAddr address, unsigned code_bits,
+                                                      const std::string& policy,
                                                       runtime::ExecutionSink* executions) {
   if (code.empty() || code.size() > kMaxCode) {
     return Error{fmt::format("{} bytes of code; give 1 to {}", code.size(), kMaxCode)};
   }
-  const u64 end = at + code.size();
+  const u64 at = address.value, end = at + code.size();
   const bool identity = at < kIdentityBytes;
   if (code_bits == 32 && (at < kLowestCode || end > kRamBytes || end < at)) {
     return Error{
@@ -126,9 +127,9 @@ Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& cod
     PageTables tables(memory);
     for (u64 page = 0; page < kIdentityBytes; page += kPageSize) tables.Map(page, page);
     if (!identity) {
-      physical = kProgramAddress + (at & kPageMask);
+      physical = kProgramAddress.value + (at & kPageMask);
       for (u64 offset = 0; offset < (at & kPageMask) + code.size(); offset += kPageSize) {
-        tables.Map((at & ~kPageMask) + offset, kProgramAddress + offset);
+        tables.Map((at & ~kPageMask) + offset, kProgramAddress.value + offset);
       }
     }
     EnterLongMode(state, tables.root());

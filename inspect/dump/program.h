@@ -14,16 +14,16 @@
 
 namespace alibi::vmm {
 
-inline constexpr u64 kProgramAddress = 0x100000;
+inline constexpr LinearAddr kProgramAddress{0x100000};
 
 // Makes the machine ready to run `code` at the linear address `at`. `executions` outlives it.
-Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& code, u64 at,
+Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& code, LinearAddr at,
                                                       unsigned code_bits, const std::string& policy,
                                                       runtime::ExecutionSink* executions = nullptr);
 
 // 64-bit programs: the physical (and linear) address of the page-table entry that maps the linear
 // page `at`, which must be below 2 MB.
-u64 ProgramPteAddress(u64 at);
+u64 ProgramPteAddress(LinearAddr at);
 
 // Runs until the guest halts, or shuts down, or `seconds` are over. Says how it ended.
 std::string RunLimited(PcMachine& machine, double seconds);

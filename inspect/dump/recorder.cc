@@ -8,8 +8,8 @@ namespace alibi::vmm {
 using translator::Ccf;
 using translator::ExitDesc;
 
-std::vector<u8> HostBytes(u64 begin, u64 end) {
-  const u8* at = reinterpret_cast<const u8*>(begin);
+std::vector<u8> HostBytes(HostAddr begin, HostAddr end) {
+  const u8* at = begin.As();
   return std::vector<u8>(at, at + (end - begin));
 }
 
@@ -28,11 +28,11 @@ void Recorder::OnTranslation(const Ccf& ccf) {
 
   // The CCF does not keep its TU's flag liveness: it is found again from the same bytes.
   u8 page[kPageSize + 16];
-  const u64 offset = ccf.pc & kPageMask;
-  const u64 base = ccf.pc - offset;
-  const unsigned in_page = mmu_.DebugRead(LinearAddr(base), page, kPageSize);
+  const u64 offset = ccf.pc.PageOffset();
+  const LinearAddr base = ccf.pc.PageBase();
+  const unsigned in_page = mmu_.DebugRead(base, page, kPageSize);
   if (in_page == kPageSize) {
-    const unsigned next = mmu_.DebugRead(LinearAddr(base + kPageSize), page + kPageSize, 16);
+    const unsigned next = mmu_.DebugRead(base + kPageSize, page + kPageSize, 16);
     auto tu = std::make_unique<translator::TranslationUnit>();
     const translator::CodeRequest code{
         .pc = ccf.pc,

@@ -18,10 +18,10 @@ namespace alibi::vmm {
 
 struct Translation {
   const translator::Ccf* ccf = nullptr;  // alive until the TC is flushed
-  u64 pc = 0;
+  LinearAddr pc;
   std::unique_ptr<translator::TranslationUnit> tu;  // with flag liveness; null if unreadable
   std::vector<u8> hot, cold;                        // as emitted
-  u64 hot_start = 0, cold_start = 0;
+  HostAddr hot_start, cold_start;
   std::vector<translator::ExitDesc> exits;  // as emitted
   const translator::Ccf* replaced = nullptr;
 };
@@ -45,8 +45,8 @@ class Recorder : public runtime::TranslationObserver {
   bool flushed_ = false;
 };
 
-// The bytes at a host address of the TC.
-std::vector<u8> HostBytes(u64 begin, u64 end);
+// The bytes of a part of the TC.
+std::vector<u8> HostBytes(HostAddr begin, HostAddr end);
 
 }  // namespace alibi::vmm
 

@@ -35,7 +35,7 @@ std::string Session::StopReply(unsigned signal, const runtime::DebugStop& stop) 
   } else if (stop.cause == runtime::DebugCause::kWatch) {
     const runtime::Watch& watch = stop.watch;
     const char* name = watch.reads && watch.writes ? "awatch" : watch.reads ? "rwatch" : "watch";
-    reply += fmt::format("{}:{:x};", name, stop.address);
+    reply += fmt::format("{}:{:x};", name, stop.address.value);
   }
   reply += "thread:01;";
   last_stop_ = reply;
@@ -149,11 +149,9 @@ Reply Session::Resume(std::string_view actions) {
       return {std::nullopt, {Action::Kind::kStep}};
     case 'r': {
       Cursor range(what.substr(1));
-      Action step{Action::Kind::kStep};
-      if (!range.Hex(&step.range_begin) || !range.Skip(",") || !range.Hex(&step.range_end)) {
-        return Say(kBadPacket);
-      }
-      return {std::nullopt, step};
+      u64 begin, end;
+      if (!range.Hex(&begin) || !range.Skip(",") || !range.Hex(&end)) return Say(kBadPacket);
+      return {std::nullopt, {Action::Kind::kStep, LinearAddr(begin), LinearAddr(end)}};
     }
     default:
       return Say(kBadPacket);
@@ -213,7 +211,7 @@ std::string Session::ReadMemory(Cursor cursor) const {
   u64 address, size;
   if (!cursor.Hex(&address) || !cursor.Skip(",") || !cursor.Hex(&size)) return kBadPacket;
   std::string bytes(std::min<u64>(size, kMaxMemoryBytes), '\0');
-  const unsigned got = target_.ReadMemory(address, reinterpret_cast<u8*>(bytes.data()),
+  const unsigned got = target_.ReadMemory(LinearAddr(address), reinterpret_cast<u8*>(bytes.data()),
                                           static_cast<unsigned>(bytes.size()));
   if (got == 0 && !bytes.empty()) return kBadAddress;
   return ToHex(bytes.data(), got);
@@ -227,7 +225,7 @@ std::string Session::WriteMemory(Cursor cursor, bool binary) {
   const auto bytes = binary ? Unescape(cursor.rest()) : FromHex(cursor.rest());
   if (!bytes || bytes->size() != size) return kBadPacket;
   if (size == 0) return kOk;  // gdb asks so whether there is an X packet
-  return target_.WriteMemory(address, reinterpret_cast<const u8*>(bytes->data()),
+  return target_.WriteMemory(LinearAddr(address), reinterpret_cast<const u8*>(bytes->data()),
                              static_cast<unsigned>(size))
              ? kOk
              : kBadAddress;
@@ -241,7 +239,7 @@ std::string Session::ChangePoint(Cursor cursor, bool set) {
   }
   if (type > 4) return "";
   if (type >= 2 && (kind == 0 || kind > kMaxPacketBytes)) return kBadPacket;
-  const Point point{static_cast<unsigned>(type), address, kind};
+  const Point point{static_cast<unsigned>(type), LinearAddr(address), kind};
   const auto known = std::find(points_.begin(), points_.end(), point);
   // Both may be said twice: gdb does so when an answer was lost.
   if ((known != points_.end()) == set) return kOk;
@@ -249,7 +247,7 @@ std::string Session::ChangePoint(Cursor cursor, bool set) {
     points_.erase(known);
     // A software and a hardware breakpoint at one place are one to the engine.
     const bool shared = std::any_of(points_.begin(), points_.end(), [&](const Point& other) {
-      return type <= 1 && other.type <= 1 && other.address == address;
+      return type <= 1 && other.type <= 1 && other.address == point.address;
     });
     if (!shared) Apply(point, false);
     return kOk;

@@ -23,9 +23,9 @@ class Target {
   // Registers were written.
   virtual void StateChanged() = 0;
   // Guest-linear, through the page tables as they are, without side effects. How many bytes.
-  virtual unsigned ReadMemory(u64 address, u8* out, unsigned size) = 0;
-  virtual bool WriteMemory(u64 address, const u8* data, unsigned size) = 0;
-  virtual bool SetBreakpoint(u64 pc, bool set) = 0;
+  virtual unsigned ReadMemory(LinearAddr address, u8* out, unsigned size) = 0;
+  virtual bool WriteMemory(LinearAddr address, const u8* data, unsigned size) = 0;
+  virtual bool SetBreakpoint(LinearAddr pc, bool set) = 0;
   virtual bool SetWatch(const runtime::Watch& watch, bool set) = 0;
   // `monitor COMMAND`: the text to show.
   virtual std::string Monitor(const std::string& command) = 0;
@@ -36,7 +36,7 @@ struct Action {
   enum class Kind : u8 { kStay, kContinue, kStep, kDetach, kKill };
   Kind kind = Kind::kStay;
   // kStep: goes on while the PC is in [begin, end). Empty: one instruction.
-  u64 range_begin = 0, range_end = 0;
+  LinearAddr range_begin{}, range_end{};
 };
 
 struct Reply {
@@ -66,7 +66,7 @@ class Session {
  private:
   struct Point {
     unsigned type;  // of the Z packet
-    u64 address;
+    LinearAddr address;
     u64 kind;
     bool operator==(const Point&) const = default;
   };

@@ -16,18 +16,20 @@ class FakeTarget : public Target {
  public:
   vcpu::VcpuState& state() override { return *state_; }
   void StateChanged() override { ++changes; }
-  unsigned ReadMemory(u64 address, u8* out, unsigned size) override {
-    if (address >= memory.size()) return 0;
-    const unsigned got = static_cast<unsigned>(std::min<u64>(size, memory.size() - address));
-    std::memcpy(out, memory.data() + address, got);
+  unsigned ReadMemory(LinearAddr address, u8* out, unsigned size) override {
+    const u64 at = address.value;
+    if (at >= memory.size()) return 0;
+    const unsigned got = static_cast<unsigned>(std::min<u64>(size, memory.size() - at));
+    std::memcpy(out, memory.data() + at, got);
     return got;
   }
-  bool WriteMemory(u64 address, const u8* data, unsigned size) override {
-    if (address >= memory.size() || size > memory.size() - address) return false;
-    std::memcpy(memory.data() + address, data, size);
+  bool WriteMemory(LinearAddr address, const u8* data, unsigned size) override {
+    const u64 at = address.value;
+    if (at >= memory.size() || size > memory.size() - at) return false;
+    std::memcpy(memory.data() + at, data, size);
     return true;
   }
-  bool SetBreakpoint(u64 pc, bool set) override {
+  bool SetBreakpoint(LinearAddr pc, bool set) override {
     return set ? points.AddBreakpoint(pc) : points.RemoveBreakpoint(pc);
   }
   bool SetWatch(const runtime::Watch& watch, bool set) override {
@@ -173,16 +175,16 @@ TEST_CASE("breakpoints and watchpoints") {
     CHECK(Answer(session, "Z0,1000,1") == "OK");
     CHECK(Answer(session, "Z1,1000,1") == "OK");
     CHECK(Answer(session, "Z1,1000,1") == "OK");
-    CHECK(target.points.IsBreakpoint(0x1000));
-    CHECK(session.StopReply(5, {runtime::DebugCause::kBreakpoint, 0x1000, {}}) ==
+    CHECK(target.points.IsBreakpoint(LinearAddr(0x1000)));
+    CHECK(session.StopReply(5, {runtime::DebugCause::kBreakpoint, LinearAddr(0x1000), {}}) ==
           "T05hwbreak:;thread:01;");
     CHECK(Answer(session, "z1,1000,1") == "OK");
-    CHECK(target.points.IsBreakpoint(0x1000));
-    CHECK(session.StopReply(5, {runtime::DebugCause::kBreakpoint, 0x1000, {}}) ==
+    CHECK(target.points.IsBreakpoint(LinearAddr(0x1000)));
+    CHECK(session.StopReply(5, {runtime::DebugCause::kBreakpoint, LinearAddr(0x1000), {}}) ==
           "T05swbreak:;thread:01;");
     CHECK(Answer(session, "?") == "T05swbreak:;thread:01;");
     CHECK(Answer(session, "z0,1000,1") == "OK");
-    CHECK_FALSE(target.points.IsBreakpoint(0x1000));
+    CHECK_FALSE(target.points.IsBreakpoint(LinearAddr(0x1000)));
     CHECK(Answer(session, "z0,1000,1") == "OK");
 
     CHECK(Answer(session, "Z2,2000,8") == "OK");
@@ -190,13 +192,13 @@ TEST_CASE("breakpoints and watchpoints") {
     CHECK(Answer(session, "Z4,4000,4") == "OK");
     CHECK(Answer(session, "Z5,4000,4").empty());
     CHECK(Answer(session, "Z2,4000,0") == "E16");
-    target.points.NoteAccess(0x1ffc, 8, /*read=*/true, /*written=*/false);
+    target.points.NoteAccess(LinearAddr(0x1ffc), 8, /*read=*/true, /*written=*/false);
     CHECK_FALSE(target.points.stopped());
-    target.points.NoteAccess(0x1ffc, 8, /*read=*/false, /*written=*/true);
+    target.points.NoteAccess(LinearAddr(0x1ffc), 8, /*read=*/false, /*written=*/true);
     REQUIRE(target.points.stopped());
     CHECK(session.StopReply(5, target.points.stop()) == "T05watch:2000;thread:01;");
     target.points.Forget();
-    target.points.NoteAccess(0x4002, 1, /*read=*/true, /*written=*/false);
+    target.points.NoteAccess(LinearAddr(0x4002), 1, /*read=*/true, /*written=*/false);
     CHECK(session.StopReply(5, target.points.stop()) == "T05awatch:4002;thread:01;");
     CHECK(Answer(session, "Z0,5000,1") == "OK");
   }
@@ -228,8 +230,8 @@ TEST_CASE("ways to go on") {
   CHECK(session.Handle("vCont;c").action.kind == Kind::kContinue);
   const Reply range = session.Handle("vCont;r10,20:1;c");
   CHECK(range.action.kind == Kind::kStep);
-  CHECK(range.action.range_begin == 0x10);
-  CHECK(range.action.range_end == 0x20);
+  CHECK(range.action.range_begin == LinearAddr(0x10));
+  CHECK(range.action.range_end == LinearAddr(0x20));
   CHECK(session.Handle("vCont;r10").action.kind == Kind::kStay);
   CHECK(session.Handle("vCont;").action.kind == Kind::kStay);
   CHECK(session.Handle("vCont").action.kind == Kind::kStay);

@@ -38,11 +38,6 @@ void Stub::Ended(int status) {
   session_.reset();
 }
 
-u64 Stub::LinearPc() {
-  const vcpu::VcpuState& s = state();
-  return s.In64BitCode() ? s.rip : static_cast<u32>(s.rip + s.segment[vcpu::kCs].base);
-}
-
 void Stub::Turn() {
   for (;;) {
     for (const Server::Event& event : server_->TakeEvents()) Obey(event);
@@ -83,7 +78,7 @@ void Stub::Obey(const Server::Event& event) {
     case Server::Event::Kind::kInterrupt:
       if (session_ == nullptr || still_) break;
       engine().StepNext(false);
-      range_begin_ = range_end_ = 0;
+      range_begin_ = range_end_ = {};
       Stop(kSigInt, {});
       break;
     case Server::Event::Kind::kLost:
@@ -132,7 +127,7 @@ void Stub::Go() {
 
 void Stub::Leave() {
   engine().StepNext(false);
-  range_begin_ = range_end_ = 0;
+  range_begin_ = range_end_ = {};
   Go();
 }
 
@@ -157,30 +152,30 @@ bool Stub::Met(DebugEvent event) {
   }
   const bool step =
       stop.cause == runtime::DebugCause::kStep || stop.cause == runtime::DebugCause::kNone;
-  const u64 pc = LinearPc();
+  const LinearAddr pc = state().LinearPc();
   if (step && pc - range_begin_ < range_end_ - range_begin_ && !server_->HasEvents() &&
       !engine().debug_points().IsBreakpoint(pc)) {
     engine().StepNext(true);
     return true;
   }
-  range_begin_ = range_end_ = 0;
+  range_begin_ = range_end_ = {};
   Stop(kSigTrap, stop);
   return true;
 }
 
 // --- Target ---
 
-unsigned Stub::ReadMemory(u64 address, u8* out, unsigned size) {
-  return machine_.machine().mmu().DebugRead(LinearAddr(address), out, size);
+unsigned Stub::ReadMemory(LinearAddr address, u8* out, unsigned size) {
+  return machine_.machine().mmu().DebugRead(address, out, size);
 }
 
-bool Stub::WriteMemory(u64 address, const u8* data, unsigned size) {
+bool Stub::WriteMemory(LinearAddr address, const u8* data, unsigned size) {
   const mmu::Mmu& mmu = machine_.machine().mmu();
   mmu::GuestMemory& memory = machine_.machine().memory();
   // All of it or nothing.
   for (const bool write : {false, true}) {
     for (unsigned done = 0; done < size;) {
-      const LinearAddr at(address + done);
+      const LinearAddr at = address + done;
       const unsigned piece =
           static_cast<unsigned>(std::min<u64>(size - done, kPageSize - at.PageOffset()));
       PhysAddr physical;
@@ -194,7 +189,7 @@ bool Stub::WriteMemory(u64 address, const u8* data, unsigned size) {
   return true;
 }
 
-bool Stub::SetBreakpoint(u64 pc, bool set) { return engine().SetBreakpoint(pc, set); }
+bool Stub::SetBreakpoint(LinearAddr pc, bool set) { return engine().SetBreakpoint(pc, set); }
 
 bool Stub::SetWatch(const runtime::Watch& watch, bool set) { return engine().SetWatch(watch, set); }
 

@@ -47,14 +47,13 @@ class Stub final : public Debugger, public Target {
   // --- Target ---
   vcpu::VcpuState& state() override { return machine_.machine().state(); }
   void StateChanged() override { machine_.machine().StateChanged(); }
-  unsigned ReadMemory(u64 address, u8* out, unsigned size) override;
-  bool WriteMemory(u64 address, const u8* data, unsigned size) override;
-  bool SetBreakpoint(u64 pc, bool set) override;
+  unsigned ReadMemory(LinearAddr address, u8* out, unsigned size) override;
+  bool WriteMemory(LinearAddr address, const u8* data, unsigned size) override;
+  bool SetBreakpoint(LinearAddr pc, bool set) override;
   bool SetWatch(const runtime::Watch& watch, bool set) override;
   std::string Monitor(const std::string& command) override;
 
   runtime::Engine& engine() { return machine_.machine().engine(); }
-  u64 LinearPc();
   void Obey(const Server::Event& event);
   void Do(const Action& action);
   void Stop(unsigned signal, const runtime::DebugStop& stop);
@@ -69,7 +68,7 @@ class Stub final : public Debugger, public Target {
   bool still_ = false;  // the guest does not run
   bool began_ = false;  // ... and ever did
   bool killed_ = false;
-  u64 range_begin_ = 0, range_end_ = 0;
+  LinearAddr range_begin_, range_end_;
 };
 
 }  // namespace alibi::vmm::gdb

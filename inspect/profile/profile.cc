@@ -141,10 +141,10 @@ u64 ExecutionProfile::of(InstrClass which) const {
   return sum;
 }
 
-u64 ExecutionProfile::ExecutionsAt(u64 pc) const {
+u64 ExecutionProfile::ExecutionsAt(LinearAddr pc) const {
   u64 sum = 0;
   for (const auto& [key, block] : blocks_) {
-    u64 at = key.pc;
+    LinearAddr at = key.pc;
     for (std::size_t i = 0; i < block.executed.size() && at <= pc; at += block.lengths[i++]) {
       if (at == pc) sum += block.executed[i];
     }
@@ -200,7 +200,7 @@ ordered_json ExecutionProfile::Json(std::size_t most_blocks) const {
   for (std::size_t b = 0; b < std::min(most_blocks, hottest.size()); ++b) {
     const auto& [key, block] = hottest[b];
     ordered_json lines = ordered_json::array();
-    u64 pc = key->pc;
+    LinearAddr pc = key->pc;
     std::span<const u8> bytes(key->bytes);
     for (std::size_t i = 0; i < block->executed.size(); ++i) {
       lines.push_back(
@@ -209,7 +209,7 @@ ordered_json ExecutionProfile::Json(std::size_t most_blocks) const {
       bytes = bytes.subspan(block->lengths[i]);
       pc += block->lengths[i];
     }
-    blocks.push_back({{"pc", fmt::format("{:#x}", key->pc)},
+    blocks.push_back({{"pc", fmt::format("{:#x}", key->pc.value)},
                       {"code_bits", key->code_bits},
                       {"user", key->user},
                       {"entered", block->entered},

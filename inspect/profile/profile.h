@@ -42,8 +42,8 @@ class ExecutionProfile final : public runtime::ExecutionSink {
   u64 instructions() const { return instructions_; }
   u64 of(InstrClass which) const;
   u64 of(Execution how) const { return executions_[static_cast<std::size_t>(how)]; }
-  // Executions of the instruction at linear `pc`, in blocks that are still known.
-  u64 ExecutionsAt(u64 pc) const;
+  // Executions of the instruction at `pc`, in blocks that are still known.
+  u64 ExecutionsAt(LinearAddr pc) const;
 
   // The members that docs/observability.md describes. `blocks`: how many of the hottest.
   nlohmann::ordered_json Json(std::size_t blocks) const;
@@ -51,7 +51,7 @@ class ExecutionProfile final : public runtime::ExecutionSink {
  private:
   // Code is told apart by place, mode and bytes, whatever translations it has had.
   struct BlockKey {
-    u64 pc;
+    LinearAddr pc;
     u8 code_bits;
     bool user;
     std::vector<u8> bytes;

@@ -70,7 +70,7 @@ TEST_CASE("Of too many blocks the hottest are kept, and the others' instructions
   code.insert(code.end(), {0xb9, 0xe8, 0x03, 0x00, 0x00,  // mov ecx, 1000
                            0xff, 0xc9,                    // dec ecx
                            0x75, 0xfc});                  // jnz
-  const u64 loop = kProgramAddress + code.size() - 4;
+  const LinearAddr loop = kProgramAddress + code.size() - 4;
   for (unsigned i = 0; i < kOnce / 2; ++i) jump();
   code.push_back(0xc3);
   auto machine = MakeProgramMachine(code, kProgramAddress, 64, "hysteresis", &profile);
@@ -82,7 +82,7 @@ TEST_CASE("Of too many blocks the hottest are kept, and the others' instructions
   CHECK(profile.instructions() == kOnce + 1 + 2 * 1000 + 2);
   REQUIRE(json["blocks"].size() <= kMax);
   REQUIRE(json["blocks"].size() >= kMax / 4);
-  CHECK(json["blocks"][0]["pc"] == fmt::format("{:#x}", loop));
+  CHECK(json["blocks"][0]["pc"] == fmt::format("{:#x}", loop.value));
   CHECK(profile.ExecutionsAt(loop) >= 999);
   CHECK(json["blocks_forgotten"].get<u64>() > kOnce / 2);
   u64 known = 0;

@@ -95,7 +95,8 @@ void RunAll(unsigned code_bits, unsigned at_least) {
   std::map<std::string, unsigned> seen;
   const Visitor visit = [&](const InstructionBytes& bytes, unsigned) {
     Instr instr;
-    const DecodeStatus status = isa::Decode(bytes.data(), sizeof(bytes), 0x1000, code_bits, &instr);
+    const DecodeStatus status =
+        isa::Decode(bytes.data(), sizeof(bytes), LinearAddr(0x1000), code_bits, &instr);
     const bool more = status != DecodeStatus::kOk || instr.layout.modrm != 0xff;
     if (status != DecodeStatus::kOk || !ComparesWithHost(instr)) return more;
     const OpcodeName opcode = OpcodeOf(instr, bytes);

@@ -153,7 +153,7 @@ class Inventory {
   bool Add(unsigned mode, const InstructionBytes& bytes) {
     Instr instr;
     const DecodeStatus status =
-        isa::Decode(bytes.data(), sizeof(bytes), 0x1000, kModes[mode], &instr);
+        isa::Decode(bytes.data(), sizeof(bytes), LinearAddr(0x1000), kModes[mode], &instr);
     const bool more = status != DecodeStatus::kOk || instr.layout.modrm != 0xff;
     if (instr.mnemonic == 0 || OfOneVendor(instr)) return more;
     const bool defined = status == DecodeStatus::kOk;

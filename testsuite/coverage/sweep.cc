@@ -152,7 +152,8 @@ class Sweeper {
 
   bool Add(const InstructionBytes& bytes, unsigned significant, unsigned code_bits) {
     Instr instr;
-    const DecodeStatus status = isa::Decode(bytes.data(), sizeof(bytes), 0x1000, code_bits, &instr);
+    const DecodeStatus status =
+        isa::Decode(bytes.data(), sizeof(bytes), LinearAddr(0x1000), code_bits, &instr);
     ++report_.encodings;
     const Candidate candidate{bytes,        static_cast<u8>(significant),
                               instr.length, static_cast<u8>(code_bits),

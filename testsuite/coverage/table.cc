@@ -27,7 +27,7 @@ std::string Mnemonic(const std::vector<u8>& bytes, unsigned code_bits) {
   std::vector<u8> padded(bytes);
   padded.resize(std::max<std::size_t>(15, bytes.size()));
   Instr instr;
-  isa::Decode(padded.data(), 15, 0x1000, code_bits, &instr);
+  isa::Decode(padded.data(), 15, LinearAddr(0x1000), code_bits, &instr);
   return instr.mnemonic == 0 ? "" : isa::MnemonicName(instr.mnemonic);
 }
 

@@ -28,7 +28,7 @@ using translator::SiteKind;
 using translator::SitePlan;
 using translator::TranslationUnit;
 
-constexpr u64 kPc = 0x401000;
+constexpr LinearAddr kPc(0x401000);
 
 struct NamedPlan {
   const char* name;
@@ -108,7 +108,7 @@ class Translator {
   static constexpr u64 kStubs = 0, kHot = 4096, kCold = kHot + translator::kMaxHotBytes,
                        kData = kCold + translator::kMaxColdBytes,
                        kBytes = kData + translator::kMaxDataBytes;
-  u64 At(u64 offset) const { return reinterpret_cast<u64>(buffer_.data()) + offset; }
+  HostAddr At(u64 offset) const { return HostAddr(buffer_.data()) + offset; }
 
   std::vector<u8> buffer_;
   const StubTable stubs_ = StubTable::Somewhere(At(kStubs));
@@ -117,15 +117,15 @@ class Translator {
   Ccf ccf_;
 };
 
-bool IsCopied(const Ccf& ccf, u64 end, const std::vector<u8>& bytes) {
+bool IsCopied(const Ccf& ccf, HostAddr end, const std::vector<u8>& bytes) {
   return end - ccf.hot_start == bytes.size() &&
-         std::memcmp(reinterpret_cast<const u8*>(ccf.hot_start), bytes.data(), bytes.size()) == 0;
+         std::memcmp(ccf.hot_start.As(), bytes.data(), bytes.size()) == 0;
 }
 
 // The code of the instruction itself: what goes on behind it is no case's.
 std::string ListInstruction(const Ccf& ccf, const Instr& instr, const std::vector<u8>& bytes,
                             const StubTable& stubs) {
-  u64 hot_end = ccf.hot_end, cold_end = ccf.redirect;
+  HostAddr hot_end = ccf.hot_end, cold_end = ccf.redirect;
   if (!translator::EndsTranslationUnit(instr)) {
     for (const translator::ExitDesc* exit : ccf.exits()) {
       hot_end = std::min(hot_end, exit->patch);
@@ -135,7 +135,7 @@ std::string ListInstruction(const Ccf& ccf, const Instr& instr, const std::vecto
   if (IsCopied(ccf, hot_end, bytes)) return "    as it is\n";
   std::string text;
   for (const StableLine& line : StableListing(ccf, stubs)) {
-    const u64 at = (line.cold ? ccf.cold_start : ccf.hot_start) + line.offset;
+    const HostAddr at = (line.cold ? ccf.cold_start : ccf.hot_start) + line.offset;
     if (at >= (line.cold ? cold_end : hot_end)) continue;
     text += fmt::format("    {}+{:<3x} {}\n", line.cold ? "cold" : " hot", line.offset, line.text);
   }

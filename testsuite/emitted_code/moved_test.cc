@@ -29,7 +29,8 @@ using translator::SitePlan;
 
 // So many pages apart that both choose the same inline TLB entries and, but for what the test is
 // about, the same jump table entries (emitter_memory.cc, ChooseSlot).
-constexpr u64 kHere = 0x5566'7788'9000, kThere = kHere + u64{22} * 32 * 0x10001 * kPageSize;
+constexpr LinearAddr kHere{0x5566'7788'9000};
+constexpr LinearAddr kThere = kHere + u64{22} * 32 * 0x10001 * kPageSize;
 
 constexpr SitePlan kPlans[] = {
     {}, {SiteKind::kDirect, LookupKind::kTable}, {SiteKind::kChecked}, {SiteKind::kSimulate}};
@@ -75,7 +76,7 @@ class Nobody final : public Fragments::Listener {
 class Bench {
  public:
   // Emits the case at `pc`, for the TC's next place. Null: it is no instruction there.
-  Ccf* Emit(const Case& what, const SitePlan& plan, bool indirect, u64 pc, Ccf* ccf,
+  Ccf* Emit(const Case& what, const SitePlan& plan, bool indirect, LinearAddr pc, Ccf* ccf,
             const translator::EmitTarget& target) {
     const auto status = BuildTranslationUnit({.pc = pc,
                                               .code_bits = 64,
@@ -113,7 +114,7 @@ class Bench {
 
 TEST_CASE("A moved translation is the one that would have been made there") {
   Bench bench;
-  u64 phys_page = 0;
+  PhysPage phys_page;
   unsigned moved = 0;
   for (const Case& what : Cases()) {
     INFO(what.line);
@@ -123,19 +124,19 @@ TEST_CASE("A moved translation is the one that would have been made there") {
         if (!tc.HasRoom()) bench.fragments.Flush();
         Ccf* ccf = tc.NewCcf();
         const translator::EmitTarget target = tc.Target();
-        ccf->phys_page = ++phys_page;
+        ccf->phys_page = phys_page = PhysPage(phys_page.number + 1);
         if (bench.Emit(what, plan, indirect, kHere, ccf, target) == nullptr) continue;
         tc.Commit(ccf, bench.emitted);
         bench.fragments.Add(ccf);
         const bool movable = ccf->movable;
-        REQUIRE(bench.fragments.Move(phys_page, kThere, [](u64) { return true; }));
+        REQUIRE(bench.fragments.Move(phys_page, kThere, [](LinearAddr) { return true; }));
         CHECK(ccf->valid == movable);
         if (!movable) continue;
         ++moved;
 
         const std::vector<u8> data(target.data, target.data + bench.emitted.data_size);
-        const auto bytes = [](u64 from, u64 to) {
-          const u8* first = reinterpret_cast<const u8*>(from);
+        const auto bytes = [](HostAddr from, HostAddr to) {
+          const u8* first = from.As();
           return std::vector<u8>(first, first + (to - from));
         };
         const std::vector<u8> hot = bytes(ccf->hot_start, ccf->hot_end);

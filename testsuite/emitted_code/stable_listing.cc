@@ -13,7 +13,7 @@ namespace {
 using translator::Ccf;
 using vmm::HostInstr;
 
-std::string StubName(u64 target, const StubTable& stubs) {
+std::string StubName(HostAddr target, const StubTable& stubs) {
 #define ALIBI_CALLOUT(name, descriptor, contract) \
   if (target == stubs.at(Callout::k##name)) return "stub " #name;
 #include "abi/callouts.inc"
@@ -24,7 +24,7 @@ std::string StubName(u64 target, const StubTable& stubs) {
   return "elsewhere";
 }
 
-std::string TargetName(u64 target, const Ccf& ccf, const StubTable& stubs) {
+std::string TargetName(HostAddr target, const Ccf& ccf, const StubTable& stubs) {
   if (target >= ccf.hot_start && target <= ccf.hot_end) {
     return fmt::format("hot+{:#x}", target - ccf.hot_start);
   }
@@ -43,7 +43,7 @@ std::string ImmediateName(u64 value, const Ccf& ccf, const StubTable& stubs) {
   for (const translator::SiteDesc* site : ccf.sites()) {
     if (value == reinterpret_cast<u64>(site)) return "site descriptor";
     const MissWord miss{value};
-    if (site->resume != 0 && miss.ResumeDistance() == site->resume - stubs.miss &&
+    if (site->resume && miss.ResumeDistance() == site->resume - stubs.miss &&
         miss.SpanMinus1() == site->span_minus_1) {
       return fmt::format("miss word ({} bytes, {}, resumes at {})", site->span_minus_1 + 1,
                          miss.Window() ? "store" : "load", TargetName(site->resume, ccf, stubs));
@@ -64,9 +64,9 @@ std::string Text(const HostInstr& line, const Ccf& ccf, const StubTable& stubs) 
   return line.operands.empty() ? line.mnemonic : line.mnemonic + " " + line.operands;
 }
 
-void List(u64 begin, u64 end, bool cold, const Ccf& ccf, const StubTable& stubs,
+void List(HostAddr begin, HostAddr end, bool cold, const Ccf& ccf, const StubTable& stubs,
           std::vector<StableLine>* lines) {
-  const auto* bytes = reinterpret_cast<const u8*>(begin);
+  const u8* bytes = begin.As();
   for (const HostInstr& line : vmm::DisassembleHost({bytes, bytes + (end - begin)}, begin)) {
     lines->push_back({cold, static_cast<u32>(line.address - begin), Text(line, ccf, stubs)});
   }

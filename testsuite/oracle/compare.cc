@@ -63,7 +63,7 @@ bool InstrAt(const CodeImage& code, unsigned code_bits, u64 pc, isa::Instr* inst
   const u64 at = pc - kCodeBase;
   if (at >= kCodeBytes) return false;
   return isa::Decode(code.data() + at, static_cast<unsigned>(std::min<u64>(15, kCodeBytes - at)),
-                     pc, code_bits, instr) == isa::DecodeStatus::kOk;
+                     LinearAddr(pc), code_bits, instr) == isa::DecodeStatus::kOk;
 }
 
 constexpr Mask kMasks[] = {
@@ -517,7 +517,7 @@ u64 LiveFlagsAt(const CodeImage& image, u64 pc, u16 cs) {
   const u64 page = offset - in_page;
   const bool last = page + kPageSize == kCodeBytes;
   const auto status = translator::BuildTranslationUnit(
-      {.pc = pc,
+      {.pc = LinearAddr(pc),
        .code_bits = code_bits,
        .bytes = image.data() + offset,
        .available = static_cast<unsigned>(kPageSize - in_page),

@@ -21,7 +21,8 @@ class Recorder final : public runtime::TranslationObserver {
   explicit Recorder(runtime::TranslatingEngine& engine) : stubs_(engine.stub_table()) {}
   void OnTranslation(const translator::Ccf& ccf) override {
     for (auto& complaint : verifier::Verify(ccf, stubs_)) complaints.push_back(complaint);
-    if (ccf.pc - kCodeBase < kCodeBytes) text += ListIr(ccf) + ListStable(ccf, stubs_) + "\n";
+    if (ccf.pc - kCodeBase < LinearAddr(kCodeBytes))
+      text += ListIr(ccf) + ListStable(ccf, stubs_) + "\n";
   }
   void OnAdaptation(const translator::Ccf&, const translator::Ccf&) override {}
 

@@ -172,8 +172,8 @@ void Generator::Emit(Bytes bytes) {
 
 void Generator::Forget(const Bytes& bytes) {
   isa::Instr instr;
-  if (isa::Decode(bytes.data(), static_cast<unsigned>(bytes.size()), pc_, bits_, &instr) !=
-      isa::DecodeStatus::kOk) {
+  if (isa::Decode(bytes.data(), static_cast<unsigned>(bytes.size()), LinearAddr(pc_), bits_,
+                  &instr) != isa::DecodeStatus::kOk) {
     return;
   }
   u32 written = instr.implicit_gprs_written & ~(1u << vcpu::kRsp);

@@ -559,7 +559,8 @@ void Generator::EmitRandomBytes() {
     if (random_.Percent(40)) bytes.push_back(0x0f);
     while (bytes.size() < 15) bytes.push_back(static_cast<u8>(random_.Next()));
     isa::Instr instr;
-    if (isa::Decode(bytes.data(), 15, Here(), bits_, &instr) != isa::DecodeStatus::kOk ||
+    if (isa::Decode(bytes.data(), 15, LinearAddr(Here()), bits_, &instr) !=
+            isa::DecodeStatus::kOk ||
         !Comparable(instr)) {
       continue;
     }

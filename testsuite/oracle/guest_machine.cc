@@ -67,7 +67,7 @@ class ForcedPlan final : public runtime::PlanOverride {
     using translator::LookupKind;
     using translator::SiteKind;
     if (kind_ == Kind::kMixed) {
-      const u64 dice = Random(instr.pc ^ ++translations_ << 32).Next();
+      const u64 dice = Random(instr.pc.value ^ ++translations_ << 32).Next();
       plan->kind = static_cast<SiteKind>(dice % 4 % 3);  // DIRECT twice as often
       plan->lookup = (dice >> 8) % 4 == 0 ? LookupKind::kTable : LookupKind::kSlot;
       if ((dice >> 16) % 8 == 0) plan->alone = true;  // what must be alone stays so
@@ -228,8 +228,8 @@ class GuestMachine::Impl {
  private:
   bool RepeatsAt(u64 rip) {
     u8 bytes[15];
-    const u64 pc = rip + (state_->In64BitCode() ? 0 : state_->segment[vcpu::kCs].base);
-    const unsigned available = mmu_->DebugRead(LinearAddr(pc), bytes, sizeof(bytes));
+    const LinearAddr pc(rip + (state_->In64BitCode() ? 0 : state_->segment[vcpu::kCs].base));
+    const unsigned available = mmu_->DebugRead(pc, bytes, sizeof(bytes));
     isa::Instr instr;
     isa::Decode(bytes, available, pc, state_->CodeBits(), &instr);
     return instr.rep || instr.repne;

@@ -22,11 +22,11 @@ constexpr const char* kSegmentNames[6] = {"es", "cs", "ss", "ds", "fs", "gs"};
 class Recorder final : public runtime::TranslationObserver {
  public:
   void OnTranslation(const translator::Ccf& ccf) override {
-    if (ccf.pc - kCodeBase >= kCodeBytes) return;
+    if (ccf.pc.value - kCodeBase >= kCodeBytes) return;
     text_ += ListIr(ccf) + ListHost(ccf);
   }
   void OnAdaptation(const translator::Ccf&, const translator::Ccf& to) override {
-    text_ += fmt::format("  (replaces an earlier translation of {:x})\n", to.pc);
+    text_ += fmt::format("  (replaces an earlier translation of {:x})\n", to.pc.value);
   }
   const std::string& text() const { return text_; }
 

@@ -37,11 +37,11 @@ const translator::CodeMapEntry* MapEntryAt(const Ccf& ccf, u32 offset) {
   return nullptr;
 }
 
-std::string ListRange(u64 start, u64 end, const Ccf* map) {
+std::string ListRange(HostAddr start, HostAddr end, const Ccf* map) {
   static Capstone capstone;
   std::string text;
-  for (u64 at = start; at < end;) {
-    const auto* bytes = reinterpret_cast<const u8*>(at);
+  for (HostAddr at = start; at < end;) {
+    const u8* bytes = at.As();
     if (map != nullptr) {
       for (const auto& entry : map->map()) {
         if (entry.host_offset == at - start) {
@@ -50,10 +50,10 @@ std::string ListRange(u64 start, u64 end, const Ccf* map) {
         }
       }
     }
-    unsigned length = capstone.Decode(bytes, end - at, at);
+    unsigned length = capstone.Decode(bytes, end - at, at.value);
     const std::string what = length != 0 ? capstone.Text() : "(not understood)";
     if (length == 0) length = 1;
-    text += fmt::format("      {:x}  {:<33} {}\n", at, HexBytes(bytes, length), what);
+    text += fmt::format("      {:x}  {:<33} {}\n", at.value, HexBytes(bytes, length), what);
     at += length;
   }
   return text;
@@ -67,7 +67,7 @@ std::string ListGuest(std::span<const u8> bytes, u64 pc, unsigned code_bits) {
     Instr instr;
     const auto status = isa::Decode(
         bytes.data() + at, static_cast<unsigned>(std::min<std::size_t>(15, bytes.size() - at)),
-        pc + at, code_bits, &instr);
+        LinearAddr(pc + at), code_bits, &instr);
     const unsigned length =
         status == isa::DecodeStatus::kOk && instr.length != 0 ? instr.length : 1;
     text += fmt::format("  {:x}  {:<33} {}\n", pc + at, HexBytes(bytes.data() + at, length),
@@ -90,17 +90,18 @@ std::string ListGuest(const TestCase& test) {
 
 std::string ListIr(const Ccf& ccf) {
   constexpr const char* kPlans[] = {"direct", "checked", "simulate"};
-  std::string text = fmt::format("TU at {:x}, {} instructions, {} bytes{}\n", ccf.pc,
+  std::string text = fmt::format("TU at {:x}, {} instructions, {} bytes{}\n", ccf.pc.value,
                                  ccf.instrs().size(), ccf.guest_bytes,
                                  ccf.mode.simulate ? ", SIMULATE"
                                  : ccf.mode.single ? ", single"
                                                    : "");
   for (std::size_t i = 0; i < ccf.instrs().size(); ++i) {
     const Instr& instr = ccf.instrs()[i];
-    text += fmt::format(
-        "  {:x}  {:<10} {:<8} read {} write {}{}", instr.pc, isa::TreatmentName(instr.treatment),
-        kPlans[static_cast<unsigned>(ccf.plans()[i].kind)], FlagNames(instr.flags_read),
-        FlagNames(instr.flags_written), instr.flags_written_maybe ? "?" : " ");
+    text +=
+        fmt::format("  {:x}  {:<10} {:<8} read {} write {}{}", instr.pc.value,
+                    isa::TreatmentName(instr.treatment),
+                    kPlans[static_cast<unsigned>(ccf.plans()[i].kind)], FlagNames(instr.flags_read),
+                    FlagNames(instr.flags_written), instr.flags_written_maybe ? "?" : " ");
     if (instr.mem.present) {
       text += fmt::format("  mem{} {}{}", instr.mem.size, instr.mem.read ? "r" : "",
                           instr.mem.written ? "w" : "");

@@ -188,9 +188,10 @@ TEST_CASE("The log of a run agrees with the engine's counters, site by site") {
       std::map<std::pair<std::string, std::string>, std::pair<u64, u64>> known;
       for (std::size_t i = 0; i < log.sites.size(); ++i) {
         char pc[24], physical[24];
-        std::snprintf(pc, sizeof(pc), "%#llx", static_cast<unsigned long long>(log.sites[i].pc));
+        std::snprintf(pc, sizeof(pc), "%#llx",
+                      static_cast<unsigned long long>(log.sites[i].pc.value));
         std::snprintf(physical, sizeof(physical), "%#llx",
-                      static_cast<unsigned long long>(log.sites[i].physical));
+                      static_cast<unsigned long long>(log.sites[i].physical.value));
         auto& [traps, callouts] = known[{pc, physical}];
         traps += log.sum.sites[i].traps.count;
         callouts += log.sum.sites[i].callouts.count;

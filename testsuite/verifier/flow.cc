@@ -45,7 +45,7 @@ const SiteDesc* Flow::SiteOf(u64 word) const {
 std::vector<Flow::Edge> Flow::EdgesOf(const HostInstr& h) const {
   std::vector<Edge> edges;
   if (h.falls_through() && code_.Find(h.next()) != nullptr) edges.push_back({h.next(), Via::kNext});
-  const std::optional<u64> target = h.target();
+  const std::optional<HostAddr> target = h.target();
   if (!target) return edges;
   if (code_.Contains(*target)) {
     edges.push_back({*target, Via::kTaken});
@@ -58,7 +58,7 @@ std::vector<Flow::Edge> Flow::EdgesOf(const HostInstr& h) const {
     return edges;
   }
   const SiteDesc* site = SiteOf(*word);
-  if (site == nullptr || site->resume == 0) return edges;
+  if (site == nullptr || site->resume == HostAddr()) return edges;
   if (*target == stubs_.at(Callout::kSimulate)) edges.push_back({site->resume, Via::kSimulated});
   if (*target == stubs_.at(Callout::kBounceBegin))
     edges.push_back({site->resume, Via::kBounceBegun});
@@ -68,7 +68,7 @@ std::vector<Flow::Edge> Flow::EdgesOf(const HostInstr& h) const {
   return edges;
 }
 
-void Flow::Visit(u64 at, std::set<u64>* open, std::set<u64>* done) {
+void Flow::Visit(HostAddr at, std::set<HostAddr>* open, std::set<HostAddr>* done) {
   if (done->contains(at)) return;
   if (!open->insert(at).second) {
     loops_.insert(at);
@@ -83,8 +83,9 @@ void Flow::Visit(u64 at, std::set<u64>* open, std::set<u64>* done) {
 }
 
 void Flow::FindOrder() {
-  std::set<u64> open, done;
-  for (const u64 root : {ccf_.redirect, ccf_.entry, ccf_.indirect_entry}) Visit(root, &open, &done);
+  std::set<HostAddr> open, done;
+  for (const HostAddr root : {ccf_.redirect, ccf_.entry, ccf_.indirect_entry})
+    Visit(root, &open, &done);
   std::reverse(order_.begin(), order_.end());
 }
 
@@ -156,7 +157,7 @@ Value Flow::Join(const Value& a, const Value& b) {
   return joined;
 }
 
-void Flow::Merge(const State& from, u64 to) {
+void Flow::Merge(const State& from, HostAddr to) {
   State& state = in_[to];
   if (!state.reached) {
     state = from;
@@ -255,14 +256,14 @@ void Flow::Run() {
     }
   }
   FindOrder();
-  for (const u64 root : {ccf_.indirect_entry, ccf_.entry, ccf_.redirect}) {
+  for (const HostAddr root : {ccf_.indirect_entry, ccf_.entry, ccf_.redirect}) {
     if (code_.Find(root) == nullptr) continue;
     const State s = Entry();
     if (root == ccf_.indirect_entry) entry_rax_ = s.gpr[vcpu::kRax].id;
-    if (root != ccf_.entry || ccf_.indirect_entry == 0) Merge(s, root);
+    if (root != ccf_.entry || !ccf_.indirect_entry) Merge(s, root);
   }
-  if (ccf_.indirect_entry != 0 && code_.Find(ccf_.entry) != nullptr) loops_.insert(ccf_.entry);
-  for (const u64 at : order_) {
+  if (ccf_.indirect_entry && code_.Find(ccf_.entry) != nullptr) loops_.insert(ccf_.entry);
+  for (const HostAddr at : order_) {
     State s = in_[at];
     if (!s.reached) continue;
     if (loops_.contains(at)) {
@@ -276,7 +277,7 @@ void Flow::Run() {
     ids_[at] = Ids(s);
     const HostInstr& h = *code_.Find(at);
     Step(h, &s);
-    const std::optional<u64> target = h.target();
+    const std::optional<HostAddr> target = h.target();
     if (h.z.mnemonic == ZYDIS_MNEMONIC_JMP && !target &&
         h.operands[0].type != ZYDIS_OPERAND_TYPE_MEMORY) {
       Complain(h, "jumps to where a register says");
@@ -319,7 +320,7 @@ void Flow::CheckClean(const HostInstr& h, const State& s, bool string) {
   }
 }
 
-void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
+void Flow::CheckWord(const HostInstr& h, HostAddr stub, const State& s) {
   const Value &word = s.gpr[vcpu::kR10], &argument = s.gpr[vcpu::kR11];
   if (word.is != Is::kNumber || code_.WordBefore(h.at) != word.number) {
     Complain(h, "a stub gets no descriptor");
@@ -341,7 +342,7 @@ void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
                       stub == stubs_.at(Callout::kStore);
   if (linear && !argument.IsGuests()) Complain(h, "what is looked up is no guest address");
   if (stub == stubs_.miss) {
-    const u64 resume = stubs_.miss + MissWord{word.number}.ResumeDistance();
+    const HostAddr resume = stubs_.miss + MissWord{word.number}.ResumeDistance();
     const bool known = std::any_of(ccf_.sites().begin(), ccf_.sites().end(),
                                    [&](const SiteDesc* d) { return d->resume == resume; });
     if (!known || code_.Find(resume) == nullptr) Complain(h, "a miss that no site goes on from");
@@ -351,13 +352,13 @@ void Flow::CheckWord(const HostInstr& h, u64 stub, const State& s) {
   const SiteDesc* site = SiteOf(word.number);
   if (site == nullptr || site->ccf != &ccf_) {
     Complain(h, "a callout without its descriptor");
-  } else if (site->resume != 0 && code_.Find(site->resume) == nullptr &&
+  } else if (site->resume != HostAddr() && code_.Find(site->resume) == nullptr &&
              site->resume != ccf_.hot_end) {
     Complain(h, "a callout that goes on nowhere");
   }
 }
 
-void Flow::CheckTarget(const HostInstr& h, u64 target, const State& s) {
+void Flow::CheckTarget(const HostInstr& h, HostAddr target, const State& s) {
   for (const ExitDesc* exit : ccf_.exits()) {
     const bool here = exit->patch == h.at || exit->elided;
     if (here && exit->linked != nullptr && exit->linked->entry == target) {
@@ -373,7 +374,7 @@ void Flow::CheckTarget(const HostInstr& h, u64 target, const State& s) {
   }
   CheckClean(h, s, false);
   const StubTable& t = stubs_;
-  for (const u64 stub :
+  for (const HostAddr stub :
        {t.miss, t.at(Callout::kReplaced), t.at(Callout::kExit), t.at(Callout::kSimulate),
         t.at(Callout::kBounceBegin), t.at(Callout::kBounceEnd), t.at(Callout::kStore),
         t.at(Callout::kRecheck), t.at(Callout::kRaise)}) {
@@ -426,7 +427,7 @@ void Flow::CheckPatches() {
     }
   }
   for (const auto& [at, h] : code_.instrs()) {
-    const std::optional<u64> target = h.target();
+    const std::optional<HostAddr> target = h.target();
     if (target && *target > ccf_.entry && *target - ccf_.entry < translator::kEntryBytes) {
       Complain(h, "jumps to what a redirected entry overwrites");
     }

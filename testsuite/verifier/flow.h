@@ -24,12 +24,12 @@ class Flow {
   // How an instruction goes on.
   enum class Via : u8 { kNext, kTaken, kMiss, kSimulated, kBounceBegun, kStored };
   struct Edge {
-    u64 to;
+    HostAddr to;
     Via via;
   };
   // An access that may fault on behalf of the guest.
   struct Access {
-    u64 at;
+    HostAddr at;
     unsigned made_by;
     std::array<u32, 16> ids;
     bool string;
@@ -38,16 +38,16 @@ class Flow {
   // --- flow.cc ---
   std::vector<Edge> EdgesOf(const HostInstr& h) const;
   void FindOrder();
-  void Visit(u64 at, std::set<u64>* open, std::set<u64>* done);
+  void Visit(HostAddr at, std::set<HostAddr>* open, std::set<HostAddr>* done);
   State Entry();
   State LoopHead(const State& before);
   void CheckLoop(const HostInstr& h, const State& s, const State& head);
-  void Merge(const State& from, u64 to);
+  void Merge(const State& from, HostAddr to);
   Value Join(const Value& a, const Value& b);
   void Follow(const Edge& edge, const HostInstr& h, State s);
   void Branched(const HostInstr& h, State* s);
-  void CheckTarget(const HostInstr& h, u64 target, const State& s);
-  void CheckWord(const HostInstr& h, u64 stub, const State& s);
+  void CheckTarget(const HostInstr& h, HostAddr target, const State& s);
+  void CheckWord(const HostInstr& h, HostAddr stub, const State& s);
   void CheckClean(const HostInstr& h, const State& s, bool string);
   void CheckAccesses();
   void CheckPatches();
@@ -95,12 +95,12 @@ class Flow {
   const translator::Ccf& ccf_;
   const StubTable& stubs_;
   std::vector<std::string>& complaints_;
-  std::map<u64, State> in_;
-  std::vector<u64> order_;      // topological, but for the edges to loops_
-  std::set<u64> loops_;         // what is jumped back to: little is known there
-  std::map<u64, State> heads_;  // what is, for those that were come to
-  std::set<u64> restarts_;      // where the host's faults are retried: r10 and r11 are anything
-  std::map<u64, std::array<u32, 16>> ids_;  // of registers in front of what runs
+  std::map<HostAddr, State> in_;
+  std::vector<HostAddr> order_;      // topological, but for the edges to loops_
+  std::set<HostAddr> loops_;         // what is jumped back to: little is known there
+  std::map<HostAddr, State> heads_;  // what is, for those that were come to
+  std::set<HostAddr> restarts_;  // where the host's faults are retried: r10 and r11 are anything
+  std::map<HostAddr, std::array<u32, 16>> ids_;  // of registers in front of what runs
   std::vector<Access> accesses_;
   u32 last_id_ = 0;
   u32 entry_rax_ = 0;

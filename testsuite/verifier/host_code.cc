@@ -37,7 +37,7 @@ int GprOf(ZydisRegister reg) {
   return ZydisRegisterGetId(whole);
 }
 
-std::optional<u64> HostInstr::target() const {
+std::optional<HostAddr> HostInstr::target() const {
   if (!z.raw.imm[0].is_relative) return std::nullopt;
   return next() + static_cast<u64>(z.raw.imm[0].value.s);
 }
@@ -58,10 +58,10 @@ HostCode::HostCode(const Ccf& ccf, std::vector<std::string>* complaints) : ccf_(
   }
 }
 
-void HostCode::Decode(u64 start, u64 end, std::vector<std::string>* complaints) {
+void HostCode::Decode(HostAddr start, HostAddr end, std::vector<std::string>* complaints) {
   static thread_local Capstone capstone;
-  for (u64 at = start; at < end;) {
-    const auto* bytes = reinterpret_cast<const u8*>(at);
+  for (HostAddr at = start; at < end;) {
+    const auto* bytes = at.As<const u8>();
     HostInstr instr;
     instr.at = at;
     if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&HostDecoder(), bytes, end - at, &instr.z,
@@ -74,7 +74,7 @@ void HostCode::Decode(u64 start, u64 end, std::vector<std::string>* complaints) 
         vcpu::HostHasIntelsWay(vcpu::HostDifference::kNarrowMovsxd)) {
       instr.operands[1].size = 16;
     }
-    const unsigned foreign = capstone.Decode(bytes, end - at, at);
+    const unsigned foreign = capstone.Decode(bytes, end - at, at.value);
     if (foreign != instr.z.length && !(foreign == 0 && MayNotKnow(instr.z)) && !Misread(instr.z)) {
       complaints->push_back(Where(at) + (foreign == 0 ? ": Capstone does not decode it"
                                                       : ": Capstone sees another length"));
@@ -84,7 +84,7 @@ void HostCode::Decode(u64 start, u64 end, std::vector<std::string>* complaints) 
   }
 }
 
-std::optional<u64> HostCode::WordBefore(u64 at) const {
+std::optional<u64> HostCode::WordBefore(HostAddr at) const {
   const auto jump = instrs_.find(at);
   if (jump == instrs_.end() || jump == instrs_.begin()) return std::nullopt;
   const HostInstr& move = std::prev(jump)->second;
@@ -97,14 +97,14 @@ std::optional<u64> HostCode::WordBefore(u64 at) const {
   return move.operands[1].imm.value.u;
 }
 
-std::string HostCode::Where(u64 at) const {
+std::string HostCode::Where(HostAddr at) const {
   const bool hot = at >= ccf_.hot_start && at < ccf_.hot_end;
-  const u64 start = hot ? ccf_.hot_start : ccf_.cold_start;
-  const u64 end = hot ? ccf_.hot_end : ccf_.cold_end;
+  const HostAddr start = hot ? ccf_.hot_start : ccf_.cold_start;
+  const HostAddr end = hot ? ccf_.hot_end : ccf_.cold_end;
   std::string text =
-      fmt::format("* CCF of {:x}, {}+{:x}:", ccf_.pc, hot ? "hot" : "cold", at - start);
-  for (u64 i = at; i < std::min(end, at + 12); ++i) {
-    text += fmt::format(" {:02x}", *reinterpret_cast<const u8*>(i));
+      fmt::format("* CCF of {:x}, {}+{:x}:", ccf_.pc.value, hot ? "hot" : "cold", at - start);
+  for (HostAddr i = at; i < std::min(end, at + 12); i += 1) {
+    text += fmt::format(" {:02x}", *i.As());
   }
   return text;
 }

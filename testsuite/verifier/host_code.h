@@ -17,15 +17,15 @@
 namespace alibi::verifier {
 
 struct HostInstr {
-  u64 at = 0;
+  HostAddr at;
   unsigned instr_index = 0;  // of the guest instruction that it belongs to
   ZydisDecodedInstruction z;
   std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT> operands;
 
-  u64 next() const { return at + z.length; }
+  HostAddr next() const { return at + z.length; }
   std::span<const ZydisDecodedOperand> all() const { return {operands.data(), z.operand_count}; }
   // Of a relative branch.
-  std::optional<u64> target() const;
+  std::optional<HostAddr> target() const;
   bool falls_through() const {
     return z.mnemonic != ZYDIS_MNEMONIC_JMP && z.mnemonic != ZYDIS_MNEMONIC_RET;
   }
@@ -40,25 +40,25 @@ class HostCode {
   HostCode(const translator::Ccf& ccf, std::vector<std::string>* complaints);
 
   const translator::Ccf& ccf() const { return ccf_; }
-  const std::map<u64, HostInstr>& instrs() const { return instrs_; }
-  const HostInstr* Find(u64 at) const {
+  const std::map<HostAddr, HostInstr>& instrs() const { return instrs_; }
+  const HostInstr* Find(HostAddr at) const {
     const auto it = instrs_.find(at);
     return it == instrs_.end() ? nullptr : &it->second;
   }
-  bool Contains(u64 host) const {
+  bool Contains(HostAddr host) const {
     return (host >= ccf_.hot_start && host < ccf_.hot_end) ||
            (host >= ccf_.cold_start && host < ccf_.cold_end);
   }
   // What "mov r10, word; jmp stub" gives the stub that the jump at `at` leads to.
-  std::optional<u64> WordBefore(u64 at) const;
+  std::optional<u64> WordBefore(HostAddr at) const;
   // "hot+1f" and the bytes, for complaints.
-  std::string Where(u64 at) const;
+  std::string Where(HostAddr at) const;
 
  private:
-  void Decode(u64 start, u64 end, std::vector<std::string>* complaints);
+  void Decode(HostAddr start, HostAddr end, std::vector<std::string>* complaints);
 
   const translator::Ccf& ccf_;
-  std::map<u64, HostInstr> instrs_;
+  std::map<HostAddr, HostInstr> instrs_;
 };
 
 }  // namespace alibi::verifier

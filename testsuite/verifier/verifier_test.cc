@@ -47,15 +47,15 @@ class Fragment {
     Next();
   }
 
-  u64 Base() const { return reinterpret_cast<u64>(bytes_.get()); }
-  u64 Here() const { return Base() + a.offset(); }
+  HostAddr Base() const { return HostAddr(bytes_.get()); }
+  HostAddr Here() const { return Base() + a.offset(); }
   // What follows belongs to the next guest instruction.
   void Next() {
     ++index_;
     side_.map.push_back({static_cast<u16>(a.offset()), static_cast<u8>(index_), false});
   }
   void Raw(std::initializer_list<u8> bytes) { a.embed(bytes.begin(), bytes.size()); }
-  void JumpTo(u64 target) {
+  void JumpTo(HostAddr target) {
     Raw({0xe9, 0, 0, 0, 0});
     Patch(a.bufferData() + a.offset() - 4, Here(), target);
   }
@@ -91,7 +91,7 @@ class Fragment {
     side_.faults.push_back(
         {static_cast<u16>(a.offset()), static_cast<u8>(at - side_.sites.begin()), follower});
   }
-  void CallStub(u64 stub, SiteDesc* site) {
+  void CallStub(HostAddr stub, SiteDesc* site) {
     a.mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(site)));
     JumpTo(stub);
   }
@@ -156,16 +156,16 @@ class Fragment {
     side_.Keep(*tu, plans, nullptr, reinterpret_cast<u8*>(kept_side_.data()), &ccf_);
   }
 
-  void Cold(x86::Assembler& cold, u64 target) {
-    u8* to = reinterpret_cast<u8*>(ccf_.cold_end);
+  void Cold(x86::Assembler& cold, HostAddr target) {
+    u8* to = ccf_.cold_end.As();
     std::memcpy(to, cold.bufferData(), cold.offset());
     to[cold.offset()] = 0xe9;
     side_.cold_map.push_back(
         {static_cast<u16>(ccf_.cold_end - ccf_.cold_start), static_cast<u8>(index_)});
     ccf_.cold_end += cold.offset() + 5;
-    Patch(reinterpret_cast<u8*>(ccf_.cold_end) - 4, ccf_.cold_end, target);
+    Patch(ccf_.cold_end.As() - 4, ccf_.cold_end, target);
   }
-  static void Patch(u8* at, u64 next, u64 target) {
+  static void Patch(u8* at, HostAddr next, HostAddr target) {
     const i32 rel = static_cast<i32>(target - next);
     std::memcpy(at, &rel, 4);
   }
