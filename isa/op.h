@@ -62,6 +62,12 @@ enum OpTrait : u32 {
   kBitString = 1 << 15,        // its memory operand lies where a register's bit offset says
   kLoadsFarPointer = 1 << 16,  // a segment register, too
   kMasksElements = 1 << 17,    // elements that its mask leaves out are not accessed
+  // Who may execute it, which is looked at in this order and before its operands.
+  kProtectedOnly = 1 << 18,  // real-address and virtual-8086 mode: #UD
+  // Other privilege levels than 0: #GP(0). MOV DR, XSETBV, SYSRET and SYSEXIT are privileged, too,
+  // but may be #UD first: their functions look.
+  kPrivileged = 1 << 19,
+  kPrivilegedByUmip = 1 << 20,  // the same while CR4.UMIP is set
 };
 
 struct OpInfo {

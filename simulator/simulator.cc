@@ -16,6 +16,14 @@ constexpr std::array<Handler, isa::kOpCount> kHandlers = {{
 #include "isa/ops.inc"
 }};
 
+// May it be executed here at all?
+Outcome Permission(const isa::OpInfo& op, const VcpuState& state) {
+  if (op.Has(isa::kProtectedOnly) && vcpu::RealOrVirtual8086(state)) return vcpu::InvalidOpcode();
+  const bool privileged =
+      op.Has(isa::kPrivileged) || (op.Has(isa::kPrivilegedByUmip) && (state.cr4 & vcpu::kCr4Umip));
+  return privileged && state.cpl != 0 ? vcpu::GeneralProtection() : Outcome();
+}
+
 }  // namespace
 
 // What runs on a bounce operand does not come here.
@@ -36,6 +44,7 @@ Outcome LinearOperand(const Instr& instr, SimulatorContext& context, u64 offset,
 }
 
 Outcome Simulate(const Instr& instr, SimulatorContext& context) {
+  ALIBI_RETURN_IF_FAULT(Permission(InfoOf(instr.op), context.state));
   Execution execution(instr, context);
   const u8 shadow = context.state.interrupt_shadow;
   context.state.interrupt_shadow = 0;

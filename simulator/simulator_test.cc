@@ -743,5 +743,67 @@ TEST_CASE("What the simulator does not know is #UD", "[simulator]") {
   CHECK_FALSE(CanSimulate(isa::Op::kNone));
 }
 
+// SDM vol. 3, 5.9; vol. 2 for the instructions that are undefined outside protected mode.
+TEST_CASE("Who may execute what: the traits, at every level", "[simulator]") {
+  using Bytes = std::vector<u8>;
+  const Bytes privileged[] = {
+      {0x0f, 0x20, 0xc0},
+      {0x0f, 0x22, 0xc0},
+      {0x0f, 0x22, 0xd8},  // MOV CR0, CR3
+      {0x0f, 0x21, 0xc0},
+      {0x0f, 0x23, 0xc0},  // MOV DR0
+      {0xf4},
+      {0x0f, 0x32},
+      {0x0f, 0x30},  // HLT, RDMSR, WRMSR
+      {0x0f, 0x01, 0x13},
+      {0x0f, 0x01, 0x1b},
+      {0x0f, 0x01, 0xf0},  // LGDT, LIDT, LMSW
+      {0x0f, 0x06},
+      {0x0f, 0x01, 0x3b},
+      {0x66, 0x0f, 0x38, 0x82, 0x03},  // CLTS, INVLPG, INVPCID
+      {0x0f, 0x08},
+      {0x0f, 0x09},
+      {0x0f, 0x35},  // INVD, WBINVD, SYSEXIT
+  };
+  const Bytes load_selector[] = {{0x0f, 0x00, 0xd0}, {0x0f, 0x00, 0xd8}};  // LLDT, LTR
+  const Bytes store_table[] = {{0x0f, 0x01, 0x03}, {0x0f, 0x01, 0x0b}, {0x0f, 0x01, 0xe0}};
+  const Bytes store_selector[] = {{0x0f, 0x00, 0xc0}, {0x0f, 0x00, 0xc8}};  // SLDT, STR
+  const Bytes query[] = {{0x0f, 0x02, 0xc0},
+                         {0x0f, 0x03, 0xc0},
+                         {0x0f, 0x00, 0xe0},
+                         {0x0f, 0x00, 0xe8},
+                         {0x63, 0xc0}};  // LAR, LSL, VERR, VERW, ARPL
+  Sim m;
+  for (const unsigned cpl : {1u, 2u, 3u}) {
+    m.Protected32(0);
+    m.state().cpl = static_cast<u8>(cpl);
+    m.state().gpr[kRbx] = 0x3000;
+    for (const Bytes& bytes : privileged) CHECK(m.Refused(bytes) == GeneralProtection());
+    for (const Bytes& bytes : load_selector) CHECK(m.Refused(bytes) == GeneralProtection());
+  }
+  m.LongMode(3);
+  CHECK(m.Refused({0x0f, 0x01, 0xf8}) == GeneralProtection());        // SWAPGS
+  CHECK(m.Refused({0x44, 0x0f, 0x20, 0xc0}) == GeneralProtection());  // MOV rax, CR8
+
+  // UMIP forbids what only tells; SLDT and STR are #UD in virtual-8086 mode whatever it says.
+  for (const bool umip : {false, true}) {
+    for (const unsigned cpl : {0u, 3u}) {
+      m.Protected32(cpl);
+      m.state().cr4 = umip ? vcpu::kCr4Umip : 0;
+      m.state().gpr[kRbx] = 0x3000;
+      const auto runs = [&](const Bytes& bytes) {
+        return umip && cpl != 0 ? m.Refused(bytes) == GeneralProtection() : m.Run(bytes).done();
+      };
+      for (const Bytes& bytes : store_table) CHECK(runs(bytes));
+      for (const Bytes& bytes : store_selector) CHECK(runs(bytes));
+      for (const Bytes& bytes : query) CHECK(m.Run(bytes).done());
+    }
+    m.state().system_flags |= kVm;
+    for (const Bytes& bytes : store_selector) CHECK(m.Refused(bytes) == InvalidOpcode());
+    for (const Bytes& bytes : load_selector) CHECK(m.Refused(bytes) == InvalidOpcode());
+    for (const Bytes& bytes : query) CHECK(m.Refused(bytes) == InvalidOpcode());
+  }
+}
+
 }  // namespace
 }  // namespace alibi::simulator

@@ -102,7 +102,6 @@ unsigned TableBaseBytes(const Execution& e) { return e.instr.code_bits == 64 ? 8
 }  // namespace
 
 Outcome handlers::LoadTable(Execution& e) {
-  ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
   const unsigned size = 2 + TableBaseBytes(e);
   LinearAddr linear;
   ALIBI_RETURN_IF_FAULT(e.OperandAddress(size, false, &linear));
@@ -118,7 +117,6 @@ Outcome handlers::LoadTable(Execution& e) {
 }
 
 Outcome handlers::StoreTable(Execution& e) {
-  ALIBI_RETURN_IF_FAULT(vcpu::CheckStoreTable(e.state));
   const vcpu::DescriptorTable& table = e.instr.op == Op::kSgdt ? e.state.gdtr : e.state.idtr;
   const unsigned size = 2 + TableBaseBytes(e);
   LinearAddr linear;
@@ -132,9 +130,6 @@ Outcome handlers::StoreTable(Execution& e) {
 }
 
 Outcome handlers::LoadSelector(Execution& e) {
-  // #UD and the privilege come before the operand.
-  if (vcpu::RealOrVirtual8086(e.state)) return vcpu::InvalidOpcode();
-  ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
   u64 selector;
   ALIBI_RETURN_IF_FAULT(e.ReadRm(0, 2, &selector));
   return e.instr.op == Op::kLldt
@@ -143,29 +138,23 @@ Outcome handlers::LoadSelector(Execution& e) {
 }
 
 Outcome handlers::StoreSelector(Execution& e) {
-  ALIBI_RETURN_IF_FAULT(vcpu::CheckStoreSelector(e.state));
   const SegmentIndex index = e.instr.op == Op::kSldt ? vcpu::kLdtr : vcpu::kTr;
   return StoreWord(e, e.state.segment[index].selector);
 }
 
 Outcome handlers::Lmsw(Execution& e) {
-  ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
   u64 value;
   ALIBI_RETURN_IF_FAULT(e.ReadRm(0, 2, &value));
   return vcpu::LoadMachineStatus(e.state, e.memory, static_cast<u16>(value));
 }
 
-Outcome handlers::Smsw(Execution& e) {
-  ALIBI_RETURN_IF_FAULT(vcpu::CheckStoreTable(e.state));
-  return StoreWord(e, vcpu::StoreMachineStatus(e.state));
-}
+Outcome handlers::Smsw(Execution& e) { return StoreWord(e, vcpu::StoreMachineStatus(e.state)); }
 
 Outcome handlers::Clts(Execution& e) { return vcpu::ClearTaskSwitched(e.state, e.memory); }
 
 namespace {
 
 Outcome QuerySelector(Execution& e, u64* selector) {
-  if (vcpu::RealOrVirtual8086(e.state)) return vcpu::InvalidOpcode();
   const bool has_destination = e.instr.op == Op::kLar || e.instr.op == Op::kLsl;
   return e.ReadRm(has_destination ? 1 : 0, 2, selector);
 }
@@ -194,12 +183,10 @@ Outcome handlers::Verify(Execution& e) {
 }
 
 Outcome handlers::Arpl(Execution& e) {
-  if (vcpu::RealOrVirtual8086(e.state)) return vcpu::InvalidOpcode();
   u64 destination;
   ALIBI_RETURN_IF_FAULT(e.ReadRm(0, 2, &destination));
   const u16 source = static_cast<u16>(e.Reg(e.instr.gprs[e.instr.mem.present ? 0 : 1]));
-  vcpu::DescriptorQuery query;
-  ALIBI_RETURN_IF_FAULT(vcpu::AdjustRpl(e.state, static_cast<u16>(destination), source, &query));
+  const vcpu::DescriptorQuery query = vcpu::AdjustRpl(static_cast<u16>(destination), source);
   if (query.ok) ALIBI_RETURN_IF_FAULT(e.WriteRm(0, 2, query.value));
   e.SetFlag(kZf, query.ok);
   return {};
@@ -247,7 +234,6 @@ Outcome handlers::Std(Execution& e) {
 }
 
 Outcome handlers::Hlt(Execution& e) {
-  if (e.state.cpl != 0) return vcpu::GeneralProtection();
   e.state.halted = 1;
   return {};
 }
@@ -303,17 +289,17 @@ Outcome handlers::Invlpg(Execution& e) {
   const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
   LinearAddr linear;
   if (e.state.In64BitCode()) {
-    // Takes any address; a non-canonical one has no translation.
     const u64 base = segment >= vcpu::kFs ? e.state.segment[segment].base : 0;
     linear = LinearAddr(base + e.Offset());
   } else {
     linear = LinearAddr(static_cast<u32>(e.state.segment[segment].base + e.Offset()));
   }
-  return vcpu::InvalidatePageInstruction(e.state, e.memory, linear);
+  // It takes any address; one that is not canonical has no translation to drop.
+  if (IsCanonical(linear)) e.memory.InvalidatePage(linear);
+  return {};
 }
 
 Outcome handlers::Invpcid(Execution& e) {
-  ALIBI_RETURN_IF_FAULT(vcpu::CheckLoadTable(e.state));
   const auto segment = static_cast<SegmentIndex>(e.instr.mem.segment);
   LinearAddr linear;
   ALIBI_RETURN_IF_FAULT(e.Linear(segment, e.Offset(), 16, false, &linear));
@@ -325,9 +311,7 @@ Outcome handlers::Invpcid(Execution& e) {
 }
 
 // INVD, WBINVD: the host keeps its caches coherent.
-Outcome handlers::FlushCaches(Execution& e) {
-  return e.state.cpl != 0 ? vcpu::GeneralProtection() : Outcome();
-}
+Outcome handlers::FlushCaches(Execution&) { return {}; }
 
 // What CPUID never shows.
 Outcome handlers::Undefined(Execution&) { return vcpu::InvalidOpcode(); }

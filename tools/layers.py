@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The layers of tools/build/layers.bzl: that no file includes one above its own, that each package
-is visible only from its layer upwards, that README's table is made from that list, and that nobody
-but isa looks into an instruction's bytes (copying them is everybody's right).
+is visible only from its layer upwards, that README's table is made from that list, that nobody
+but isa looks into an instruction's bytes (copying them is everybody's right), and that the headers of
+the engine name addresses by their types (base/types.h).
 
 Usage: layers.py [--write] [ROOT]
 
@@ -22,6 +23,12 @@ DEFAULT = re.compile(r'^package\(default_visibility = (.+)\)$', re.M)
 LOOKS_AT_BYTES = re.compile(r'\binstr\w*(?:\.|->)(?:layout\b|bytes\[)')
 # Lists encodings, which is about nothing but bytes.
 ENCODERS = 'testsuite/coverage'
+# Their headers know three kinds of addresses. Those of tests may say them as numbers.
+ENGINE = {'abi', 'mmu', 'isa', 'translator', 'adapt', 'runtime', 'inspect'}
+PLAIN_ADDRESS = re.compile(
+    r'^[^/"]*\bu64\*? (?:\w+_)?(pc|phys|phys_page|linear|linear_page|host|host_pc|gs_base)\b',
+    re.M)
+TEST_HEADERS = re.compile(r'(?:^|_)(?:test|fake)_|_bench\.h$')
 # What these folders' headers are included as.
 ALIASES = {'alibi': 'include'}
 
@@ -65,6 +72,15 @@ def wrong_looks(root, names):
                 continue
             if LOOKS_AT_BYTES.search(path.read_text(encoding='utf-8')):
                 yield f"{path.relative_to(root)}: looks at an instruction's bytes, as isa alone does"
+
+
+def plain_addresses(root, names):
+    for own in sorted(ENGINE.intersection(names)):
+        for path in files(root, own):
+            if path.suffix != '.h' or TEST_HEADERS.search(path.name):
+                continue
+            for name in PLAIN_ADDRESS.findall(path.read_text(encoding='utf-8')):
+                yield f"{path.relative_to(root)}: '{name}' is an address and a plain number"
 
 
 def wrong_visibility(root, names):
@@ -112,7 +128,7 @@ def main():
         readme.write_text(made)
         return
     wrong = [*unlisted(root, names), *wrong_includes(root, names), *wrong_looks(root, names),
-             *wrong_visibility(root, names)]
+             *plain_addresses(root, names), *wrong_visibility(root, names)]
     if made != text:
         wrong.append('README.md: its folders are not those of layers.bzl: tools/layers.py --write')
     print(*wrong, sep='\n', end='\n' if wrong else '')

@@ -9,15 +9,17 @@ layers=$PWD/$1
 "$layers" "$(dirname "$(dirname "$(readlink -f "$layers")")")"
 
 cd "$TEST_TMPDIR"
-mkdir -p tree/low tree/high/inner tree/testsuite tree/other tree/tools/build
+mkdir -p tree/low tree/runtime tree/high/inner tree/testsuite tree/other tree/tools/build
 cat >tree/tools/build/layers.bzl <<'LIST'
-LAYERS = [("low", "lower"), ("high", "higher"), ("testsuite", "tests"), ("tools", "scripts")]
+LAYERS = [("low", "lower"), ("runtime", "engine"), ("high", "higher"), ("testsuite", "tests"), ("tools", "scripts")]
 LIST
 printf '<!-- layers:begin -->\n<!-- layers:end -->\n' >tree/README.md
 printf 'package(default_visibility = visible_above("low"))\n' >tree/low/BUILD
 printf 'package(default_visibility = visible_above("high"))\n' >tree/high/inner/BUILD
 printf '#include "low/a.h"\n#include "high/b.h"\n' >tree/high/inner/a.cc
 printf '#include "testsuite/golden.h"\n' >tree/low/a_test.cc
+printf '// u64 pc\nLinearAddr pc;\nu64 page_count;\n' >tree/runtime/a.h
+printf 'u64 pc;\n' >tree/runtime/test_machine.h
 "$layers" --write tree
 "$layers" tree
 grep -qF '| `high` | higher |' tree/README.md
@@ -29,9 +31,10 @@ printf '#include "testsuite/inner/b.h"\n' >tree/low/b_test.cc
 printf 'package(default_visibility = ["//visibility:public"])\n' >tree/high/BUILD
 touch tree/other/BUILD
 printf 'if (instr.bytes[0] == 0x90) return instr->layout.modrm;\n' >tree/low/c.cc
+printf '  Ccf* Find(u64 guest_pc) const;\n' >tree/runtime/b.h
 sed -i s/higher/lower/ tree/README.md
 if "$layers" tree >found; then
-  echo 'layers.py finds nothing in a tree that is wrong in seven places'
+  echo 'layers.py finds nothing in a tree that is wrong in eight places'
   exit 1
 fi
-[[ $(wc -l <found) == 7 ]] || { cat found && exit 1; }
+[[ $(wc -l <found) == 8 ]] || { cat found && exit 1; }

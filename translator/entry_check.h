@@ -50,24 +50,24 @@ class RawCode {
 inline u32 WriteEntryCheck(LinearAddr at, bool flags_live, const EntryMiss& miss, HostAddr host,
                            u8* out) {
   internal::RawCode code(host, out);
-  const u64 pc = at.value;
-  const u64 negated = 0 - pc;
+  const u64 value = at.value;
+  const u64 negated = 0 - value;
   if (!flags_live) {
     // A branch that is not taken also leaves the indirect predictor's history alone.
     code.Put(0x49, 0x89, 0xc2);  // mov r10, rax
     code.Put(0x9f);              // lahf
     code.Put(0x0f, 0x90, 0xc0);  // seto al
-    if (static_cast<u64>(static_cast<i32>(pc)) == pc) {
+    if (static_cast<u64>(static_cast<i32>(value)) == value) {
       code.Put(0x49, 0x81, 0xfb);  // cmp r11, pc
-      code.PutLittle(pc, 4);
+      code.PutLittle(value, 4);
       code.Jne(miss.restore);
     } else {
       code.Put(0x41, 0x81, 0xfb);  // cmp r11d, low half
-      code.PutLittle(pc, 4);
+      code.PutLittle(value, 4);
       code.Jne(miss.restore);
       code.Put(0xc4, 0x43, 0xfb, 0xf0, 0xdb, 0x20);  // rorx r11, r11, 32
       code.Put(0x41, 0x81, 0xfb);                    // cmp r11d, high half
-      code.PutLittle(pc >> 32, 4);
+      code.PutLittle(value >> 32, 4);
       code.Jne(miss.restore_swapped);
     }
     code.Put(0x4c, 0x89, 0xd0);  // mov rax, r10

@@ -60,7 +60,6 @@ Outcome ReadControlRegister(const VcpuState& state, unsigned number, u64* value)
   const u64* const registers[9] = {&state.cr0, nullptr, &state.cr2, &state.cr3, &state.cr4,
                                    nullptr,    nullptr, nullptr,    &state.cr8};
   if (number > 8 || registers[number] == nullptr) return InvalidOpcode();
-  if (state.cpl != 0) return GeneralProtection();
   *value = *registers[number];
   return {};
 }
@@ -146,7 +145,6 @@ Outcome WriteCr8(VcpuState& state, Platform& platform, u64 value) {
 }
 
 Outcome LoadMachineStatus(VcpuState& state, LinearMemory& memory, u16 value) {
-  if (state.cpl != 0) return GeneralProtection();
   // PE can be set this way but not cleared.
   u64 low = (value & 0xf) | (state.cr0 & kCr0Pe);
   return WriteCr0(state, memory, (state.cr0 & ~u64{0xf}) | low);
@@ -155,21 +153,12 @@ Outcome LoadMachineStatus(VcpuState& state, LinearMemory& memory, u16 value) {
 u64 StoreMachineStatus(const VcpuState& state) { return state.cr0; }
 
 Outcome ClearTaskSwitched(VcpuState& state, LinearMemory&) {
-  if (state.cpl != 0) return GeneralProtection();
   state.cr0 &= ~kCr0Ts;
-  return {};
-}
-
-Outcome InvalidatePageInstruction(VcpuState& state, LinearMemory& memory, LinearAddr address) {
-  if (state.cpl != 0) return GeneralProtection();
-  // A non-canonical address has no translation to drop.
-  if (IsCanonical(address.value)) memory.InvalidatePage(address);
   return {};
 }
 
 Outcome InvalidateContext(VcpuState& state, LinearMemory& memory, u64 type, u64 pcid,
                           LinearAddr address) {
-  if (state.cpl != 0) return GeneralProtection();
   enum : u64 { kAddress, kSingleContext, kAllContexts, kAllButGlobal };
   constexpr u64 kPcidMask = 0xfff;
   if (type > kAllButGlobal || (pcid & ~kPcidMask)) return GeneralProtection();

@@ -12,12 +12,12 @@
 
 namespace alibi::vcpu {
 
-// MOV to/from CRn. Numbers that do not exist are #UD; CPL > 0 is #GP(0).
+// MOV to/from CRn. Numbers that do not exist are #UD.
 Outcome ReadControlRegister(const VcpuState& state, unsigned number, u64* value);
 Outcome WriteControlRegister(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy,
                              Platform& platform, unsigned number, u64 value);
 
-// One register each, privilege already checked.
+// One register each.
 Outcome WriteCr0(VcpuState& state, LinearMemory& memory, u64 value);
 Outcome WriteCr3(VcpuState& state, LinearMemory& memory, u64 value);
 Outcome WriteCr4(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy, u64 value);
@@ -26,7 +26,6 @@ Outcome WriteCr8(VcpuState& state, Platform& platform, u64 value);
 Outcome LoadMachineStatus(VcpuState& state, LinearMemory& memory, u16 value);  // LMSW
 u64 StoreMachineStatus(const VcpuState& state);                                // SMSW
 Outcome ClearTaskSwitched(VcpuState& state, LinearMemory& memory);             // CLTS
-Outcome InvalidatePageInstruction(VcpuState& state, LinearMemory& memory, LinearAddr address);
 
 // INVPCID; pcid is the operand's first quadword.
 Outcome InvalidateContext(VcpuState& state, LinearMemory& memory, u64 type, u64 pcid,

@@ -388,7 +388,6 @@ void SetMtrrsAsBiosLeavesThem(VcpuState& state) {
 }
 
 Outcome ExecuteRdmsr(VcpuState& state, const CpuidPolicy& policy, Platform& platform) {
-  if (state.cpl != 0) return GeneralProtection();
   u64 value;
   ALIBI_RETURN_IF_FAULT(
       ReadMsr(state, policy, platform, static_cast<u32>(state.gpr[kRcx]), &value));
@@ -398,7 +397,6 @@ Outcome ExecuteRdmsr(VcpuState& state, const CpuidPolicy& policy, Platform& plat
 
 Outcome ExecuteWrmsr(VcpuState& state, LinearMemory& memory, const CpuidPolicy& policy,
                      Platform& platform) {
-  if (state.cpl != 0) return GeneralProtection();
   u64 value = static_cast<u32>(state.gpr[kRax]) | (state.gpr[kRdx] << 32);
   return WriteMsr(state, memory, policy, platform, static_cast<u32>(state.gpr[kRcx]), value);
 }

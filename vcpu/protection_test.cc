@@ -446,33 +446,5 @@ TEST_CASE("Double faults: every first exception, every second", "[protection]") 
   }
 }
 
-TEST_CASE("UMIP: which instructions, at which levels", "[protection]") {
-  TestMachine m;
-  for (unsigned cpl : {0u, 3u}) {
-    m.Protected32(cpl);
-    VcpuState& s = m.state();
-    CHECK(CheckStoreTable(s).done());
-    CHECK(CheckStoreSelector(s).done());
-    s.cr4 = kCr4Umip;
-    const Outcome expected = cpl == 0 ? Outcome() : GeneralProtection();
-    CHECK(CheckStoreTable(s) == expected);
-    CHECK(CheckStoreSelector(s) == expected);
-    s.cr4 = 0;
-  }
-  // Virtual-8086 mode is CPL 3; SLDT and STR are #UD there whatever UMIP says.
-  m.state().system_flags |= kVm;
-  CHECK(CheckStoreTable(m.state()).done());
-  CHECK(CheckStoreSelector(m.state()) == InvalidOpcode());
-  m.state().cr4 = kCr4Umip;
-  CHECK(CheckStoreTable(m.state()) == GeneralProtection());
-  CHECK(CheckStoreSelector(m.state()) == InvalidOpcode());
-  m.RealMode();
-  m.state().system_flags = 0;
-  m.state().cpl = 0;
-  m.state().cr0 = kCr0Et;
-  CHECK(CheckStoreTable(m.state()).done());
-  CHECK(CheckStoreSelector(m.state()) == InvalidOpcode());
-}
-
 }  // namespace
 }  // namespace alibi::vcpu

@@ -63,10 +63,6 @@ Outcome LoadDataSegment(VcpuState& state, LinearMemory& memory, SegmentIndex ind
   return {};
 }
 
-Outcome RequireProtected(const VcpuState& state) {
-  return RealOrVirtual8086(state) ? InvalidOpcode() : Outcome();
-}
-
 // LLDT and LTR read 16 bytes in long mode; the upper 8 must have a zero type field.
 Outcome ReadSystemDescriptor(const VcpuState& state, LinearMemory& memory, u16 selector,
                              Descriptor* descriptor, u64* base, LinearAddr* address) {
@@ -87,7 +83,6 @@ Outcome ReadSystemDescriptor(const VcpuState& state, LinearMemory& memory, u16 s
 
 Outcome LoadTable(VcpuState& state, DescriptorTable* table, u16 limit, u64 base,
                   unsigned operand_bits) {
-  ALIBI_RETURN_IF_FAULT(CheckLoadTable(state));
   if (state.In64BitCode()) {
     if (!IsCanonical(base)) return GeneralProtection();
     table->base = base;
@@ -115,7 +110,6 @@ constexpr u32 kLslLong = Types({kTypeLdt, kTypeTss, kTypeTssBusy});
 Outcome FindVisible(const VcpuState& state, LinearMemory& memory, u16 selector, u32 system_types,
                     Descriptor* descriptor, bool* visible) {
   *visible = false;
-  ALIBI_RETURN_IF_FAULT(RequireProtected(state));
   LinearAddr address;
   if (NullSelector(selector) || !LocateDescriptor(state, selector, 8, &address)) return {};
   if (!IsCanonical(address.value)) return GeneralProtection();
@@ -157,10 +151,6 @@ Outcome LoadSegment(VcpuState& state, LinearMemory& memory, SegmentIndex index, 
                       : LoadDataSegment(state, memory, index, selector);
 }
 
-Outcome CheckLoadTable(const VcpuState& state) {
-  return state.cpl != 0 ? GeneralProtection() : Outcome();
-}
-
 Outcome LoadGdtr(VcpuState& state, u16 limit, u64 base, unsigned operand_bits) {
   return LoadTable(state, &state.gdtr, limit, base, operand_bits);
 }
@@ -170,8 +160,6 @@ Outcome LoadIdtr(VcpuState& state, u16 limit, u64 base, unsigned operand_bits) {
 }
 
 Outcome LoadLdtr(VcpuState& state, LinearMemory& memory, u16 selector) {
-  ALIBI_RETURN_IF_FAULT(RequireProtected(state));
-  ALIBI_RETURN_IF_FAULT(CheckLoadTable(state));
   if (NullSelector(selector)) {
     state.segment[kLdtr] = Segment{.selector = selector};
     return {};
@@ -191,8 +179,6 @@ Outcome LoadLdtr(VcpuState& state, LinearMemory& memory, u16 selector) {
 }
 
 Outcome LoadTaskRegister(VcpuState& state, LinearMemory& memory, u16 selector) {
-  ALIBI_RETURN_IF_FAULT(RequireProtected(state));
-  ALIBI_RETURN_IF_FAULT(CheckLoadTable(state));
   if (NullSelector(selector)) return GeneralProtection();
   Descriptor descriptor;
   u64 base = 0;
@@ -211,15 +197,6 @@ Outcome LoadTaskRegister(VcpuState& state, LinearMemory& memory, u16 selector) {
   state.segment[kTr] = descriptor.ToSegment(selector);
   state.segment[kTr].base = base;
   return {};
-}
-
-Outcome CheckStoreTable(const VcpuState& state) {
-  return (state.cr4 & kCr4Umip) && state.cpl != 0 ? GeneralProtection() : Outcome();
-}
-
-Outcome CheckStoreSelector(const VcpuState& state) {
-  ALIBI_RETURN_IF_FAULT(RequireProtected(state));
-  return CheckStoreTable(state);
 }
 
 Outcome LoadAccessRights(const VcpuState& state, LinearMemory& memory, u16 selector,
@@ -249,11 +226,9 @@ Outcome VerifyAccess(const VcpuState& state, LinearMemory& memory, u16 selector,
   return {};
 }
 
-Outcome AdjustRpl(const VcpuState& state, u16 destination, u16 source, DescriptorQuery* query) {
-  ALIBI_RETURN_IF_FAULT(RequireProtected(state));
-  query->ok = (destination & 3) < (source & 3);
-  query->value = query->ok ? (destination & 0xfffcu) | (source & 3u) : destination;
-  return {};
+DescriptorQuery AdjustRpl(u16 destination, u16 source) {
+  const bool ok = (destination & 3) < (source & 3);
+  return {.ok = ok, .value = ok ? (destination & 0xfffcu) | (source & 3u) : destination};
 }
 
 void UpdateFastLimits(VcpuState& state) {
@@ -271,7 +246,6 @@ void UpdateFastLimits(VcpuState& state) {
 
 Outcome SwapGs(VcpuState& state) {
   if (!state.In64BitCode()) return InvalidOpcode();
-  if (state.cpl != 0) return GeneralProtection();
   std::swap(state.segment[kGs].base, state.kernel_gs_base);
   return {};
 }

@@ -18,14 +18,12 @@ namespace alibi::vcpu {
 // is the caller's, since LSS has none.
 Outcome LoadSegment(VcpuState& state, LinearMemory& memory, SegmentIndex index, u16 selector);
 
-Outcome CheckLoadTable(const VcpuState& state);  // LGDT, LIDT, LLDT, LTR, LMSW...: CPL 0
+// LGDT, LIDT, LLDT, LTR: who may execute them is a trait of their operations (isa/op.h).
 // base is the operand's 4 or 8 bytes; with a 16-bit operand only 24 bits count.
 Outcome LoadGdtr(VcpuState& state, u16 limit, u64 base, unsigned operand_bits);
 Outcome LoadIdtr(VcpuState& state, u16 limit, u64 base, unsigned operand_bits);
 Outcome LoadLdtr(VcpuState& state, LinearMemory& memory, u16 selector);
 Outcome LoadTaskRegister(VcpuState& state, LinearMemory& memory, u16 selector);
-Outcome CheckStoreTable(const VcpuState& state);     // SGDT, SIDT, SMSW (UMIP)
-Outcome CheckStoreSelector(const VcpuState& state);  // SLDT, STR: also #UD outside protected mode
 
 // LAR and LSL: ok is the new ZF; value is the destination when ok.
 struct DescriptorQuery {
@@ -39,8 +37,8 @@ Outcome LoadSegmentLimit(const VcpuState& state, LinearMemory& memory, u16 selec
 // VERR, VERW: query->ok is the new ZF.
 Outcome VerifyAccess(const VcpuState& state, LinearMemory& memory, u16 selector, bool write,
                      DescriptorQuery* query);
-// ARPL: query->ok is the new ZF, query->value the new destination.
-Outcome AdjustRpl(const VcpuState& state, u16 destination, u16 source, DescriptorQuery* query);
+// ARPL: ok is the new ZF, value the new destination.
+DescriptorQuery AdjustRpl(u16 destination, u16 source);
 
 // Computes VcpuState::segment_fast_limit from the segments, for code that is not 64-bit.
 void UpdateFastLimits(VcpuState& state);
