@@ -171,7 +171,7 @@ TEST_CASE("A plug-in that works for a while is replaced when it throws") {
 
 TEST_CASE("A plug-in that throws when a page is forgotten") {
   auto policy = Load(File("throws_at_pages"));
-  policy->OnPageForgotten(PhysPage(0x1000));
+  policy->OnPageForgotten(PhysPage(0x1));
   REQUIRE(policy->fault() != nullptr);
   CHECK(std::string(policy->fault()).find("when a page was forgotten") != std::string::npos);
 }

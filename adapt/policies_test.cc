@@ -237,12 +237,12 @@ TEST_CASE("two-level convicts a page's next site at its first event") {
   CHECK((*policy)->OnEvent(elsewhere, {kPf, true}) == kD);
 
   // New code, new page.
-  (*policy)->OnPageForgotten(PhysPage(0x5000));
+  (*policy)->OnPageForgotten(PhysPage(0x5));
   third = SiteRecord{};
   third.phys = PhysAddr(0x5ffe);
   CHECK((*policy)->OnEvent(third, {kPf, true}) == kD);
   // What shares its place in the table is another page.
-  (*policy)->OnPageForgotten(PhysPage(0x6000 + (u64{4096} << 12)));
+  (*policy)->OnPageForgotten(PhysPage(0x6 + u64{4096}));
   CHECK((*policy)->OnEvent(elsewhere, {kPf, true}) == kC);
 }
 

@@ -53,7 +53,7 @@ TEST_CASE("Forgetting a page makes its sites innocent and its places reusable") 
   for (u64 i = 0; i < 6; ++i)
     table.FindOrInsert(LinearAddr(i), PhysAddr(0x2000 + i)).kind = Kind::kChecked;
   table.Find(PhysAddr(0x1003))->traps = 5;
-  table.ForgetPage(PhysPage(0x1000));
+  table.ForgetPage(PhysPage(0x1));
   CHECK(table.Find(PhysAddr(0x1003)) == nullptr);
   CHECK(table.Find(PhysAddr(0x2003))->kind == Kind::kChecked);
   // The same site again: innocent, but its history is not lost.
@@ -67,8 +67,8 @@ TEST_CASE("Forgetting a page makes its sites innocent and its places reusable") 
   CHECK(kept <= 5);
   CHECK(table.size() == 12);
   CHECK(table.Find(PhysAddr(0x1003)) == &again);
-  table.ForgetPage(PhysPage(0x9000));
-  table.ForgetPage(PhysPage(0x777000));
+  table.ForgetPage(PhysPage(0x9));
+  table.ForgetPage(PhysPage(0x777));
 }
 
 TEST_CASE("Against a map, with random sites and pages forgotten") {
@@ -81,7 +81,7 @@ TEST_CASE("Against a map, with random sites and pages forgotten") {
     const u64 phys = page + random() % 64;
     const u64 pc = phys + ((random() & 1) << 40);
     if (random() % 500 == 0) {
-      table.ForgetPage(PhysPage(page));
+      table.ForgetPage(PhysPage(page >> 12));
       std::erase_if(model, [&](const auto& entry) { return entry.first >> 12 == page >> 12; });
     } else if (random() & 1) {
       SiteRecord& site = table.FindOrInsert(LinearAddr(pc), PhysAddr(phys));
