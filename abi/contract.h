@@ -74,7 +74,12 @@ struct SlotDirectory {
   static constexpr u32 kResidues = 512;
   static constexpr u16 kSeveral = 0xffff;
   u16 holder[kResidues];
-  u8 filled[2 * kSlotCount];  // [slot]
+  // [slot]: 0 if it is empty, else the tag of the page, so that of those with several holders a
+  // search looks at few slots.
+  u8 tag[2 * kSlotCount];
+
+  static constexpr u8 kFilled = 0x80;
+  static constexpr u8 TagOf(u64 page_number) { return static_cast<u8>(page_number) | kFilled; }
 };
 static_assert(sizeof(SlotDirectory) <= 2048);
 

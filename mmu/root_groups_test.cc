@@ -245,11 +245,11 @@ TEST_CASE("SYSCALL and SYSRET stay on the user root, STAC and CLAC on the kernel
     CHECK(PeerOf(kernel).missing != 0);
     CHECK(SmapPeerOf(kernel).no_stac == 0);
     CHECK(SmapPeerOf(kernel).gs_base == HostAddr(open));
-    CHECK(SmapPeerOf(open).gs_base == HostAddr(kernel));
+    CHECK(SmapPeerOf(open).gs_base == kernel);
   }
   SECTION("the next process has its own") {
     m.Load(m.kernel_root[1]);
-    CHECK(m.mmu->gs_base() == HostAddr(kernel));
+    CHECK(m.mmu->gs_base() == kernel);
     CHECK(SmapPeerOf(kernel).no_stac != 0);
     CHECK(m.Load(m.user_root[1]) == entry);
     CHECK(PeerOf(entry).missing != 0);
@@ -288,7 +288,7 @@ TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[roo
   CHECK(Fits(RootPeerOf(kernel), m.user_root[0]));
   CHECK_FALSE(Fits(RootPeerOf(kernel), m.user_root[0] | u64{1} << 63));
   CHECK_FALSE(Fits(RootPeerOf(kernel), m.user_root[1]));
-  CHECK(RootPeerOf(entry).gs_base == HostAddr(kernel));
+  CHECK(RootPeerOf(entry).gs_base == kernel);
   CHECK(Fits(RootPeerOf(entry), m.kernel_root[0]));
 
   SECTION("the VMM notices") {
@@ -297,8 +297,8 @@ TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[roo
     // SYSCALL and MOV to CR3, then a callout.
     m.state->cpl = 0;
     m.state->cr3 = m.kernel_root[0];
-    m.mmu->ViewEntered(HostAddr(kernel));
-    CHECK(m.mmu->gs_base() == HostAddr(kernel));
+    m.mmu->ViewEntered(kernel);
+    CHECK(m.mmu->gs_base() == kernel);
     CHECK(m.InRw(m.HostOf(Isolated::kData)));
     CHECK(m.mmu->current_view().context().root.value == m.kernel_root[0]);
     m.state->system_flags |= vcpu::kAc;
@@ -322,7 +322,7 @@ TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[roo
     CHECK(RootPeerOf(entry).mask == 0);
     CHECK_FALSE(Fits(RootPeerOf(entry), m.kernel_root[0]));
     CHECK_FALSE(Fits(RootPeerOf(entry), 0));
-    CHECK(RootPeerOf(kernel).gs_base == HostAddr(kernel));
+    CHECK(RootPeerOf(kernel).gs_base == kernel);
     CHECK(RootPeerOf(kernel).cr3 == m.kernel_root[1]);
   }
   SECTION("with PCIDs the no-flush bit does not count; CR4.PCIDE decides") {

@@ -153,7 +153,7 @@ void View::PoisonRange(u64 first, u64 count) {
 void View::FillSlot(unsigned kind, unsigned slot, LinearAddr page, u64 displacement) {
   const unsigned at = kind * kSlotCount + slot;
   slots_[at].Become(InlineTlbEntry::Of(page, displacement));
-  directory_->filled[at] = 1;
+  directory_->tag[at] = SlotDirectory::TagOf(page.InPage().number);
   u16& holder = directory_->holder[page.InPage().number % SlotDirectory::kResidues];
   holder = holder == 0 || holder == at + 1 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
   ++counters_->inline_tlb_fills;
@@ -161,15 +161,34 @@ void View::FillSlot(unsigned kind, unsigned slot, LinearAddr page, u64 displacem
 
 namespace {
 
-// Calls f(slot number) for every filled slot, eight directory bytes at a time.
-template <class F>
-void ForEachFilled(const SlotDirectory& directory, F f) {
-  for (unsigned word = 0; word < sizeof(directory.filled) / 8; ++word) {
-    u64 bits;
-    __builtin_memcpy(&bits, directory.filled + 8 * word, 8);
-    for (; bits != 0; bits &= bits - 1)
+constexpr u64 kEachByte = 0x0101010101010101;
+
+// Eight tags at a time: calls f(slot number) for those whose byte in find(tags) has the upper bit
+// set.
+template <class Find, class F>
+void ForEachSlot(const SlotDirectory& directory, Find find, F f) {
+  for (unsigned word = 0; word < sizeof(directory.tag) / 8; ++word) {
+    u64 tags;
+    __builtin_memcpy(&tags, directory.tag + 8 * word, 8);
+    for (u64 bits = find(tags) & kEachByte << 7; bits != 0; bits &= bits - 1)
       f(8 * word + static_cast<unsigned>(__builtin_ctzll(bits)) / 8);
   }
+}
+template <class F>
+void ForEachFilled(const SlotDirectory& directory, F f) {
+  static_assert(SlotDirectory::kFilled == 0x80);
+  ForEachSlot(
+      directory, [](u64 tags) { return tags; }, f);
+}
+// All those of the tag, and perhaps others: a borrow out of a byte that is zero reaches the next.
+template <class F>
+void ForEachTagged(const SlotDirectory& directory, u8 tag, F f) {
+  const u64 wanted = tag * kEachByte;
+  const auto zero_bytes = [wanted](u64 tags) {
+    const u64 difference = tags ^ wanted;
+    return (difference - kEachByte) & ~difference;
+  };
+  ForEachSlot(directory, zero_bytes, f);
 }
 
 }  // namespace
@@ -180,7 +199,7 @@ void View::ClearSlots(u64 first, u64 count) {
     const u64 index = EntryIndex(LinearAddr(0 - slots_[at].neg_page));
     if (index - first < count) {
       slots_[at].Become(InlineTlbEntry::Empty());
-      directory_->filled[at] = 0;
+      directory_->tag[at] = 0;
       ++counters_->inline_tlb_clears;
     } else {
       u16& holder = directory_->holder[index % SlotDirectory::kResidues];
@@ -193,10 +212,10 @@ void View::ClearSlotsOf(u64 index) {
   const u64 neg_page = 0 - PageOfIndex(index).value;
   const u64 residue = index % SlotDirectory::kResidues;
   u16 others = 0;
-  ForEachFilled(*directory_, [&](unsigned at) {
+  ForEachTagged(*directory_, SlotDirectory::TagOf(index), [&](unsigned at) {
     if (slots_[at].neg_page == neg_page) {
       slots_[at].Become(InlineTlbEntry::Empty());
-      directory_->filled[at] = 0;
+      directory_->tag[at] = 0;
       ++counters_->inline_tlb_clears;
     } else if (((0 - slots_[at].neg_page) >> 12) % SlotDirectory::kResidues == residue) {
       others = others == 0 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;

@@ -321,7 +321,7 @@ class View {
       ClearSlotsOf(index);
     } else if (slots_[holder - 1].neg_page == 0 - PageOfIndex(index).value) {
       slots_[holder - 1].Become(InlineTlbEntry::Empty());
-      directory_->filled[holder - 1] = 0;
+      directory_->tag[holder - 1] = 0;
       holder = 0;
       ++counters_->inline_tlb_clears;
     }

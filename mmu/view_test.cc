@@ -129,6 +129,36 @@ TEST_CASE("slots: those of a poisoned range are cleared, the directory knows the
   CHECK(Slots(view)[kSlotCount + 64].neg_page == 0 - c);
 }
 
+TEST_CASE("slots: of those that look alike the right ones are cleared and counted", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  constexpr u64 kAlike = SlotDirectory::kResidues * kPageSize;  // the same residue, the same tag
+  constexpr u64 kTag = 128 * kPageSize;                         // the same tag alone
+  const u64 page = 0x5000;
+  for (u64 other : {page, page + kAlike, page + 2 * kAlike, page + kTag, page + kPageSize}) {
+    REQUIRE(view.EnsureChunk(other >> 12));
+    view.SetEntry(other >> 12, m.memory->rw_base().value);
+  }
+  // Neighbours in the directory, so that a search by eights sees them together.
+  view.FillSlot(0, 0, LinearAddr(page), 1);
+  view.FillSlot(0, 1, LinearAddr(page + kPageSize), 2);
+  view.FillSlot(0, 2, LinearAddr(page + kTag), 3);
+  view.FillSlot(0, 3, LinearAddr(page + kAlike), 4);
+  view.FillSlot(0, 4, LinearAddr(page), 5);
+  view.FillSlot(1, 7, LinearAddr(page + 2 * kAlike), 6);
+  const auto filled = [&](unsigned slot) { return Slots(view)[slot].neg_page != kEmpty; };
+  view.SetEntry(page >> 12, m.memory->ro_base().value);
+  for (const unsigned slot : {0u, 4u}) CHECK_FALSE(filled(slot));
+  for (const unsigned slot : {1u, 2u, 3u, kSlotCount + 7u}) CHECK(filled(slot));
+  // Two of that residue are left, and are found.
+  view.SetEntry((page + kAlike) >> 12, m.memory->ro_base().value);
+  CHECK_FALSE(filled(3));
+  view.SetEntry((page + 2 * kAlike) >> 12, m.memory->ro_base().value);
+  CHECK_FALSE(filled(kSlotCount + 7));
+  for (const unsigned slot : {1u, 2u}) CHECK(filled(slot));
+  CHECK(m.mmu->counters().inline_tlb_clears == 4);
+}
+
 TEST_CASE("a jump page: its entries and those of the 15 bytes before, wrapping round", "[view]") {
   M m;
   View& view = m.mmu->current_view();

@@ -241,9 +241,6 @@ void Fragments::MoveCcf(Ccf* ccf) {
     const i32 place = JumpTablePlace(exit->target, JumpKind::kCrossPage);
     tc_->Write(exit->patch + exit->patch_length - sizeof(place), &place, sizeof(place));
   }
-  for (translator::SiteDesc* site : ccf->sites()) {
-    if (site->instr != nullptr) site->instr->Move(delta);
-  }
   if (ccf->indirect_entry) MoveEntryCheck(ccf);
 }
 

@@ -57,6 +57,9 @@ class Sites {
   // The site's instruction. CCFs keep bytes: of the sites that ever call out each is decoded once.
   const isa::Instr& InstrOf(const SiteDesc& site) const {
     if (__builtin_expect(site.instr == nullptr, 0)) Decode(site);
+    // Its CCF may have been moved since it was decoded.
+    const u64 moved = site.ccf->pc.PageBase() - site.instr->pc.PageBase();
+    if (__builtin_expect(moved != 0, 0)) site.instr->Move(moved);
     return *site.instr;
   }
   [[gnu::noinline]] static void DecodeAgain(const Ccf& ccf, unsigned index, isa::Instr* out);

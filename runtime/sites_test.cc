@@ -42,7 +42,7 @@ class SitesBench {
   explicit SitesBench(adapt::Needs needs = {}, bool frozen = false)
       : policy(Needing(needs)),
         sites(policy, fragments.fragments, events, fragments.counters, frozen) {
-    store.pc = LinearAddr(kSite);
+    store.pc = kSite;
     store.mem.present = store.mem.written = true;
   }
 
@@ -53,9 +53,7 @@ class SitesBench {
     site.instr = &store;
     return site;
   }
-  SiteDesc Site(const CodeMode& mode = {}) {
-    return SiteIn(fragments.Make(LinearAddr(kSite), {}, mode));
-  }
+  SiteDesc Site(const CodeMode& mode = {}) { return SiteIn(fragments.Make(kSite, {}, mode)); }
 
   FragmentsBench fragments;
   isa::Instr store;
@@ -78,8 +76,8 @@ TEST_CASE("An event is charged to the instruction's record, and the policy is as
   bench.sites.Charge(&site, Event::kTraceFault, true);
   bench.sites.Charge(&site, Event::kPageCrossing, false);
   const adapt::SiteRecord& record = bench.sites.RecordOf(&site);
-  CHECK(record.pc == LinearAddr(kSite));
-  CHECK(record.phys == PhysAddr(kSitePhys));
+  CHECK(record.pc == kSite);
+  CHECK(record.phys == kSitePhys);
   CHECK(record.access == adapt::Access::kStore);
   CHECK((record.traps == 1 && record.callouts == 1));
   CHECK(record.events[static_cast<unsigned>(Event::kTraceFault)] == 1);
@@ -90,12 +88,22 @@ TEST_CASE("An event is charged to the instruction's record, and the policy is as
   CHECK_FALSE(site.ccf->retired);
 }
 
+TEST_CASE("A site's instruction is found where its translation has been moved to") {
+  SitesBench bench;
+  constexpr LinearAddr kHere{0x7f12'3456'7000}, kThere{0x55ab'cdef'0000};
+  bench.store.pc = kHere + 2;
+  SiteDesc site = bench.SiteIn(bench.fragments.Make(kHere));
+  CHECK(bench.sites.InstrOf(site).pc == kHere + 2);
+  REQUIRE(bench.fragments.Move(kThere));
+  CHECK(bench.sites.InstrOf(site).pc == kThere + 2);
+}
+
 TEST_CASE("Another translation of the same instruction, elsewhere, has the same record") {
   SitesBench bench;
   SiteDesc here = bench.Site();
   bench.sites.Charge(&here, Event::kTraceFault, true);
   bench.store.pc = kSite + 0x10000;
-  SiteDesc there = bench.SiteIn(bench.fragments.Make(LinearAddr(kSite + 0x10000)));
+  SiteDesc there = bench.SiteIn(bench.fragments.Make(kSite + 0x10000));
   CHECK(&bench.sites.RecordOf(&there) == &bench.sites.RecordOf(&here));
 }
 
@@ -127,8 +135,7 @@ TEST_CASE("One-off SIMULATE translations are nobody's verdict") {
 TEST_CASE("A translation that another's verdict has left behind is retired when it pays for that") {
   SitesBench bench;
   SiteDesc site = bench.Site();
-  SiteDesc stale =
-      bench.SiteIn(bench.fragments.Make(LinearAddr(kSite - 8)));  // runs into the same instruction
+  SiteDesc stale = bench.SiteIn(bench.fragments.Make(kSite - 8));  // runs into the same instruction
   bench.policy.verdict = Kind::kSimulate;
   bench.sites.Charge(&site, Event::kTraceFault, true);
   REQUIRE(site.ccf->retired);
@@ -141,7 +148,7 @@ TEST_CASE("A translation that another's verdict has left behind is retired when 
 TEST_CASE("Where a test says how code is translated, stale translations stay") {
   SitesBench bench({}, /*frozen=*/true);
   SiteDesc site = bench.Site();
-  SiteDesc stale = bench.SiteIn(bench.fragments.Make(LinearAddr(kSite - 8)));
+  SiteDesc stale = bench.SiteIn(bench.fragments.Make(kSite - 8));
   bench.policy.verdict = Kind::kSimulate;
   bench.sites.Charge(&site, Event::kTraceFault, true);
   bench.sites.Charge(&stale, Event::kTraceFault, true);
@@ -196,7 +203,7 @@ TEST_CASE("A fault that shows dead flags has its instruction translated anew") {
     SiteDesc site = bench.Site();
     bench.sites.NoteShownFlags(site, vcpu::GuestFault::Simple(vcpu::kDivideError));
     CHECK_FALSE(site.ccf->valid);
-    CHECK(bench.fragments.Revive(LinearAddr(kSite)) == nullptr);
+    CHECK(bench.fragments.Revive(kSite) == nullptr);
   }
   SECTION("a page fault when it comes again, for the same page") {
     SiteDesc site = bench.Site();
@@ -216,7 +223,7 @@ TEST_CASE("When a page's code has gone, its sites are innocent, and the policy k
   bench.sites.Charge(&site, Event::kTraceFault, true);
   bench.sites.ForgetPage(kPhysPage);
   CHECK(bench.policy.forgotten == std::vector<PhysPage>{kPhysPage});
-  CHECK(bench.sites.table().Find(PhysAddr(kSitePhys)) == nullptr);
+  CHECK(bench.sites.table().Find(kSitePhys) == nullptr);
 }
 
 }  // namespace

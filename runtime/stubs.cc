@@ -130,9 +130,12 @@ void EmitMissStub(x86::Assembler& a, HostAddr host, Stubs* stubs) {
   a.mov(slot(offsetof(InlineTlbEntry, host_page), 8), x86::rdx);
   a.add(x86::rdx, x86::rax);
   a.shr(x86::ecx, static_cast<i32>(std::countr_zero(sizeof(InlineTlbEntry))));
-  a.mov(Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, filled)) - 1, x86::rcx,
-           0, 1),
-        1);
+  a.mov(x86::rax, x86::r11);
+  a.shr(x86::rax, 12);
+  a.or_(x86::al, SlotDirectory::kFilled);
+  a.mov(
+      Gs(kSlotDirectoryOffset + static_cast<i64>(offsetof(SlotDirectory, tag)) - 1, x86::rcx, 0, 1),
+      x86::al);
   // Who else holds such a page? (The holder's number has 1 added, as in the word.)
   a.mov(x86::rax, x86::r11);
   a.shr(x86::rax, 12);

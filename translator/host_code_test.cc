@@ -37,7 +37,7 @@ TEST_CASE("A short jump leads to where it is bound") {
 TEST_CASE("A far jump leads to an address that is known later, such as one in cold code") {
   HostCode hot, cold;
   hot.Start(kHost);
-  cold.Start(HostAddr(kHost + 0x100));
+  cold.Start(kHost + 0x100);
   const HostCode::FarJump jump = hot.Jcc(Condition::kNotEqual);
   hot.JmpTo(kHost);
   cold.assembler.nop();
