@@ -349,8 +349,8 @@ void Mmu::AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page) {
 // next time: a page that is executed at many places is not looked through for each of them.
 void Mmu::CompactExecuted(PageInfo& info, PhysAddr page) {
   const PhysPage code = page.InPage();
-  const PhysPage mark(code.number |
-                      u64{1} << 63);  // no page: two nodes of one use do not both find it
+  // No page, so that two nodes of one use do not both find it.
+  const PhysPage mark(code.number | u64{1} << 63);
   u32 kept = 0;
   for (u32* link = &info.execute_chain; *link != 0;) {
     const Use use = uses_[*link].use;
