@@ -51,6 +51,8 @@ void Mmu::RunGroupOfRoot(PagingMode mode) {
   if (!known) {
     RootGroups::Fit fits[RootGroups::kMax] = {};
     for_each_follower([&](const View& view) {
+      // What it lost of user pages would be lost by any group's.
+      if (view.key().smap_open()) return;
       RootGroups::Fit& fit = fits[view.key().group()];
       view.ForEachRootEntry([&](unsigned slot, u64 entry) {
         ++(Alike(view.context(), entry, RootEntry(slot)) ? fit.kept : fit.lost);
@@ -106,14 +108,17 @@ void Mmu::RegisterRoot(View& view, PhysAddr root) {
   const u64 offset = memory_->ArenaOffset(root);
   if (offset == GuestMemory::kNotRam) return;
   TraceTable(offset, Use::Make(0, view.id(), view.context().format->levels, kRightsAll));
+  // What hangs below it was found through other roots as well.
+  uses_[memory_->InfoAt(offset).table_chain].parts = ~u32{0};
   view.root_page = static_cast<u32>(offset >> 12);
 }
 
 // The root is no table of this view any more; what hangs below it may go on being one.
 void Mmu::ForgetRoot(View& view) {
   if (view.root_page == View::kNoArenaPage) return;
+  u32 parts;
   UnregisterTable(memory_->InfoAt(u64{view.root_page} << 12),
-                  Use::Make(0, view.id(), view.context().format->levels));
+                  Use::Make(0, view.id(), view.context().format->levels), &parts);
   view.root_page = View::kNoArenaPage;
 }
 
@@ -121,7 +126,7 @@ void Mmu::ForgetRoot(View& view) {
 // new address space, as far as they know it as theirs.
 void Mmu::LinkPeers() {
   const ViewKey key = current_->key();
-  if (key.packed & (ViewKey::kUser | ViewKey::kSmapOpen)) return;
+  if (!key.closed()) return;
   if (key.long_mode()) {
     View* user = pool_.Find(ViewKey{user_key_ | kLongCode});
     if (user != nullptr && user->HasPeer(current_)) current_->SetPeer(user);
@@ -129,17 +134,19 @@ void Mmu::LinkPeers() {
   if (!key.follows_root()) return;
   const u64 code_bits = key.packed & (u64{3} << ViewKey::kCodeBitsShift);
   View* open = pool_.Find(ViewKey{open_key_ | code_bits});
-  if (open != nullptr && open->HasSmapPeer(current_)) current_->SetSmapPeer(open);
+  if (open != nullptr) {
+    current_->SetSmapPeer(open);
+    open->SetSmapPeer(current_);
+  }
 }
 
 // The same load from the view before may come here by itself from now on, as long as this view
 // stays with its root. What it does not do is follow a root, or flush.
 void Mmu::LinkRoots(View& from) {
-  const u64 key = current_->key().packed;
+  const ViewKey key = current_->key();
   constexpr u64 kOfRoot = ViewKey::kRootMask | ViewKey::kGroupMask;
-  if (coherence_ != Coherence::kEager || !current_->key().long_mode() ||
-      current_->key().mode() != PagingMode::k4Level ||
-      (key & (ViewKey::kUser | ViewKey::kSmapOpen)) || ((key ^ from.key().packed) & ~kOfRoot)) {
+  if (coherence_ != Coherence::kEager || !key.long_mode() || key.mode() != PagingMode::k4Level ||
+      !key.closed() || ((key.packed ^ from.key().packed) & ~kOfRoot)) {
     return;
   }
   root_peers_pcide_ = state_->cr4 & vcpu::kCr4Pcide;

@@ -104,7 +104,6 @@ void Mmu::RecomputePagingKey() {
   user_key_ = shared | root | ViewKey::kUser;
   kernel_key_ = shared | (context_.write_protect ? ViewKey::kWp : 0) |
                 (context_.smep ? ViewKey::kSmep : 0) | (context_.smap ? ViewKey::kSmap : 0);
-  open_key_ = kernel_key_ | root | ViewKey::kSmapOpen;
   linear_mask_ = (state_->efer & vcpu::kEferLma) ? ~u64{0} : 0xffffffffu;
   if (mode == PagingMode::kPae) {
     if (pdpte_root_ != root) {
@@ -116,8 +115,19 @@ void Mmu::RecomputePagingKey() {
     for (unsigned slot = 0; slot < 4; ++slot) context_.pdpte[slot] = pdpte_[slot];
   }
   RunGroupOfRoot(mode);
+  open_of_root_key_ = kernel_key_ | root | ViewKey::kSmapOpen;
+  const bool follows = context_.smap && mode != PagingMode::kNone;
   kernel_key_ |=
-      ViewKey{kernel_key_}.follows_root() ? u64{groups_.running()} << ViewKey::kGroupShift : root;
+      follows ? ViewKey::kFollows | u64{groups_.running()} << ViewKey::kGroupShift : root;
+  ChooseOpenView();
+}
+
+// With SMAP open a supervisor sees the user pages of one root. As long as the pool has views, each
+// root has such a view of its own; the group's forgets those pages when it follows CR3.
+void Mmu::ChooseOpenView() {
+  const ViewKey own{open_of_root_key_ | CodeBits()};
+  const bool of_root = pool_.has_fresh() || pool_.Find(own) != nullptr;
+  open_key_ = of_root ? open_of_root_key_ : kernel_key_ | ViewKey::kSmapOpen;
 }
 
 // --- Switches ---
@@ -165,6 +175,8 @@ void Mmu::SwitchTo(ViewKey key) {
     FlushView(*view, view->chunk_count() > kChunksKeptOnRecycle);
     pool_.ForgetPeer(view);
     pool_.Adopt(view, key, context_);
+    // The view that had to go may have been the open one.
+    ChooseOpenView();
   }
   pool_.Touch(view);
   LinkSwitched(*view);
@@ -176,15 +188,16 @@ void Mmu::SwitchTo(ViewKey key) {
 // Two views of an address space are neighbours if each has been entered from the other; whatever
 // else leads into a view leaves it alone, since its neighbour may have another one by now.
 void Mmu::LinkSwitched(View& next) {
-  constexpr u64 kSmapSwitch = ViewKey::kSmapOpen | ViewKey::kRootMask | ViewKey::kGroupMask;
+  constexpr u64 kSmapSwitch =
+      ViewKey::kSmapOpen | ViewKey::kRootMask | ViewKey::kGroupMask | ViewKey::kFollows;
   const ViewKey from = current_->key(), to = next.key();
   const u64 changed = from.packed ^ to.packed;
   const bool same_root = current_->context().root == next.context().root;
   if (changed & ViewKey::kUser) {
     // Between 64-bit code only. SYSCALL enters with SMAP closed (or is unusable), so that an open
     // view is nobody's peer.
-    const bool peers = same_root && from.long_mode() && to.long_mode() &&
-                       !((from.packed | to.packed) & ViewKey::kSmapOpen);
+    const bool peers =
+        same_root && from.long_mode() && to.long_mode() && !from.smap_open() && !to.smap_open();
     current_->SetPeer(peers ? &next : nullptr);
     next.SetPeer(peers ? current_ : nullptr);
   } else if (same_root && (changed & ViewKey::kSmapOpen) && !(changed & ~kSmapSwitch)) {
@@ -195,7 +208,7 @@ void Mmu::LinkSwitched(View& next) {
     // The user view enters another view than `next`, and must be told first.
     next.SetPeer(nullptr);
   }
-  if (to.packed & ViewKey::kSmapOpen) next.SetSmapPeer(nullptr);
+  if (to.smap_open()) next.SetSmapPeer(nullptr);
 }
 
 void Mmu::PagingModeChanged() {
@@ -225,18 +238,18 @@ void Mmu::ViewEntered(HostAddr gs_base) {
 }
 
 View* Mmu::ViewFor(Privilege who) {
-  const u64 key = current_->key().packed;
+  const ViewKey key = current_->key();
   switch (who) {
     case Privilege::kCpl:
       return current_;
     case Privilege::kUser:
-      return (key & ViewKey::kUser) ? current_ : nullptr;
+      return key.user() ? current_ : nullptr;
     case Privilege::kSupervisor:
       break;
   }
-  if (!(key & (ViewKey::kUser | ViewKey::kSmapOpen))) return current_;
+  if (key.closed()) return current_;
   const u64 code_bits = linear_mask_ == ~u64{0} ? u64{2} << ViewKey::kCodeBitsShift
-                                                : key & (u64{3} << ViewKey::kCodeBitsShift);
+                                                : key.packed & (u64{3} << ViewKey::kCodeBitsShift);
   return pool_.Find(ViewKey{kernel_key_ | code_bits});
 }
 

@@ -577,14 +577,6 @@ TEST_CASE("SMAP: the closed supervisor view follows CR3 and keeps what both root
   }
 }
 
-// What emitted code finds in front of a view's table.
-const PrivilegePeer& PeerOf(HostAddr gs_base) {
-  return *(gs_base + kPeerOffset).As<const PrivilegePeer>();
-}
-const SmapPeer& SmapPeerOf(HostAddr gs_base) {
-  return *(gs_base + kSmapPeerOffset).As<const SmapPeer>();
-}
-
 TEST_CASE("SMAP: what SYSCALL, SYSRET, STAC and CLAC may do by themselves", "[mmu]") {
   M m;
   m.Map(kLinear, 0x300000, kUsed);

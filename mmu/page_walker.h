@@ -35,6 +35,13 @@ struct LevelFormat {
   bool has_flags;     // W, U, A (PAE's top level has none)
   u64 reserved;       // must be zero in an entry that leads to a table (or is a level-1 leaf)
   u64 reserved_leaf;  // must be zero in a large page's entry
+
+  // A table has 32 parts (that of PAE's top level has none): a bit for the one that holds the entry
+  // of a linear page (EntryIndex).
+  constexpr unsigned part_bits() const { return index_bits - 5u; }
+  constexpr u32 PartOf(u64 index) const {
+    return u32{1} << (index >> (shift - 12 + part_bits()) & 31);
+  }
 };
 
 struct PagingFormat {

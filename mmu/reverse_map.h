@@ -30,8 +30,13 @@ class ReverseMap {
   struct Node {
     Use use;
     u32 next;
-    // Of execute chains: how many may be pushed in front of this one before stale ones are sought.
-    u32 room;
+    union {
+      // Of execute and writable chains: how many may be pushed in front of this one before stale
+      // ones are sought.
+      u32 room;
+      // Of table chains: the parts of the table, of 32, through which the view found other tables.
+      u32 parts;
+    };
   };
   static constexpr u32 kMaxNodes = 1u << 22;  // 64 MB, used as far as it is needed
 

@@ -68,7 +68,9 @@ struct Isolated : M {
   static constexpr unsigned kProcesses = 3;
   u64 kernel_root[kProcesses], user_root[kProcesses];
 
-  explicit Isolated(Coherence coherence = Coherence::kEager) : M(ViewPool::kMaxViews, coherence) {
+  explicit Isolated(Coherence coherence = Coherence::kEager,
+                    unsigned max_views = ViewPool::kMaxViews)
+      : M(max_views, coherence) {
     for (unsigned i = 0; i < kProcesses; ++i) {
       kernel_root[i] = NewTable();
       user_root[i] = NewTable();
@@ -210,14 +212,6 @@ TEST_CASE("what a root of the other group maps changes", "[root_groups]") {
   }
 }
 
-// What emitted code finds in front of a view's table.
-const PrivilegePeer& PeerOf(HostAddr gs_base) {
-  return *(gs_base + kPeerOffset).As<const PrivilegePeer>();
-}
-const SmapPeer& SmapPeerOf(HostAddr gs_base) {
-  return *(gs_base + kSmapPeerOffset).As<const SmapPeer>();
-}
-
 TEST_CASE("SYSCALL and SYSRET stay on the user root, STAC and CLAC on the kernel's",
           "[root_groups]") {
   Isolated m;
@@ -271,9 +265,6 @@ TEST_CASE("SYSCALL and SYSRET stay on the user root, STAC and CLAC on the kernel
   }
 }
 
-const RootPeer& RootPeerOf(HostAddr gs_base) {
-  return *(gs_base + kRootPeerOffset).As<const RootPeer>();
-}
 // What emitted code does with the operand of MOV to CR3 (mask has no gaps but at bit 63).
 bool Fits(const RootPeer& peer, u64 operand) { return (operand & peer.mask) + peer.negated == 0; }
 
@@ -339,13 +330,22 @@ TEST_CASE("MOV to CR3 stays in translated code where a root has its view", "[roo
     CHECK(RootPeerOf(entry).mask == 0);
     CHECK(RootPeerOf(kernel).mask == 0);
   }
-  SECTION("a recycled view is nobody's") {
-    m.SetCpl(3);
-    for (u64 i = 0; i <= ViewPool::kMaxViews; ++i) m.Load(0x800000 + i * kPageSize);
-    for (unsigned i = 0; i < m.mmu->views().count(); ++i) {
-      CHECK(RootPeerOf(m.mmu->views()[i].gs_base()).mask == 0);
-    }
-  }
+}
+
+TEST_CASE("a group's view that is taken for another address space is nobody's", "[root_groups]") {
+  Isolated m(Coherence::kEager, 3);
+  m.Load(m.user_root[0]);
+  for (unsigned i = 0; i < 3; ++i) m.Round(0);
+  const HostAddr kernel = m.Load(m.kernel_root[0]);
+  const HostAddr entry = m.Load(m.user_root[0]);
+  REQUIRE(RootPeerOf(entry).gs_base == kernel);
+  REQUIRE(RootPeerOf(kernel).gs_base == entry);
+  m.SetCpl(3);
+  // All three views have tables: the group's that ran longer ago must go.
+  CHECK(m.Load(m.user_root[1]) == kernel);
+  CHECK(m.mmu->current_view().user());
+  CHECK(RootPeerOf(entry).mask == 0);
+  CHECK(RootPeerOf(kernel).mask == 0);
 }
 
 TEST_CASE("where loads of CR3 flush, translated code does not load it", "[root_groups]") {

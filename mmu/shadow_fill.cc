@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From guest page tables to shadow entries.
+#include <utility>
+
 #include "mmu/mmu.h"
 
 namespace alibi::mmu {
@@ -13,6 +15,8 @@ constexpr u32 kNodesPerAccess = 2048;
 constexpr u32 kMaxPlaces = 1024;
 // What one large page (or the identity mapping) fills at once.
 constexpr u64 kLargeFill = 512;
+// What is filled around a user page in a view that follows the root: until the next load of CR3.
+constexpr unsigned kPassingFill = 64;
 
 }  // namespace
 
@@ -99,6 +103,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     return;
   }
   u8 rights = kRightsAll;
+  u32* parent_parts = nullptr;
   for (unsigned level = walk.top_level; level >= walk.leaf_level; --level) {
     const LevelFormat& format = context.format->level[level];
     const u8 upper_rights = rights;
@@ -112,6 +117,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     if (level == kPdpteLevel && context.format->levels == kPdpteLevel) continue;
     const PhysAddr table = walk.entry_address[level].PageBase();
     const u64 offset = memory_->ArenaOffset(table);
+    u32* const above = std::exchange(parent_parts, nullptr);
     // Where there is no memory, entries never change.
     if (offset == GuestMemory::kNotRam) continue;
     const u64 base = index & ~((u64{1} << (format.shift + format.index_bits - 12)) - 1);
@@ -143,7 +149,10 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
         return;
       }
       TraceTable(offset, use);
+      node = info.table_chain;
     }
+    if (above != nullptr) *above |= context.format->level[level + 1].PartOf(index);
+    parent_parts = &uses_[node].parts;
     if (level == 1) {
       View::LeafCache& cache = view.LeafCacheOf(index);
       cache.base = base;
@@ -152,7 +161,8 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
       cache.rights = upper_rights;
       if (fresh && view.ChunkReady(index)) {
         ++counters_.leaf_fills;
-        FillSlice(view, index, walk, 1u << format.index_bits);
+        const bool stays = !view.key().follows_root() || !(rights & kRightUser);
+        FillSlice(view, index, walk, stays ? 1u << format.index_bits : kPassingFill);
       }
     }
   }

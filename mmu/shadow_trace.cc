@@ -13,6 +13,8 @@ constexpr u8 kFlood = 255;
 constexpr u64 kUnit = 8;
 // Nodes of an execute chain that are not worth looking for stale ones.
 constexpr u32 kLeastExecuted = 64;
+// The same of a writable chain.
+constexpr u32 kLeastWritable = 8;
 
 }  // namespace
 
@@ -184,11 +186,12 @@ u64 Mmu::EntryBeforeStore(PhysAddr address, unsigned bytes) const {
   return bytes == 8 ? value : static_cast<u32>(value >> (8 * (address.value & 4)));
 }
 
-// False: the page was no table there.
-bool Mmu::UnregisterTable(PageInfo& info, Use use) {
+// False: the page was no table there. `parts`: see ReverseMap::Node.
+bool Mmu::UnregisterTable(PageInfo& info, Use use, u32* parts) {
   u32* link = &info.table_chain;
   while (*link != 0 && !uses_[*link].use.SamePlace(use)) link = &uses_[*link].next;
   if (*link == 0) return false;
+  *parts = uses_[*link].parts;
   RemoveTableUse(info, link);
   return true;
 }
@@ -198,7 +201,10 @@ bool Mmu::UnregisterTable(PageInfo& info, Use use) {
 bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   const u64 offset = memory_->ArenaOffset(table);
   if (offset == GuestMemory::kNotRam) return false;
-  if (!UnregisterTable(memory_->InfoAt(offset), Use::Make(base, view.id(), level))) return false;
+  u32 parts;
+  if (!UnregisterTable(memory_->InfoAt(offset), Use::Make(base, view.id(), level), &parts)) {
+    return false;
+  }
   if (level == view.context().format->levels) {
     view.root_page = View::kNoArenaPage;
     view.ForgetRootEntries();
@@ -214,13 +220,17 @@ bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   const u64 span = u64{1} << (format.shift - 12);
   const bool stored_to = pending_.units != 0 && PhysAddr(pending_.first).PageBase() == table;
   const u8* host = (memory_->rw_base() + offset).As<const u8>();
-  for (u64 slot = 0; slot < u64{1} << format.index_bits; ++slot) {
-    const u64 entry = stored_to    ? EntryBeforeStore(table + slot * bytes, bytes)
-                      : bytes == 8 ? reinterpret_cast<const u64*>(host)[slot]
-                                   : reinterpret_cast<const u32*>(host)[slot];
-    if (!(entry & kPtePresent) || IsLeaf(context, level, entry)) continue;
-    RemoveTable(view, level - 1, PhysAddr(entry & context.format->address_mask),
-                base + slot * span);
+  const u64 slots_of_part = u64{1} << format.part_bits();
+  for (; parts != 0; parts &= parts - 1) {
+    const u64 first = static_cast<u64>(__builtin_ctz(parts)) * slots_of_part;
+    for (u64 slot = first; slot < first + slots_of_part; ++slot) {
+      const u64 entry = stored_to    ? EntryBeforeStore(table + slot * bytes, bytes)
+                        : bytes == 8 ? reinterpret_cast<const u64*>(host)[slot]
+                                     : reinterpret_cast<const u32*>(host)[slot];
+      if (!(entry & kPtePresent) || IsLeaf(context, level, entry)) continue;
+      RemoveTable(view, level - 1, PhysAddr(entry & context.format->address_mask),
+                  base + slot * span);
+    }
   }
   return true;
 }
@@ -251,12 +261,15 @@ void Mmu::TraceTable(u64 arena_offset, Use use) {
   if (OutOfSync(info)) SyncTable(arena_offset);
   info.flood = 0;
   uses_.Push(&info.table_chain, use);
+  uses_[info.table_chain].parts = 0;
+  pool_.CountTable(use.view(), 1);
   SetTrace(arena_offset, kPageTableTrace);
 }
 
 // `link` is one of the table chain's.
 void Mmu::RemoveTableUse(PageInfo& info, u32* link) {
   const bool out_of_sync = OutOfSync(info);
+  pool_.CountTable(uses_[*link].use.view(), -1);
   uses_.Remove(link);
   if (info.table_chain != 0) return;
   if (out_of_sync) out_of_sync_.Remove(info.flood);
@@ -303,36 +316,46 @@ bool Mmu::AddWritable(u64 arena_offset, View& view, u64 index) {
   // Full: the page's other entries become read-only and come back when they are stored through.
   if (uses_.available() == 0 || info.writable_count == 0xffff) SetTrace(arena_offset, 0);
   if (uses_.available() == 0) return false;
+  const u32 room = info.writable_chain == 0 ? kLeastWritable : uses_[info.writable_chain].room;
   uses_.Push(&info.writable_chain, use);
   ++info.writable_count;
-  if (info.writable_count >= 8 && (info.writable_count & (info.writable_count - 1)) == 0) {
-    PruneWritable(arena_offset);
-  }
+  uses_[info.writable_chain].room = room - 1;
+  if (room == 1) CompactWritable(arena_offset);
   return true;
 }
 
-// Drops nodes whose entry no longer leads here, and repetitions. The newest node, whose entry is
-// about to be written, stays.
-void Mmu::PruneWritable(u64 arena_offset) {
+// Of each use one node stays from *link on, none of those that have gone. mark(use) says whether
+// the use is there, and makes it one that is not; unmark(use) undoes that. How many stay?
+template <class Mark, class Unmark>
+u32 Mmu::CompactChain(u32* link, Mark mark, Unmark unmark) {
+  u32 kept = 0;
+  for (u32* at = link; *at != 0;) {
+    if (mark(uses_[*at].use)) {
+      ++kept;
+      at = &uses_[*at].next;
+    } else {
+      uses_.Remove(at);
+    }
+  }
+  for (u32 node = *link; node != 0; node = uses_[node].next) unmark(uses_[node].use);
+  return kept;
+}
+
+// The newest node, whose entry is about to be written, stays. As many as stay may come before the
+// next time.
+void Mmu::CompactWritable(u64 arena_offset) {
   PageInfo& info = memory_->InfoAt(arena_offset);
   const HostAddr page = memory_->rw_base() + (arena_offset & ~kPageMask);
-  constexpr unsigned kCompared = 4;
-  u64 kept[kCompared];
-  unsigned kept_count = 1;
-  kept[0] = uses_[info.writable_chain].use.packed;
-  u32* link = &uses_[info.writable_chain].next;
-  while (*link != 0) {
-    const Use use = uses_[*link].use;
-    bool keep = pool_[use.view()].Entry(use.index()) == page.value - PageOfIndex(use.index()).value;
-    for (unsigned i = 0; i < kept_count && keep; ++i) keep = kept[i] != use.packed;
-    if (!keep) {
-      uses_.Remove(link);
-      --info.writable_count;
-      continue;
-    }
-    if (kept_count < kCompared) kept[kept_count++] = use.packed;
-    link = &uses_[*link].next;
-  }
+  const auto change = [&](Use use, HostAddr from, HostAddr to) {
+    const u64 linear = PageOfIndex(use.index()).value;
+    return pool_[use.view()].ReplaceEntry(use.index(), from.value - linear, to.value - linear);
+  };
+  const HostAddr read_only = page - memory_->capacity();
+  const u32 kept = CompactChain(
+      &uses_[info.writable_chain].next, [&](Use use) { return change(use, page, read_only); },
+      [&](Use use) { change(use, read_only, page); });
+  info.writable_count = static_cast<u16>(kept + 1);
+  uses_[info.writable_chain].room = kept < kLeastWritable ? kLeastWritable : kept;
 }
 
 // --- Executed pages ---
@@ -345,27 +368,18 @@ void Mmu::AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page) {
   if (room == 1) CompactExecuted(info, page);
 }
 
-// Of each use one node stays, none of those that have gone. As many as stay may come before the
-// next time: a page that is executed at many places is not looked through for each of them.
+// As many as stay may come before the next time: a page that is executed at many places is not
+// looked through for each of them.
 void Mmu::CompactExecuted(PageInfo& info, PhysAddr page) {
   const PhysPage code = page.InPage();
-  // No page, so that two nodes of one use do not both find it.
-  const PhysPage mark(code.number | u64{1} << 63);
-  u32 kept = 0;
-  for (u32* link = &info.execute_chain; *link != 0;) {
-    const Use use = uses_[*link].use;
-    ++counters_.executed_steps;
-    if (pool_[use.view()].RenameExecuted(use.index(), code, mark)) {
-      ++kept;
-      link = &uses_[*link].next;
-    } else {
-      uses_.Remove(link);
-    }
-  }
-  for (u32 node = info.execute_chain; node != 0; node = uses_[node].next) {
-    const Use use = uses_[node].use;
-    pool_[use.view()].RenameExecuted(use.index(), mark, code);
-  }
+  const PhysPage mark(code.number | u64{1} << 63);  // no page
+  const u32 kept = CompactChain(
+      &info.execute_chain,
+      [&](Use use) {
+        ++counters_.executed_steps;
+        return pool_[use.view()].RenameExecuted(use.index(), code, mark);
+      },
+      [&](Use use) { pool_[use.view()].RenameExecuted(use.index(), mark, code); });
   uses_[info.execute_chain].room = kept < kLeastExecuted ? kLeastExecuted : kept;
 }
 

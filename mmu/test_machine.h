@@ -14,6 +14,17 @@
 
 namespace alibi::mmu {
 
+// What emitted code finds in front of a view's table.
+inline const PrivilegePeer& PeerOf(HostAddr gs_base) {
+  return *(gs_base + kPeerOffset).As<const PrivilegePeer>();
+}
+inline const SmapPeer& SmapPeerOf(HostAddr gs_base) {
+  return *(gs_base + kSmapPeerOffset).As<const SmapPeer>();
+}
+inline const RootPeer& RootPeerOf(HostAddr gs_base) {
+  return *(gs_base + kRootPeerOffset).As<const RootPeer>();
+}
+
 class TestMachine : public TraceListener, public MmioHandler {
  public:
   static constexpr u64 kRamBytes = 32 << 20;

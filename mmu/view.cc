@@ -82,14 +82,14 @@ Status View::Reserve(unsigned id, HostAddr guard, const void* const default_jump
 
 void View::set_default_jump_targets(const void* const targets[2]) {
   for (unsigned kind = 0; kind < 2; ++kind) default_jump_[kind] = HostAddr(targets[kind]);
-  jump_dirty_ = ~u64{0};
+  for (u64& dirty : jump_dirty_) dirty = ~u64{0};
   ResetAllJumps();
 }
 
 void View::Retarget(ViewKey key, const PagingContext& context) {
   key_ = key;
   context_ = context;
-  smap_closed_ = context.smap && !key.user() && !(key.packed & ViewKey::kSmapOpen);
+  smap_closed_ = context.smap && !key.user() && !key.smap_open();
 }
 
 void View::PoisonEntries(u64 first, u64 count) {
@@ -224,12 +224,18 @@ void View::ClearSlotsOf(u64 index) {
   directory_->holder[residue] = others;
 }
 
+void View::ResetJumpBlock(u64 block) {
+  RawFill(reinterpret_cast<u64*>(jump_table_ + block * kJumpBlock), DefaultOfBlock(block).value,
+          kJumpBlock);
+}
+
 void View::ResetJumpBlocks(u64 first_slot, u64 count) {
-  for (u64 slot = first_slot; slot < first_slot + count; slot += kJumpBlock) {
-    if (!(jump_dirty_ & JumpDirtyBit(slot))) continue;
-    RawFill(reinterpret_cast<u64*>(jump_table_ + slot), DefaultOfBlock(slot / kJumpBlock).value,
-            kJumpBlock);
-    jump_dirty_ &= ~JumpDirtyBit(slot);
+  for (u64 block = first_slot / kJumpBlock; block < (first_slot + count) / kJumpBlock; ++block) {
+    u64& dirty = jump_dirty_[block / 64];
+    const u64 bit = u64{1} << (block % 64);
+    if (!(dirty & bit)) continue;
+    ResetJumpBlock(block);
+    dirty &= ~bit;
   }
 }
 
@@ -245,7 +251,13 @@ void View::ResetJumpPage(u64 index) {
   ++counters_->jump_page_resets;
 }
 
-void View::ResetAllJumps() { ResetJumpBlocks(0, kJumpTableEntries); }
+void View::ResetAllJumps() {
+  for (unsigned word = 0; word < kJumpBlocks / 64; ++word) {
+    for (; jump_dirty_[word] != 0; jump_dirty_[word] &= jump_dirty_[word] - 1) {
+      ResetJumpBlock(word * 64 + static_cast<unsigned>(__builtin_ctzll(jump_dirty_[word])));
+    }
+  }
+}
 
 void View::RecordExecuted(u64 index, PhysPage page) {
   // Probing ends at free slots, so some must stay free; starting over costs only fetches.

@@ -21,7 +21,8 @@ namespace alibi::mmu {
 //
 // A view that cannot see user pages (SMAP closed) has no root in its key, but a group of roots:
 // kernels map the same in many address spaces, so one such view serves all of them and follows CR3
-// (Mmu::FollowRoot, mmu/root_groups.h).
+// (Mmu::FollowRoot, mmu/root_groups.h). With SMAP open there are both: views of a root, and, where
+// the pool is full, a group's.
 struct ViewKey {
   u64 packed = 0;
 
@@ -33,13 +34,15 @@ struct ViewKey {
   static constexpr unsigned kCodeBitsShift = 57;  // 0: 16, 1: 32, 2: 64
   static constexpr unsigned kGroupShift = 59;     // RootGroups, 3 bits
   static constexpr u64 kGroupMask = u64{RootGroups::kMax - 1} << kGroupShift;
+  static constexpr u64 kFollows = u64{1} << 62;  // a group of roots instead of a root
 
   constexpr PagingMode mode() const { return static_cast<PagingMode>((packed >> kModeShift) & 3); }
   constexpr bool user() const { return packed & kUser; }
   constexpr u64 root() const { return packed & kRootMask; }
-  constexpr bool follows_root() const {
-    return (packed & (kSmap | kUser | kSmapOpen)) == kSmap && mode() != PagingMode::kNone;
-  }
+  constexpr bool smap_open() const { return packed & kSmapOpen; }
+  // A supervisor's that is not open.
+  constexpr bool closed() const { return !(packed & (kUser | kSmapOpen)); }
+  constexpr bool follows_root() const { return packed & kFollows; }
   // Of a view that follows the root.
   constexpr unsigned group() const { return static_cast<unsigned>(packed >> kGroupShift) & 7; }
   constexpr bool long_mode() const { return (packed >> kCodeBitsShift & 3) == 2; }
@@ -130,6 +133,12 @@ class View {
     if (old != Poison(index)) DropCached(index);
     return true;
   }
+  // For a moment: slots that were filled from the entry stay. False: it is not `from`.
+  bool ReplaceEntry(u64 index, u64 from, u64 to) {
+    if (Entry(index) != from) return false;
+    table_[index] = to;
+    return true;
+  }
   void PoisonRange(u64 first, u64 count);
 
   // --- Without traces: a TLB ---
@@ -191,7 +200,7 @@ class View {
 
   // --- The view across STAC/CLAC ---
   void SetSmapPeer(const View* peer) {
-    const bool open = key_.packed & ViewKey::kSmapOpen;
+    const bool open = key_.smap_open();
     *smap_peer_ = peer == nullptr ? SmapPeer{{}, 1, 1} : SmapPeer{peer->gs_base(), open, !open};
   }
   bool HasSmapPeer(const View* view) const { return smap_peer_->gs_base == view->gs_base(); }
@@ -223,7 +232,7 @@ class View {
   void SetJump(LinearAddr pc, JumpKind kind, HostAddr host) {
     const u64 slot = JumpIndex(pc, kind);
     jump_table_[slot] = host;
-    jump_dirty_ |= JumpDirtyBit(slot);
+    jump_dirty_[slot / kJumpBlock / 64] |= u64{1} << (slot / kJumpBlock % 64);
   }
   HostAddr Jump(LinearAddr pc, JumpKind kind) const { return jump_table_[JumpIndex(pc, kind)]; }
   // Unless there is another one.
@@ -291,8 +300,6 @@ class View {
   // page-table uses out of the reverse map. `release` gives the memory back to the host as well.
   void Clear(bool release);
 
-  u64 last_used = 0;  // the pool's
-
  private:
   struct Executed {
     u64 index_plus_1;
@@ -302,13 +309,14 @@ class View {
   static u32 ExecuteHash(u64 index) {
     return static_cast<u32>((index * 0x9e3779b97f4a7c15u) >> 32) & (kExecuteSlots - 1);
   }
-  static constexpr u64 kJumpBlock = 1024;
-  static u64 JumpDirtyBit(u64 slot) { return u64{1} << (slot / kJumpBlock); }
-  static_assert(kJumpTableEntries == 64 * kJumpBlock);
+  // What is reset at a time of the jump table: 2 KB.
+  static constexpr u64 kJumpBlock = 256;
+  static constexpr u64 kJumpBlocks = kJumpTableEntries / kJumpBlock;
   HostAddr DefaultOfBlock(u64 block) const {
     return default_jump_[block >= kComputedJumps / kJumpBlock ? 1 : 0];
   }
   void ResetJumpBlocks(u64 first_slot, u64 count);
+  void ResetJumpBlock(u64 block);
   bool InitChunk(u64 index);
   void PoisonEntries(u64 first, u64 count);
   // Those of [first, last] in one chunk that may hold something.
@@ -361,7 +369,7 @@ class View {
   PagingContext context_;
   bool smap_closed_ = false;
   bool holds_ = false, holds_local_ = false;  // see NoteDerived
-  u64 jump_dirty_ = 0;                        // see JumpDirtyBit
+  u64 jump_dirty_[kJumpBlocks / 64] = {};     // blocks that may hold something
   unsigned id_ = 0;
   WriteTarget targets_[kWriteTargets];
   LeafCache leaves_[kLeafCaches];

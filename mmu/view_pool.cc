@@ -14,8 +14,7 @@ View* ViewPool::FindSlow(ViewKey key) {
 }
 
 Result<View*> ViewPool::Obtain() {
-  const unsigned most = setup_.max_views < kMaxViews ? setup_.max_views : kMaxViews;
-  if (count_ < most) {
+  if (has_fresh()) {
     View& fresh = views_[count_];
     Status reserved = fresh.Reserve(count_, setup_.guard, setup_.default_jumps, setup_.vcpu_fd,
                                     setup_.vcpu_offset, counters_);
@@ -28,12 +27,36 @@ Result<View*> ViewPool::Obtain() {
     // The host gives no more address space: live with the views there are.
     setup_.max_views = count_;
   }
-  View* oldest = &views_[0];
-  for (unsigned i = 1; i < count_; ++i) {
-    if (views_[i].last_used < oldest->last_used) oldest = &views_[i];
-  }
   ++counters_->view_recycles;
-  return oldest;
+  return Victim();
+}
+
+// In this order: the oldest of those without page tables, since their address spaces have gone; the
+// oldest of those with SMAP open, in whose place a group's view can serve; any but a group's and
+// those that ran last. "Any", because processes that take turns, one more than there are views,
+// would each find the oldest view taken.
+View* ViewPool::Victim() {
+  constexpr unsigned kDraws = 8;
+  constexpr u64 kRecent = 4;
+  constexpr unsigned kNone = kMaxViews;
+  unsigned empty = kNone, open = kNone, oldest = 0;
+  const auto older = [&](unsigned i, unsigned than) {
+    return than == kNone || last_used_[i] < last_used_[than];
+  };
+  for (unsigned i = 0; i < count_; ++i) {
+    if (older(i, oldest)) oldest = i;
+    if (last_used_[i] == clock_) continue;  // runs
+    if (tables_[i] == 0 && older(i, empty)) empty = i;
+    if (keys_[i].smap_open() && !keys_[i].follows_root() && older(i, open)) open = i;
+  }
+  if (empty != kNone) return &views_[empty];
+  if (open != kNone) return &views_[open];
+  for (unsigned draw = 0; draw < kDraws; ++draw) {
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+    const unsigned i = static_cast<unsigned>(random_ >> 33) % count_;
+    if (!keys_[i].follows_root() && last_used_[i] + kRecent <= clock_) return &views_[i];
+  }
+  return &views_[oldest];
 }
 
 void ViewPool::Adopt(View* view, ViewKey key, const PagingContext& context) {
@@ -42,7 +65,7 @@ void ViewPool::Adopt(View* view, ViewKey key, const PagingContext& context) {
   hints_[Hash(key)] = view;
   follower_count_ = 0;
   for (unsigned i = 0; i < count_; ++i) {
-    if (views_[i].key().follows_root()) followers_[follower_count_++] = &views_[i];
+    if (keys_[i].follows_root()) followers_[follower_count_++] = &views_[i];
   }
 }
 

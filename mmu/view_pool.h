@@ -11,8 +11,8 @@ namespace alibi::mmu {
 class ViewPool {
  public:
   // Each reserves 512 GB of the 128 TB that a process has.
-  static constexpr unsigned kMaxViews = 96;
-  // Over all views: 512 MB of tables, and at most 2 * 16,384 + 5 * 96 of the host's 65,530 VMAs.
+  static constexpr unsigned kMaxViews = 160;
+  // Over all views: 512 MB of tables, and at most 2 * 16,384 + 5 * 160 of the host's 65,530 VMAs.
   static constexpr u32 kMaxChunks = 16384;
 
   struct Setup {
@@ -40,12 +40,17 @@ class ViewPool {
     if (hint != nullptr && hint->key() == key && hint->reserved()) return hint;
     return FindSlow(key);
   }
-  // A view without an owner: never used, or else the one unused for longest, which the caller must
+  // Is there a view that was never used?
+  bool has_fresh() const { return count_ < MaxViews(); }
+  // A view without an owner: never used, or else one whose loss costs little, which the caller must
   // clear before it calls Adopt. Fails only if not even one view can be reserved.
   Result<View*> Obtain();
   // The view now answers to the key.
   void Adopt(View* view, ViewKey key, const PagingContext& context);
-  void Touch(View* view) { view->last_used = ++clock_; }
+  // The view runs.
+  void Touch(const View* view) { last_used_[view->id()] = ++clock_; }
+  // A page table became one of the view's, or is none of them any more.
+  void CountTable(unsigned id, int change) { tables_[id] += static_cast<u32>(change); }
 
   // f(view) for those of the root's address space: the ones that follow the root are.
   template <class F>
@@ -67,9 +72,11 @@ class ViewPool {
     view->SetPeer(nullptr);
     view->SetSmapPeer(nullptr);
     view->ForgetRootPeer();
-    ForgetRootPeersTo(view);
+    const bool supervisor = keys_[view->id()].closed();
     for (unsigned i = 0; i < count_; ++i) {
-      if (!views_[i].reserved()) continue;
+      // Of two that are not a supervisor's with SMAP closed none leads to the other.
+      if (!supervisor && !keys_[i].closed()) continue;
+      if (views_[i].HasRootPeer(view)) views_[i].ForgetRootPeer();
       if (views_[i].HasPeer(view)) views_[i].SetPeer(nullptr);
       if (views_[i].HasSmapPeer(view)) views_[i].SetSmapPeer(nullptr);
     }
@@ -77,7 +84,7 @@ class ViewPool {
   // No load of CR3 may lead to this view (null: to any) by itself any more.
   void ForgetRootPeersTo(const View* view) {
     for (unsigned i = 0; i < count_; ++i) {
-      if (!views_[i].reserved()) continue;
+      if (!keys_[i].closed()) continue;
       if (view == nullptr || views_[i].HasRootPeer(view)) views_[i].ForgetRootPeer();
     }
   }
@@ -90,14 +97,20 @@ class ViewPool {
     return static_cast<unsigned>((key.packed * 0x9e3779b97f4a7c15u) >> 56);
   }
   View* FindSlow(ViewKey key);
+  unsigned MaxViews() const { return setup_.max_views < kMaxViews ? setup_.max_views : kMaxViews; }
+  View* Victim();
 
   View views_[kMaxViews];
-  ViewKey keys_[kMaxViews];  // theirs, close together
+  // Of each view, close together: its key, when it ran last, and how many page tables it has.
+  ViewKey keys_[kMaxViews];
+  u64 last_used_[kMaxViews] = {};
+  u32 tables_[kMaxViews] = {};
   View* hints_[kHints] = {};
   View* followers_[kMaxViews] = {};
   unsigned follower_count_ = 0;
   unsigned count_ = 0;
   u64 clock_ = 0;
+  u64 random_ = 1;
   Setup setup_;
   Counters* counters_ = nullptr;
 };
