@@ -152,6 +152,13 @@ const std::vector<double>& Results::Samples(const std::string& benchmark,
   return it != samples_.end() ? it->second : kNone;
 }
 
+std::optional<double> Results::MedianOf(const std::string& benchmark, const char* system) const {
+  for (const SystemId& id : systems_) {
+    if (id.system == system && !Samples(benchmark, id).empty()) return Of(benchmark, id).median;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> Results::Benchmarks() const {
   std::vector<std::string> names;
   for (const Row& row : kRows) {

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,8 @@ class Results {
   Summary Of(const std::string& benchmark, const SystemId& system) const {
     return Summarize(Samples(benchmark, system));
   }
+  // Of a system, whatever its policy; nothing if it was not measured.
+  std::optional<double> MedianOf(const std::string& benchmark, const char* system) const;
   // In the order of bench/rows.inc, then as they came, compute programs last.
   std::vector<std::string> Benchmarks() const;
   // In the order in which they were added.

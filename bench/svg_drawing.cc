@@ -41,6 +41,9 @@ text { fill: #e6edf3; }
 </style>
 )";
 
+constexpr double kTicks[] = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5,  1,    2,    5,    10,
+                             20,   50,   100,  200, 500, 1000, 2000, 5000, 10000};
+
 std::string TickLabel(double value) {
   if (value >= 1000) return fmt::format("{:.0f}k", value / 1000);
   return fmt::format("{:g}", value);
@@ -53,6 +56,24 @@ double X(const SvgPanel& panel, double value) {
 }
 
 }  // namespace
+
+void FitAxis(SvgPanel* panel) {
+  double least = 1e9, most = 0;
+  for (const SvgRow& row : panel->rows) {
+    for (double value : row.values) {
+      if (value < 0) continue;
+      least = std::min(least, value);
+      most = std::max(most, value);
+    }
+  }
+  for (double tick : kTicks) {
+    if (tick < least) panel->ticks.clear();  // the largest tick below is the first
+    panel->ticks.push_back(tick);
+    if (tick >= most && panel->ticks.size() > 1) break;
+  }
+  panel->least = panel->ticks.front();
+  panel->most = panel->ticks.back();
+}
 
 void SvgDrawing::Head(const std::string& title, const std::string& subtitle,
                       const std::vector<SvgSeries>& series, const std::string& mark) {

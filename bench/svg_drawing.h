@@ -36,6 +36,9 @@ struct SvgPanel {
   std::function<std::string(double)> label;
 };
 
+// The axis begins and ends at a tick, and holds all of the rows' values.
+void FitAxis(SvgPanel* panel);
+
 class SvgDrawing {
  public:
   // Title, subtitle and legend, at the top.

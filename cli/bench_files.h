@@ -23,8 +23,10 @@ bool WriteFile(const std::string& path, const std::string& text);
 // --log and --log-size; `names` is how the files in the folder are called.
 void AddLogFolderOptions(CLI::App& app, bench::LogFolder* logs, const char* names);
 
-// `alibi bench linux`; argv[0] is "linux". Returns the exit status.
+// `alibi bench linux` and `alibi bench scaling`; argv[0] is "linux" or "scaling". They return the
+// exit status.
 int CmdBenchLinux(int argc, char** argv);
+int CmdBenchScaling(int argc, char** argv);
 
 }  // namespace alibi::vmm
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// alibi bench linux: a Linux guest's speed, against native and QEMU TCG.
+// alibi bench linux and alibi bench scaling: a Linux guest's speed, against native and QEMU TCG.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +17,7 @@
 #include "bench/linux/linux_report.h"
 #include "bench/linux/linux_runner.h"
 #include "bench/linux/reference.h"
+#include "bench/linux/scaling_report.h"
 #include "bench/linux/workloads.h"
 #include "cli/bench_files.h"
 #include "cli/cli.h"
@@ -30,10 +31,39 @@ using namespace std::chrono_literals;
 
 constexpr unsigned kRuns = 5, kQuickRuns = 1;
 
+// The two commands: the same machines, other workloads.
+struct Suite {
+  const char* command;
+  const char* help;
+  const char* json;
+  bool scaling;
+  std::string (*table)(const bench::LinuxMeasurements&, bool colors);
+  std::string (*svg)(const bench::LinuxMeasurements&, const std::string& subtitle);
+};
+
+const Suite kLinux = {
+    "bench linux",
+    "Boots one of Debian's kernels on Alibi and on QEMU TCG, in turn, and measures the boot and\n"
+    "programs in the guest; the same programs run natively. Prints a table, writes JSON and an\n"
+    "SVG.",
+    "alibi-bench-linux.json",
+    false,
+    bench::LinuxTable,
+    bench::LinuxSvg};
+const Suite kScaling = {
+    "bench scaling",
+    "What an operation of a Linux guest costs as something grows past a bound of the engine:\n"
+    "processes, pages of code and data, address space, sites; on Alibi, on QEMU TCG and natively.\n"
+    "Prints tables, writes JSON and an SVG.",
+    "alibi-bench-scaling.json",
+    true,
+    bench::ScalingTable,
+    bench::ScalingSvg};
+
 struct LinuxBenchOptions {
   std::string kernel = "cloud-amd64";
   bench::LinuxGuestOptions guest;
-  std::string json = "alibi-bench-linux.json";
+  std::string json;
   std::string svg;
   std::string prepare;
   std::vector<std::string> only;
@@ -46,12 +76,50 @@ struct LinuxBenchOptions {
   bool cpu_time = false;
 };
 
-std::string WorkloadNames() {
+bool Belongs(const Suite& suite, const bench::LinuxWorkload& workload) {
+  return suite.scaling == (workload.bound != nullptr);
+}
+
+std::string WorkloadNames(const Suite& suite) {
   std::string text;
   for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
+    if (!Belongs(suite, workload)) continue;
     text += fmt::format("{}{}", text.empty() ? "" : ", ", workload.name);
   }
   return text;
+}
+
+// `only`: names of workloads; of a bound, all its sizes.
+bool Selected(const std::vector<std::string>& only, const bench::LinuxWorkload& workload) {
+  return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& name) {
+           return name == workload.name ||
+                  (workload.bound != nullptr && name == workload.bound->name);
+         });
+}
+
+// Those that the options ask for.
+std::vector<std::string> Wanted(const Suite& suite, const LinuxBenchOptions& options, bool bits64) {
+  std::vector<std::string> names;
+  for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
+    if (Belongs(suite, workload) && Selected(options.only, workload) &&
+        (workload.is_boot || bits64)) {
+      names.push_back(workload.name);
+    }
+  }
+  return names;
+}
+
+// The first of `only` that selects nothing, or "".
+std::string UnknownName(const Suite& suite, const std::vector<std::string>& only) {
+  for (const std::string& name : only) {
+    const auto& all = bench::LinuxWorkloads();
+    if (std::none_of(all.begin(), all.end(), [&](const bench::LinuxWorkload& workload) {
+          return Belongs(suite, workload) && Selected({name}, workload);
+        })) {
+      return name;
+    }
+  }
+  return "";
 }
 
 std::vector<bench::LinuxMachine> Machines(const LinuxBenchOptions& options,
@@ -92,11 +160,11 @@ std::string Quoted(const std::string& word) {
 }
 
 // --prepare: a script for each machine, to run it by hand.
-int Prepare(const LinuxBenchOptions& options, const std::vector<bench::LinuxMachine>& machines) {
+int Prepare(const LinuxBenchOptions& options, const std::vector<std::string>& names,
+            const std::vector<bench::LinuxMachine>& machines) {
   std::string words = options.quick ? "quick" : "full";
   words += ":only=";
-  for (const std::string& name : options.only) words += (name == options.only[0] ? "" : ",") + name;
-  if (options.only.empty()) words = options.quick ? "quick" : "full";
+  for (const std::string& name : names) words += (name == names[0] ? "" : ",") + name;
   for (const bench::LinuxMachine& machine : machines) {
     std::string script = "#!/bin/sh\nexec";
     for (const std::string& word : machine.command(words)) script += " " + Quoted(word);
@@ -131,16 +199,12 @@ std::function<void(const std::string&)> Progress() {
   return [](const std::string& what) { fmt::print(stderr, "alibi: {}\n", what); };
 }
 
-}  // namespace
-
-int CmdBenchLinux(int argc, char** argv) {
+int Run(const Suite& suite, int argc, char** argv) {
   LinuxBenchOptions options;
-  CLI::App app(
-      "Boots one of Debian's kernels on Alibi and on QEMU TCG, in turn, and measures the boot and\n"
-      "programs in the guest; the same programs run natively. Prints a table, writes JSON and an\n"
-      "SVG.");
+  options.json = suite.json;
+  CLI::App app(suite.help);
   app.add_flag("--quick", options.quick, "one short run of each");
-  app.add_option("--only", options.only, "only these workloads: " + WorkloadNames())
+  app.add_option("--only", options.only, "only these workloads: " + WorkloadNames(suite))
       ->type_name("NAMES")
       ->delimiter(',');
   app.add_option("--kernel", options.kernel, "which of Debian's kernels, as for ./alibi linux")
@@ -173,15 +237,13 @@ int CmdBenchLinux(int argc, char** argv) {
                  "Alibi's adaptation policy, as for alibi run (" + options.policy + ")");
   AddLogFolderOptions(app, &options.logs, "linux-BOOT.log");
   app.footer(ExitCodeHelp());
-  if (const auto status = ParseArguments(app, "bench linux", argc, argv)) return *status;
+  if (const auto status = ParseArguments(app, suite.command, argc, argv)) return *status;
   if (auto policy = adapt::MakePolicy(options.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);
   }
-  for (const std::string& name : options.only) {
-    if (bench::FindLinuxWorkload(name) == nullptr) {
-      return Fail(kUsage,
-                  fmt::format("--only: no workload '{}'; there are {}", name, WorkloadNames()));
-    }
+  if (const std::string name = UnknownName(suite, options.only); !name.empty()) {
+    return Fail(kUsage,
+                fmt::format("--only: no workload '{}'; there are {}", name, WorkloadNames(suite)));
   }
   if (const auto coherence = mmu::ParseCoherence(options.coherence); !coherence.ok()) {
     return Fail(kUsage, "--coherence: " + coherence.error().message);
@@ -208,7 +270,7 @@ int CmdBenchLinux(int argc, char** argv) {
   bench::LinuxFiles files = *fetched;
   const bool bits64 = bench::RunsLinuxbench(options.kernel);
   if (!bits64) {
-    fmt::print(stderr, "alibi: {} is a 32-bit kernel: only boot and init are measured\n",
+    fmt::print(stderr, "alibi: {} is a 32-bit kernel: only boot and init can be measured\n",
                options.kernel);
   }
   // Natively the programs' files are on tmpfs as well.
@@ -222,7 +284,8 @@ int CmdBenchLinux(int argc, char** argv) {
   if (!reference.ok()) return Fail(kNoInput, reference.error().message);
   const std::vector<bench::LinuxMachine> machines =
       Machines(options, files, own_path, qemu, bits64);
-  if (!options.prepare.empty()) return Prepare(options, machines);
+  const std::vector<std::string> names = Wanted(suite, options, bits64);
+  if (!options.prepare.empty()) return Prepare(options, names, machines);
   for (const std::string& path : {options.json, options.svg}) {
     // Found out now rather than after minutes of measuring; nothing is overwritten yet.
     if (!std::ofstream(path, std::ios::app).good()) {
@@ -235,12 +298,7 @@ int CmdBenchLinux(int argc, char** argv) {
   run.cpu_time = options.cpu_time;
   run.runs = options.runs != 0 ? options.runs : options.quick ? kQuickRuns : kRuns;
   if (options.quick) run.run_limit = 2min;
-  for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
-    const std::string name = workload.name;
-    const bool wanted = options.only.empty() || std::find(options.only.begin(), options.only.end(),
-                                                          name) != options.only.end();
-    if (wanted && (workload.is_boot || bits64)) run.names.push_back(name);
-  }
+  run.names = names;
   run.progress = Progress();
   const bench::LinuxMeasurements measurements = bench::RunLinux(machines, run);
   if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\x1b[K");
@@ -256,7 +314,7 @@ int CmdBenchLinux(int argc, char** argv) {
                   options.guest.append.empty() ? "" : ", " + options.guest.append));
   fmt::print(
       "{}\n\n{}", line,
-      bench::LinuxTable(measurements, isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr));
+      suite.table(measurements, isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr));
   // Short runs are mostly translation, which the stored ones are not.
   if (!options.quick) {
     fmt::print("{}", bench::MuchWorseThanElsewhere(measurements, *reference, options.kernel));
@@ -273,11 +331,16 @@ int CmdBenchLinux(int argc, char** argv) {
   if (!WriteFile(options.json, bench::LinuxJson(measurements, host, settings).dump(1) + "\n")) {
     return Fail(kCannotCreate, options.json + ": not written; is the disk full?");
   }
-  if (!WriteFile(options.svg, bench::LinuxSvg(measurements, line))) {
+  if (!WriteFile(options.svg, suite.svg(measurements, line))) {
     return Fail(kCannotCreate, options.svg + ": not written; is the disk full?");
   }
   fmt::print("wrote {} and {}\n", options.json, options.svg);
   return measurements.results.AlibiFailed() ? kBenchFailed : kSuccess;
 }
+
+}  // namespace
+
+int CmdBenchLinux(int argc, char** argv) { return Run(kLinux, argc, argv); }
+int CmdBenchScaling(int argc, char** argv) { return Run(kScaling, argc, argv); }
 
 }  // namespace alibi::vmm

@@ -403,7 +403,8 @@ class LabRunner {
       const std::vector<std::string>& only = run.workload.only;
       if (workload.is_boot ||
           (run.workload.program == Program::kLinux &&
-           (only.empty() || std::count(only.begin(), only.end(), workload.name) != 0))) {
+           (only.empty() ? workload.bound == nullptr
+                         : std::count(only.begin(), only.end(), workload.name) != 0))) {
         options.names.push_back(workload.name);
       }
     }

@@ -21,25 +21,6 @@ constexpr const char* kNote =
 // A machine that gets less of a core than this was held up by others.
 constexpr double kIdleHost = 0.9;
 
-const SystemId kHostSystem = {kNative, ""}, kPeer = {kQemuTcg, ""};
-
-// Alibi, whatever its policy.
-SystemId Ours(const Results& results) {
-  for (const SystemId& id : results.Systems()) {
-    if (id.system == kAlibi) return id;
-  }
-  return {kAlibi, ""};
-}
-
-std::optional<double> Median(const Results& results, const std::string& name, const SystemId& id) {
-  if (results.Samples(name, id).empty()) return std::nullopt;
-  return results.Of(name, id).median;
-}
-
-std::string Times(double ratio) {
-  return ratio < 9.95 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.1f}", ratio);
-}
-
 // To six digits: more would be noise.
 double Rounded(double value) {
   if (value == 0) return 0;
@@ -48,6 +29,19 @@ double Rounded(double value) {
 }
 
 }  // namespace
+
+std::string FormatTimes(double ratio) {
+  return ratio < 9.95 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.1f}", ratio);
+}
+
+std::string LinuxFailures(const Results& results, bool colors) {
+  std::string text;
+  for (const auto& [id, what] : results.Misses()) {
+    const std::string failed = colors ? std::string(kColorRed) + "FAILED" + kColorReset : "FAILED";
+    text += failed + "  " + id.Name() + ": " + what + "\n";
+  }
+  return text;
+}
 
 std::string FormatSeconds(double seconds) {
   struct Unit {
@@ -65,7 +59,6 @@ std::string FormatSeconds(double seconds) {
 
 std::string LinuxTable(const LinuxMeasurements& measurements, bool colors) {
   const Results& results = measurements.results;
-  const SystemId ours = Ours(results);
   TextTable table;
   table.Row({{"workload"},
              {"per"},
@@ -78,19 +71,19 @@ std::string LinuxTable(const LinuxMeasurements& measurements, bool colors) {
              {""}});
   unsigned met = 0, missed = 0;
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
-    const auto native = Median(results, workload.name, kHostSystem);
-    const auto own = Median(results, workload.name, ours);
-    const auto peer = Median(results, workload.name, kPeer);
+    const auto native = results.MedianOf(workload.name, kNative);
+    const auto own = results.MedianOf(workload.name, kAlibi);
+    const auto peer = results.MedianOf(workload.name, kQemuTcg);
     if (!native && !own && !peer) continue;
     const auto time = [](const std::optional<double>& seconds) {
       return Cell{seconds ? FormatSeconds(*seconds) : "-"};
     };
     std::vector<Cell> row = {{workload.name}, {workload.per}, time(native), time(own), time(peer)};
-    row.push_back({native && own ? Times(*own / *native) : "-"});
+    row.push_back({native && own ? FormatTimes(*own / *native) : "-"});
     if (own && peer) {
       const double ratio = *peer / *own;
       const bool ok = ratio >= workload.aim;
-      row.push_back({Times(ratio), ok ? kColorGreen : kColorRed});
+      row.push_back({FormatTimes(ratio), ok ? kColorGreen : kColorRed});
       row.push_back({fmt::format("{:g}", workload.aim)});
       row.push_back({ok ? "met" : "MISSED", ok ? kColorGreen : kColorRed});
       ++(ok ? met : missed);
@@ -128,11 +121,7 @@ std::string LinuxTable(const LinuxMeasurements& measurements, bool colors) {
         "The host was busy with other things: times are too long and ratios unsure; see "
         "--cpu-time.\n";
   }
-  for (const auto& [id, what] : results.Misses()) {
-    const std::string failed = colors ? std::string(kColorRed) + "FAILED" + kColorReset : "FAILED";
-    text += failed + "  " + id.Name() + ": " + what + "\n";
-  }
-  return text;
+  return text + LinuxFailures(results, colors);
 }
 
 nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,

@@ -12,6 +12,10 @@ namespace alibi::bench {
 
 // "119 ns", "2.5 us", "1.45 s".
 std::string FormatSeconds(double seconds);
+// "1.23", "12.3".
+std::string FormatTimes(double ratio);
+// What failed, a line each.
+std::string LinuxFailures(const Results& results, bool colors);
 
 // One workload per row: seconds per operation (medians), the ratios, and whether the aim is met;
 // then the clocks, and what failed. `colors`: escapes for a terminal.

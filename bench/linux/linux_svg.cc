@@ -1,39 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "bench/linux/linux_report.h"
 #include "bench/linux/workloads.h"
 #include "bench/svg_drawing.h"
 
 namespace alibi::bench {
-namespace {
-
-constexpr double kTicks[] = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5,  1,    2,    5,    10,
-                             20,   50,   100,  200, 500, 1000, 2000, 5000, 10000};
-
-// The axis begins and ends at a tick.
-void Fit(SvgPanel* panel) {
-  double least = 1e9, most = 0;
-  for (const SvgRow& row : panel->rows) {
-    for (double value : row.values) {
-      if (value < 0) continue;
-      least = std::min(least, value);
-      most = std::max(most, value);
-    }
-  }
-  for (double tick : kTicks) {
-    if (tick < least) panel->ticks.clear();  // the largest tick below is the first
-    panel->ticks.push_back(tick);
-    if (tick >= most && panel->ticks.size() > 1) break;
-  }
-  panel->least = panel->ticks.front();
-  panel->most = panel->ticks.back();
-}
-
-}  // namespace
-
 std::string LinuxSvg(const LinuxMeasurements& measurements, const std::string& subtitle) {
   const Results& results = measurements.results;
   std::vector<SystemId> systems;
@@ -74,7 +46,7 @@ std::string LinuxSvg(const LinuxMeasurements& measurements, const std::string& s
   drawing.Head(title, subtitle + " · medians · shorter is better", series, "Alibi's aim");
   for (SvgPanel* panel : {&boot, &work}) {
     if (panel->rows.empty()) continue;
-    Fit(panel);
+    FitAxis(panel);
     drawing.Draw(*panel);
   }
   return drawing.Finish(title);

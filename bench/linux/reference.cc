@@ -16,16 +16,6 @@ using Json = nlohmann::json;
 constexpr const char* kAlibiToNative = "alibi/native";
 constexpr const char* kTcgToAlibi = "tcg/alibi";
 
-std::optional<double> MedianOf(const Results& results, const std::string& workload,
-                               const char* system) {
-  for (const SystemId& id : results.Systems()) {
-    if (id.system == system && !results.Samples(workload, id).empty()) {
-      return results.Of(workload, id).median;
-    }
-  }
-  return std::nullopt;
-}
-
 std::optional<double> RatioIn(const Json& row, const char* name) {
   if (!row.contains(name)) return std::nullopt;
   const double ratio = row.at(name).get<double>();
@@ -57,12 +47,12 @@ std::string Both(const char* name, const std::optional<double>& here,
 std::map<std::string, LinuxRatios> RatiosOf(const LinuxMeasurements& measurements) {
   std::map<std::string, LinuxRatios> all;
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
-    const auto own = MedianOf(measurements.results, workload.name, kAlibi);
+    const auto own = measurements.results.MedianOf(workload.name, kAlibi);
     if (!own || !(*own > 0)) continue;
     LinuxRatios ratios;
-    const auto native = MedianOf(measurements.results, workload.name, kNative);
+    const auto native = measurements.results.MedianOf(workload.name, kNative);
     if (native && *native > 0) ratios.alibi_to_native = *own / *native;
-    const auto peer = MedianOf(measurements.results, workload.name, kQemuTcg);
+    const auto peer = measurements.results.MedianOf(workload.name, kQemuTcg);
     if (peer && *peer > 0) ratios.tcg_to_alibi = *peer / *own;
     if (ratios.alibi_to_native || ratios.tcg_to_alibi) all[workload.name] = ratios;
   }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `alibi bench linux` from end to end: one workload, on Debian's kernel if it is here already (a test
-# fetches nothing), on QEMU TCG too if that is installed. And what is said when there is no kernel.
+# `alibi bench linux` and `alibi bench scaling` from end to end: some workloads, on Debian's kernel if
+# it is here already (a test fetches nothing), on QEMU TCG too if that is installed. And what is said
+# when there is no kernel.
 #   usage: smoke_test.sh ALIBI
 set -euo pipefail
 
@@ -62,3 +63,17 @@ done
 [[ $status == 0 ]] || fail "status $status: $(cat out.txt)"
 grep -q "</svg>" out.svg || fail "the SVG is not whole"
 cat out.txt
+
+# --- What grows: a small size of each bound ---
+scaling=processes/64,code-pages/64,data-pages/256,regions/64,sites/1024
+timeout -k 2 130 "$alibi" bench scaling --quick --no-qemu --only $scaling --json out.json >out.txt ||
+  grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
+for bound in processes code-pages data-pages regions sites; do
+  grep -q "^$bound " out.txt || grep -q "its clock is off" out.txt || fail "no $bound: $(cat out.txt)"
+done
+grep -q "</svg>" out.svg || fail "the SVG of what grows is not whole"
+cat out.txt
+
+status=0
+"$alibi" bench scaling --only getppid 2>errors.txt || status=$?
+[[ $status == 64 ]] || fail "a workload of the other command: status $status"

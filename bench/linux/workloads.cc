@@ -1,16 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/linux/workloads.h"
 
+#include <string_view>
+
 namespace alibi::bench {
+namespace {
+
+LinuxWorkload ScalingRow(std::string_view bound, unsigned size) {
+  for (const ScalingBound& row : ScalingBounds()) {
+    if (row.name != bound) continue;
+    return {std::string(bound) + "/" + std::to_string(size),
+            row.per,
+            1,
+            row.meaning,
+            false,
+            &row,
+            size};
+  }
+  return {};
+}
+
+}  // namespace
+
+const std::vector<ScalingBound>& ScalingBounds() {
+  static const std::vector<ScalingBound> kBounds = {
+#define ALIBI_BOUND(bound, per, meaning) {bound, per, meaning},
+#include "bench/linux/scaling.inc"
+  };
+  return kBounds;
+}
 
 const std::vector<LinuxWorkload>& LinuxWorkloads() {
   static const std::vector<LinuxWorkload> kWorkloads = {
       {kBootWorkload, "boot", 2, "from the start of the VMM to the shell's first line", true},
       {kInitWorkload, "boot", 2, "the kernel's own time, by its clock, until /init", true},
 #define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, meaning) \
-  {#name, per, aim, meaning, false},
+  {#name, per, aim, meaning},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
+#define ALIBI_SCALING(bound, size, function, full, quick) ScalingRow(bound, size),
+#include "bench/linux/scaling.inc"
   };
   return kWorkloads;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `alibi bench linux` measures: the rows of workloads.inc, and those that need no program.
+// What `alibi bench linux` measures: the rows of workloads.inc, and those that need no program. And
+// what `alibi bench scaling` does: those of scaling.inc.
 #ifndef ALIBI_BENCH_LINUX_WORKLOADS_H_
 #define ALIBI_BENCH_LINUX_WORKLOADS_H_
 
@@ -8,12 +9,21 @@
 
 namespace alibi::bench {
 
-struct LinuxWorkload {
+// Something that the engine has only so much of.
+struct ScalingBound {
   const char* name;
-  const char* per;      // what one operation is; figures are seconds per operation
-  double aim;           // QEMU TCG's time / Alibi's time
+  const char* per;      // what one operation is
   const char* meaning;  // one line
-  bool is_boot;         // of the machine itself: no native counterpart
+};
+
+struct LinuxWorkload {
+  std::string name;
+  const char* per;                      // what one operation is; figures are seconds per operation
+  double aim;                           // QEMU TCG's time / Alibi's time
+  const char* meaning;                  // one line
+  bool is_boot = false;                 // of the machine itself: no native counterpart
+  const ScalingBound* bound = nullptr;  // a row of scaling.inc, of this bound ...
+  unsigned size = 0;                    // ... and this size
 };
 
 // From the start of the VMM's process to the shell's first line on the console.
@@ -21,8 +31,9 @@ inline constexpr const char* kBootWorkload = "boot";
 // The guest's clock at the start of /init: the kernel's part of it, after decompression.
 inline constexpr const char* kInitWorkload = "init";
 
-// In the order in which they are run and shown.
+// In the order in which they are run and shown; those of scaling.inc last.
 const std::vector<LinuxWorkload>& LinuxWorkloads();
+const std::vector<ScalingBound>& ScalingBounds();
 // nullptr: there is none of this name.
 const LinuxWorkload* FindLinuxWorkload(const std::string& name);
 

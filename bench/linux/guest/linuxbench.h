@@ -7,9 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a workload gets. `count` operations, see workloads.inc.
+// What a workload gets. `count` operations, see workloads.inc and scaling.inc.
 struct Run {
   unsigned count;
+  unsigned size;        // see scaling.inc; else 0
   const char* folder;   // on tmpfs, for files
   const char* busybox;  // path
   const char* self;     // path of this program
@@ -22,6 +23,8 @@ typedef uint64_t (*WorkloadFunction)(const struct Run* run);
 #define ALIBI_LINUX_WORKLOAD(name, function, ...) uint64_t function(const struct Run* run);
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
+#define ALIBI_SCALING(bound, size, function, ...) uint64_t function(const struct Run* run);
+#include "bench/linux/scaling.inc"
 
 // Says what failed (with errno) as the workload's result, and exits.
 _Noreturn void Die(const char* what);
@@ -36,7 +39,7 @@ uint64_t Sum(uint64_t sum, const void* data, size_t size);
 extern const uint64_t kSumStart;
 uint64_t SumOfFile(const char* path);
 
-// A child that exited with status 0, or Die().
+// A child (-1: any) that exited with status 0, or Die().
 void WaitFor(int pid);
 
 // 64-bit linear congruential numbers, the same everywhere.

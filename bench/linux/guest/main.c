@@ -23,12 +23,15 @@ const uint64_t kSumStart = 0xcbf29ce484222325u;
 static const struct Workload {
   const char* name;
   WorkloadFunction function;
-  unsigned full, quick, samples;
+  unsigned full, quick, samples, size;
 } kWorkloads[] = {
 #define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, meaning) \
-  {#name, function, full, quick, samples},
+  {#name, function, full, quick, samples, 0},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
+#define ALIBI_SCALING(bound, size, function, full, quick) \
+  {bound "/" #size, function, full, quick, 1, size},
+#include "bench/linux/scaling.inc"
 };
 
 static const char* workload_name = "";
@@ -79,6 +82,7 @@ void WaitFor(int pid) {
 
 static void RunWorkload(const struct Workload* workload, struct Run run, int quick) {
   run.count = quick ? workload->quick : workload->full;
+  run.size = workload->size;
   const unsigned samples = quick ? 1 : workload->samples;
   uint64_t sum = 0;
   double seconds[8];
@@ -100,8 +104,9 @@ static void RunWorkload(const struct Workload* workload, struct Run run, int qui
   printf("]}\n");
 }
 
+// Rows of scaling.inc run if they are named.
 static int IsSelected(const char* only, const char* name) {
-  if (only == NULL) return 1;
+  if (only == NULL) return strchr(name, '/') == NULL;
   const size_t length = strlen(name);
   for (const char* at = only; at != NULL; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
     if (strncmp(at, name, length) == 0 && (at[length] == 0 || at[length] == ',')) return 1;
@@ -128,7 +133,7 @@ static int RunAll(char* words, const char* folder, const char* busybox) {
   if (n <= 0) Die("/proc/self/exe");
   const int folder_length = (int)(strrchr(self, '/') - self);
   snprintf(dynamic, sizeof(dynamic), "%.*s/dynamic", folder_length, self);
-  const struct Run run = {0, folder, busybox, self, dynamic};
+  const struct Run run = {0, 0, folder, busybox, self, dynamic};
   const char* only = NULL;
   int quick = 0;
   for (char* word = strtok(words, ":"); word != NULL; word = strtok(NULL, ":")) {
