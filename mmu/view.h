@@ -223,9 +223,13 @@ class View {
   InlineTlbEntry& slot(unsigned kind, unsigned number) {
     return slots_[kind * kSlotCount + number];
   }
-  // When a slot's misses were last judged (TSC).
-  u64& slot_judged(unsigned kind, unsigned number) {
-    return slot_judged_[kind * kSlotCount + number];
+  // What is known of the last kMissWindow misses of a slot.
+  struct SlotWindow {
+    u64 begin = 0;  // when they began (TSC)
+    u8 sparse = 0;  // windows in a row, up to now, that did not end with a neighbouring page
+  };
+  SlotWindow& slot_window(unsigned kind, unsigned number) {
+    return slot_windows_[kind * kSlotCount + number];
   }
 
   // --- Jump table ---
@@ -374,7 +378,7 @@ class View {
   WriteTarget targets_[kWriteTargets];
   LeafCache leaves_[kLeafCaches];
   InlineTlbEntry* slots_ = nullptr;
-  u64 slot_judged_[2 * kSlotCount] = {};
+  SlotWindow slot_windows_[2 * kSlotCount] = {};
   HostAddr* jump_table_ = nullptr;
   HostAddr default_jump_[2] = {};  // by JumpKind
   u32* chunks_ = nullptr;          // kMaxChunks

@@ -197,7 +197,7 @@ class EngineImpl final : public TranslatingEngine,
   void ForgetResumeFlag() { state_.system_flags &= ~static_cast<u32>(vcpu::kRf); }
   bool GuestRip(HostAddr host, u64* rip, LinearAddr* linear) const override;
   bool X87Opcodes(HostAddr host, u16* guest, u16* translated) const override;
-  bool LeavesSlot(SiteDesc* site, bool store, unsigned slot);
+  bool LeavesSlot(SiteDesc* site, bool store, unsigned slot, LinearAddr linear);
   Next MissAcrossPages(SiteDesc* site, const isa::Instr& instr, LinearAddr linear, unsigned span);
   bool PlainPages(LinearAddr linear, unsigned size, bool write, u8* pages[2]);
   bool ReadOperand(LinearAddr linear, u8* out, unsigned size, vcpu::GuestFault* fault);

@@ -22,6 +22,11 @@ namespace {
 // A slot that misses more often than once in so many cycles is worse than the table look-up, whose
 // load sits in every access's dependency chain.
 constexpr u64 kThrashCycles = 100;
+// The same of a slot whose misses do not walk from page to page, so that few accesses hit between
+// two of them: the number of accesses is not known, and most code has many slots. As many windows
+// in a row must have ended with a page that is no neighbour of the one before it.
+constexpr u64 kSparseCycles = 20000;
+constexpr u8 kSparseWindows = 3;
 
 constexpr u32 kSystemKinds = KindBit(RecordKind::kMsr) | KindBit(RecordKind::kControl);
 
@@ -91,18 +96,22 @@ SiteDesc* EngineImpl::SiteOfMiss(MissWord word) {
   return nullptr;
 }
 
-// A slot that several sites fight for: the site goes to the table from now on. True: its
-// translation is retired for that.
-bool EngineImpl::LeavesSlot(SiteDesc* site, bool store, unsigned slot) {
+// A slot that several sites fight for, or a site whose accesses are all over memory: the site goes
+// to the table from now on. True: its translation is retired for that.
+bool EngineImpl::LeavesSlot(SiteDesc* site, bool store, unsigned slot, LinearAddr linear) {
   mmu::View& view = mmu_.current_view();
   if (translator::IsString(site->shape) || view.slot(store, slot).misses % kMissWindow != 0) {
     return false;
   }
   ++view.slot(store, slot).misses;  // once
+  mmu::View::SlotWindow& window = view.slot_window(store, slot);
   const u64 now = __rdtsc();
-  u64& judged = view.slot_judged(store, slot);
-  const bool thrashing = now - judged < u64{kMissWindow} * kThrashCycles;
-  judged = now;
+  const u64 cycles_per_miss = (now - window.begin) / kMissWindow;
+  const u64 pages_on = (linear.value + view.slot(store, slot).neg_page) >> 12;
+  const bool walks = pages_on + 1 <= 2;
+  window.begin = now;
+  window.sparse = walks || cycles_per_miss >= kSparseCycles ? 0 : window.sparse + 1;
+  const bool thrashing = cycles_per_miss < kThrashCycles || window.sparse >= kSparseWindows;
   adapt::SiteRecord* record = thrashing ? sites_->OwnRecordOf(*site) : nullptr;
   if (record == nullptr || !IsCurrent(*site->ccf)) return false;
   record->table_lookup = true;
@@ -153,7 +162,7 @@ Next EngineImpl::OnMiss(MissWord word, u64 r11) {
   const bool store = site->window != 0;
   const unsigned slot =
       static_cast<unsigned>(site->slot - kSlotsOffset) / sizeof(InlineTlbEntry) % kSlotCount;
-  if (has_slot && LeavesSlot(site, store, slot)) return Retry(instr.pc);
+  if (has_slot && LeavesSlot(site, store, slot, linear)) return Retry(instr.pc);
   if (known.way == Verdict::Way::kDeliver) {
     state_.rip = site->ccf->mode.RipOf(instr.pc);
     return DeliverAtAndDispatch(site, known.fault);

@@ -541,6 +541,34 @@ TEST_CASE("An instruction that reaches into the next page is found without the V
   CHECK(machine.engine().counters().exit_callouts < kRounds / 10);
 }
 
+// A miss is rare in cycles here, but comes with each access.
+TEST_CASE("A site that goes to another page each time looks up in the table", "[oracle]") {
+  constexpr u64 kRounds = 14000;
+  const auto changes = [](u64 distance) {
+    const Case loop = {"loop",
+                       {{0x8b, 0x03},                    // mov eax, [rbx]
+                        {0x48, 0x31, 0xd3},              // xor rbx, rdx
+                        {0xbf, 0x2c, 0x01, 0x00, 0x00},  // mov edi, 300
+                        {0xff, 0xcf},                    // dec edi
+                        {0x75, 0xfc},                    // jnz -4
+                        {0xff, 0xc9},                    // dec ecx
+                        {0x75, 0xee}},                   // jnz to the load
+                       {}};
+    GeneratedCase made = Make(loop);
+    made.test.initial.gpr[kRbx] = kDataBase;
+    made.test.initial.gpr[kRdx] = distance;
+    made.test.initial.gpr[kRcx] = kRounds;
+    GuestMachine machine(Kind::kThreshold);
+    auto outcome = std::make_unique<Outcome>();
+    machine.Run(made.test, {}, outcome.get());
+    CHECK(outcome->state.gpr[kRcx] == 0);
+    return machine.engine().counters().lookup_changes;
+  };
+  CHECK(changes(2 * kPageSize) == 1);
+  // From page to page: the accesses in a page hit, as far as one can know.
+  CHECK(changes(kPageSize) == 0);
+}
+
 // What the cases rest on: a difference is seen.
 TEST_CASE("A wrong result is found, shrunk and told", "[oracle]") {
   Harness harness;
