@@ -95,8 +95,10 @@ def wrong_visibility(root, names):
 
 
 def unlisted(root, names):
-    found = {path.relative_to(root).parts[0] for path in root.glob('*/**/BUILD')
-             if not path.relative_to(root).parts[0].startswith(('bazel-', '.'))}
+    # Not into Bazel's own folders, which change while one looks.
+    folders = [folder for folder in root.iterdir()
+               if folder.is_dir() and not folder.name.startswith(('bazel-', '.'))]
+    found = {folder.name for folder in folders if any(folder.glob('**/BUILD'))}
     for name in sorted(found - set(names) - {'third_party'}):
         yield f'{name}: not in tools/build/layers.bzl'
     for name in names:
