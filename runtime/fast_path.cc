@@ -22,9 +22,10 @@ namespace {
 // A slot that misses more often than once in so many cycles is worse than the table look-up, whose
 // load sits in every access's dependency chain.
 constexpr u64 kThrashCycles = 100;
-// The same of a slot whose misses do not walk from page to page, so that few accesses hit between
-// two of them: the number of accesses is not known, and most code has many slots. As many windows
-// in a row must have ended with a page that is no neighbour of the one before it.
+// A large program has so many slots in use that none misses often, even if each access to it does.
+// Nobody counts hits; but a walk through an array, which has many, misses at the next page. So a
+// slot that misses once in so many cycles is left, too, if as many windows in a row have ended with
+// a page that is no neighbour of the one before it.
 constexpr u64 kSparseCycles = 20000;
 constexpr u8 kSparseWindows = 3;
 
