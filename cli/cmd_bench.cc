@@ -48,9 +48,8 @@ int CmdBench(int argc, char** argv) {
   CLI::App app(
       "Measures FrobOS's nanobenchmarks and compute programs natively, on Alibi with each policy,\n"
       "and on QEMU TCG if it is installed; prints tables and a chart, writes JSON and an SVG.\n"
-      "alibi bench linux: a Linux guest's speed instead; alibi bench scaling: what it costs "
-      "beyond\n"
-      "each of the engine's bounds.");
+      "alibi bench linux: a Linux guest's speed instead; alibi bench scaling: what it costs\n"
+      "beyond each of the engine's bounds.");
   app.add_flag("--quick", options.quick, "fewer, shorter samples: at most 30 s");
   app.add_option("--json", options.json, "where the JSON goes, and the SVG beside it")
       ->type_name("FILE")

@@ -162,9 +162,7 @@ std::string Quoted(const std::string& word) {
 // --prepare: a script for each machine, to run it by hand.
 int Prepare(const LinuxBenchOptions& options, const std::vector<std::string>& names,
             const std::vector<bench::LinuxMachine>& machines) {
-  std::string words = options.quick ? "quick" : "full";
-  words += ":only=";
-  for (const std::string& name : names) words += (name == names[0] ? "" : ",") + name;
+  const std::string words = bench::LinuxbenchWords(options.quick, names);
   for (const bench::LinuxMachine& machine : machines) {
     std::string script = "#!/bin/sh\nexec";
     for (const std::string& word : machine.command(words)) script += " " + Quoted(word);

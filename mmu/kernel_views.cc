@@ -116,9 +116,8 @@ void Mmu::RegisterRoot(View& view, PhysAddr root) {
 // The root is no table of this view any more; what hangs below it may go on being one.
 void Mmu::ForgetRoot(View& view) {
   if (view.root_page == View::kNoArenaPage) return;
-  u32 parts;
   UnregisterTable(memory_->InfoAt(u64{view.root_page} << 12),
-                  Use::Make(0, view.id(), view.context().format->levels), &parts);
+                  Use::Make(0, view.id(), view.context().format->levels));
   view.root_page = View::kNoArenaPage;
 }
 
@@ -132,8 +131,7 @@ void Mmu::LinkPeers() {
     if (user != nullptr && user->HasPeer(current_)) current_->SetPeer(user);
   }
   if (!key.follows_root()) return;
-  const u64 code_bits = key.packed & (u64{3} << ViewKey::kCodeBitsShift);
-  View* open = pool_.Find(ViewKey{open_key_ | code_bits});
+  View* open = pool_.Find(ViewKey{open_key_ | key.code_bits()});
   if (open != nullptr) {
     current_->SetSmapPeer(open);
     open->SetSmapPeer(current_);

@@ -115,7 +115,6 @@ void Mmu::RecomputePagingKey() {
     for (unsigned slot = 0; slot < 4; ++slot) context_.pdpte[slot] = pdpte_[slot];
   }
   RunGroupOfRoot(mode);
-  open_of_root_key_ = kernel_key_ | root | ViewKey::kSmapOpen;
   const bool follows = context_.smap && mode != PagingMode::kNone;
   kernel_key_ |=
       follows ? ViewKey::kFollows | u64{groups_.running()} << ViewKey::kGroupShift : root;
@@ -125,9 +124,10 @@ void Mmu::RecomputePagingKey() {
 // With SMAP open a supervisor sees the user pages of one root. As long as the pool has views, each
 // root has such a view of its own; the group's forgets those pages when it follows CR3.
 void Mmu::ChooseOpenView() {
-  const ViewKey own{open_of_root_key_ | CodeBits()};
-  const bool of_root = pool_.has_fresh() || pool_.Find(own) != nullptr;
-  open_key_ = of_root ? open_of_root_key_ : kernel_key_ | ViewKey::kSmapOpen;
+  const u64 groups = kernel_key_ | ViewKey::kSmapOpen;
+  const u64 own = (groups & ~(ViewKey::kFollows | ViewKey::kGroupMask)) | context_.root.value;
+  const bool of_root = pool_.has_fresh() || pool_.Find(ViewKey{own | CodeBits()}) != nullptr;
+  open_key_ = of_root ? own : groups;
 }
 
 // --- Switches ---
@@ -248,8 +248,8 @@ View* Mmu::ViewFor(Privilege who) {
       break;
   }
   if (key.closed()) return current_;
-  const u64 code_bits = linear_mask_ == ~u64{0} ? u64{2} << ViewKey::kCodeBitsShift
-                                                : key.packed & (u64{3} << ViewKey::kCodeBitsShift);
+  const u64 code_bits =
+      linear_mask_ == ~u64{0} ? u64{2} << ViewKey::kCodeBitsShift : key.code_bits();
   return pool_.Find(ViewKey{kernel_key_ | code_bits});
 }
 

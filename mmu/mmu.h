@@ -17,6 +17,7 @@
 #define ALIBI_MMU_MMU_H_
 
 #include <memory>
+#include <optional>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -239,7 +240,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   bool ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new_entry);
   u64 EntryBeforeStore(PhysAddr address, unsigned bytes) const;
   bool DropUpperEntry(View& view, unsigned level, u64 base, u64 slot, u64 old_entry);
-  bool UnregisterTable(PageInfo& info, Use use, u32* parts);
+  std::optional<u32> UnregisterTable(PageInfo& info, Use use);
   bool RemoveTable(View& view, unsigned level, PhysAddr table, u64 base);
   void DropTable(u64 arena_offset);
   void TraceTable(u64 arena_offset, Use use);
@@ -247,8 +248,6 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void SetTrace(u64 arena_offset, u8 flag);
   bool AddWritable(u64 arena_offset, View& view, u64 index);
   void CompactWritable(u64 arena_offset);
-  template <class Mark, class Unmark>
-  u32 CompactChain(u32* link, Mark mark, Unmark unmark);
   void AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page);
   void CompactExecuted(PageInfo& info, PhysAddr page);
   void FlushView(View& view, bool release);
@@ -263,7 +262,6 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   const Coherence coherence_;
   // Without code bits: of supervisor code, the same with SMAP open, of user code.
   u64 kernel_key_ = 0, open_key_ = 0, user_key_ = 0;
-  u64 open_of_root_key_ = 0;  // what open_key_ is if the root has such a view of its own
   u64 linear_mask_ = ~u64{0};
   u64 pdpte_[4] = {};         // PAE: what was loaded with ...
   u64 pdpte_root_ = ~u64{0};  // ... this CR3

@@ -71,6 +71,30 @@ class ReverseMap {
     nodes_[node].next = *head;
     *head = node;
   }
+  // The same for a chain whose stale nodes are sought from time to time. True: now; then the head's
+  // room is to be set.
+  bool PushCounted(u32* head, Use use, u32 least) {
+    const u32 room = *head == 0 ? least : nodes_[*head].room;
+    Push(head, use);
+    nodes_[*head].room = room - 1;
+    return room == 1;
+  }
+  // Of each use one node stays from *link on, none of those that have gone. mark(use) says whether
+  // the use is there, and makes it one that is not; unmark(use) undoes that. How many stay?
+  template <class Mark, class Unmark>
+  u32 Compact(u32* link, Mark mark, Unmark unmark) {
+    u32 kept = 0;
+    for (u32* at = link; *at != 0;) {
+      if (mark(nodes_[*at].use)) {
+        ++kept;
+        at = &nodes_[*at].next;
+      } else {
+        Remove(at);
+      }
+    }
+    for (u32 node = *link; node != 0; node = nodes_[node].next) unmark(nodes_[node].use);
+    return kept;
+  }
   // *link is the head or a node's next; it then holds the node after the removed one.
   void Remove(u32* link) {
     const u32 node = *link;

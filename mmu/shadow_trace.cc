@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From stores to traced pages, and from new traces, to shadow entries.
+#include <algorithm>
+
 #include "base/raw_copy.h"
 #include "mmu/mmu.h"
 
@@ -186,14 +188,14 @@ u64 Mmu::EntryBeforeStore(PhysAddr address, unsigned bytes) const {
   return bytes == 8 ? value : static_cast<u32>(value >> (8 * (address.value & 4)));
 }
 
-// False: the page was no table there. `parts`: see ReverseMap::Node.
-bool Mmu::UnregisterTable(PageInfo& info, Use use, u32* parts) {
+// What the node knew of the table's parts (ReverseMap::Node); nothing: the page was no table there.
+std::optional<u32> Mmu::UnregisterTable(PageInfo& info, Use use) {
   u32* link = &info.table_chain;
   while (*link != 0 && !uses_[*link].use.SamePlace(use)) link = &uses_[*link].next;
-  if (*link == 0) return false;
-  *parts = uses_[*link].parts;
+  if (*link == 0) return std::nullopt;
+  const u32 parts = uses_[*link].parts;
   RemoveTableUse(info, link);
-  return true;
+  return parts;
 }
 
 // Forgets a table at one place in a view, and the tables below it there. The range it maps has been
@@ -201,10 +203,9 @@ bool Mmu::UnregisterTable(PageInfo& info, Use use, u32* parts) {
 bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   const u64 offset = memory_->ArenaOffset(table);
   if (offset == GuestMemory::kNotRam) return false;
-  u32 parts;
-  if (!UnregisterTable(memory_->InfoAt(offset), Use::Make(base, view.id(), level), &parts)) {
-    return false;
-  }
+  const std::optional<u32> found =
+      UnregisterTable(memory_->InfoAt(offset), Use::Make(base, view.id(), level));
+  if (!found) return false;
   if (level == view.context().format->levels) {
     view.root_page = View::kNoArenaPage;
     view.ForgetRootEntries();
@@ -221,7 +222,7 @@ bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   const bool stored_to = pending_.units != 0 && PhysAddr(pending_.first).PageBase() == table;
   const u8* host = (memory_->rw_base() + offset).As<const u8>();
   const u64 slots_of_part = u64{1} << format.part_bits();
-  for (; parts != 0; parts &= parts - 1) {
+  for (u32 parts = *found; parts != 0; parts &= parts - 1) {
     const u64 first = static_cast<u64>(__builtin_ctz(parts)) * slots_of_part;
     for (u64 slot = first; slot < first + slots_of_part; ++slot) {
       const u64 entry = stored_to    ? EntryBeforeStore(table + slot * bytes, bytes)
@@ -316,29 +317,10 @@ bool Mmu::AddWritable(u64 arena_offset, View& view, u64 index) {
   // Full: the page's other entries become read-only and come back when they are stored through.
   if (uses_.available() == 0 || info.writable_count == 0xffff) SetTrace(arena_offset, 0);
   if (uses_.available() == 0) return false;
-  const u32 room = info.writable_chain == 0 ? kLeastWritable : uses_[info.writable_chain].room;
-  uses_.Push(&info.writable_chain, use);
+  const bool compact = uses_.PushCounted(&info.writable_chain, use, kLeastWritable);
   ++info.writable_count;
-  uses_[info.writable_chain].room = room - 1;
-  if (room == 1) CompactWritable(arena_offset);
+  if (compact) CompactWritable(arena_offset);
   return true;
-}
-
-// Of each use one node stays from *link on, none of those that have gone. mark(use) says whether
-// the use is there, and makes it one that is not; unmark(use) undoes that. How many stay?
-template <class Mark, class Unmark>
-u32 Mmu::CompactChain(u32* link, Mark mark, Unmark unmark) {
-  u32 kept = 0;
-  for (u32* at = link; *at != 0;) {
-    if (mark(uses_[*at].use)) {
-      ++kept;
-      at = &uses_[*at].next;
-    } else {
-      uses_.Remove(at);
-    }
-  }
-  for (u32 node = *link; node != 0; node = uses_[node].next) unmark(uses_[node].use);
-  return kept;
 }
 
 // The newest node, whose entry is about to be written, stays. As many as stay may come before the
@@ -351,21 +333,20 @@ void Mmu::CompactWritable(u64 arena_offset) {
     return pool_[use.view()].ReplaceEntry(use.index(), from.value - linear, to.value - linear);
   };
   const HostAddr read_only = page - memory_->capacity();
-  const u32 kept = CompactChain(
+  const u32 kept = uses_.Compact(
       &uses_[info.writable_chain].next, [&](Use use) { return change(use, page, read_only); },
       [&](Use use) { change(use, read_only, page); });
   info.writable_count = static_cast<u16>(kept + 1);
-  uses_[info.writable_chain].room = kept < kLeastWritable ? kLeastWritable : kept;
+  uses_[info.writable_chain].room = std::max(kept, kLeastWritable);
 }
 
 // --- Executed pages ---
 
 void Mmu::AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page) {
   PageInfo& info = memory_->InfoAt(arena_offset);
-  const u32 room = info.execute_chain == 0 ? kLeastExecuted : uses_[info.execute_chain].room;
-  uses_.Push(&info.execute_chain, Use::Make(index, view.id()));
-  uses_[info.execute_chain].room = room - 1;
-  if (room == 1) CompactExecuted(info, page);
+  if (uses_.PushCounted(&info.execute_chain, Use::Make(index, view.id()), kLeastExecuted)) {
+    CompactExecuted(info, page);
+  }
 }
 
 // As many as stay may come before the next time: a page that is executed at many places is not
@@ -373,14 +354,14 @@ void Mmu::AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page) {
 void Mmu::CompactExecuted(PageInfo& info, PhysAddr page) {
   const PhysPage code = page.InPage();
   const PhysPage mark(code.number | u64{1} << 63);  // no page
-  const u32 kept = CompactChain(
+  const u32 kept = uses_.Compact(
       &info.execute_chain,
       [&](Use use) {
         ++counters_.executed_steps;
         return pool_[use.view()].RenameExecuted(use.index(), code, mark);
       },
       [&](Use use) { pool_[use.view()].RenameExecuted(use.index(), mark, code); });
-  uses_[info.execute_chain].room = kept < kLeastExecuted ? kLeastExecuted : kept;
+  uses_[info.execute_chain].room = std::max(kept, kLeastExecuted);
 }
 
 bool Mmu::MayExecuteAt(PhysAddr page, LinearAddr linear) {

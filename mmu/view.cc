@@ -198,9 +198,7 @@ void View::ClearSlots(u64 first, u64 count) {
   ForEachFilled(*directory_, [&](unsigned at) {
     const u64 index = EntryIndex(LinearAddr(0 - slots_[at].neg_page));
     if (index - first < count) {
-      slots_[at].Become(InlineTlbEntry::Empty());
-      directory_->tag[at] = 0;
-      ++counters_->inline_tlb_clears;
+      EmptySlot(at);
     } else {
       u16& holder = directory_->holder[index % SlotDirectory::kResidues];
       holder = holder == 0 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
@@ -214,9 +212,7 @@ void View::ClearSlotsOf(u64 index) {
   u16 others = 0;
   ForEachTagged(*directory_, SlotDirectory::TagOf(index), [&](unsigned at) {
     if (slots_[at].neg_page == neg_page) {
-      slots_[at].Become(InlineTlbEntry::Empty());
-      directory_->tag[at] = 0;
-      ++counters_->inline_tlb_clears;
+      EmptySlot(at);
     } else if (((0 - slots_[at].neg_page) >> 12) % SlotDirectory::kResidues == residue) {
       others = others == 0 ? static_cast<u16>(at + 1) : SlotDirectory::kSeveral;
     }
@@ -224,17 +220,13 @@ void View::ClearSlotsOf(u64 index) {
   directory_->holder[residue] = others;
 }
 
-void View::ResetJumpBlock(u64 block) {
-  RawFill(reinterpret_cast<u64*>(jump_table_ + block * kJumpBlock), DefaultOfBlock(block).value,
-          kJumpBlock);
-}
-
 void View::ResetJumpBlocks(u64 first_slot, u64 count) {
   for (u64 block = first_slot / kJumpBlock; block < (first_slot + count) / kJumpBlock; ++block) {
     u64& dirty = jump_dirty_[block / 64];
     const u64 bit = u64{1} << (block % 64);
     if (!(dirty & bit)) continue;
-    ResetJumpBlock(block);
+    RawFill(reinterpret_cast<u64*>(jump_table_ + block * kJumpBlock), DefaultOfBlock(block).value,
+            kJumpBlock);
     dirty &= ~bit;
   }
 }
@@ -251,13 +243,7 @@ void View::ResetJumpPage(u64 index) {
   ++counters_->jump_page_resets;
 }
 
-void View::ResetAllJumps() {
-  for (unsigned word = 0; word < kJumpBlocks / 64; ++word) {
-    for (; jump_dirty_[word] != 0; jump_dirty_[word] &= jump_dirty_[word] - 1) {
-      ResetJumpBlock(word * 64 + static_cast<unsigned>(__builtin_ctzll(jump_dirty_[word])));
-    }
-  }
-}
+void View::ResetAllJumps() { ResetJumpBlocks(0, kJumpTableEntries); }
 
 void View::RecordExecuted(u64 index, PhysPage page) {
   // Probing ends at free slots, so some must stay free; starting over costs only fetches.

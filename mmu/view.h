@@ -45,7 +45,8 @@ struct ViewKey {
   constexpr bool follows_root() const { return packed & kFollows; }
   // Of a view that follows the root.
   constexpr unsigned group() const { return static_cast<unsigned>(packed >> kGroupShift) & 7; }
-  constexpr bool long_mode() const { return (packed >> kCodeBitsShift & 3) == 2; }
+  constexpr u64 code_bits() const { return packed & u64{3} << kCodeBitsShift; }  // in place
+  constexpr bool long_mode() const { return code_bits() == u64{2} << kCodeBitsShift; }
   constexpr bool operator==(const ViewKey&) const = default;
 };
 
@@ -320,22 +321,25 @@ class View {
     return default_jump_[block >= kComputedJumps / kJumpBlock ? 1 : 0];
   }
   void ResetJumpBlocks(u64 first_slot, u64 count);
-  void ResetJumpBlock(u64 block);
   bool InitChunk(u64 index);
   void PoisonEntries(u64 first, u64 count);
   // Those of [first, last] in one chunk that may hold something.
   void PoisonFilled(u64 first, u64 last);
   static u8 LeafBit(u64 index) { return static_cast<u8>(1u << ((index >> kLeafShift) & 7)); }
+  // Its residue's holder is the caller's.
+  void EmptySlot(unsigned at) {
+    slots_[at].Become(InlineTlbEntry::Empty());
+    directory_->tag[at] = 0;
+    ++counters_->inline_tlb_clears;
+  }
   void DropCached(u64 index) {
     u16& holder = directory_->holder[index % SlotDirectory::kResidues];
     if (holder == 0) return;
     if (holder == SlotDirectory::kSeveral) {
       ClearSlotsOf(index);
     } else if (slots_[holder - 1].neg_page == 0 - PageOfIndex(index).value) {
-      slots_[holder - 1].Become(InlineTlbEntry::Empty());
-      directory_->tag[holder - 1] = 0;
+      EmptySlot(holder - 1u);
       holder = 0;
-      ++counters_->inline_tlb_clears;
     }
   }
   void ClearSlotsOf(u64 index);

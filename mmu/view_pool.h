@@ -72,11 +72,11 @@ class ViewPool {
     view->SetPeer(nullptr);
     view->SetSmapPeer(nullptr);
     view->ForgetRootPeer();
+    ForgetRootPeersTo(view);
     const bool supervisor = keys_[view->id()].closed();
     for (unsigned i = 0; i < count_; ++i) {
       // Of two that are not a supervisor's with SMAP closed none leads to the other.
       if (!supervisor && !keys_[i].closed()) continue;
-      if (views_[i].HasRootPeer(view)) views_[i].ForgetRootPeer();
       if (views_[i].HasPeer(view)) views_[i].SetPeer(nullptr);
       if (views_[i].HasSmapPeer(view)) views_[i].SetSmapPeer(nullptr);
     }

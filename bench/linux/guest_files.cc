@@ -83,6 +83,11 @@ Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFile
   return Ok();
 }
 
+std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  return fmt::format("{}:only={}", quick ? "quick" : "full", fmt::join(names, ","));
+}
+
 std::string LinuxCommandLine(const std::string& words, const std::string& append) {
   std::string line = kLinuxKernelWords;
   if (!append.empty()) line += " " + append;

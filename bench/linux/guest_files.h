@@ -39,6 +39,9 @@ struct LinuxGuestOptions {
   std::string cpu = "host";  // as for `alibi run --cpu`; QEMU's is "max"
 };
 
+// What linuxbench is told, to run these workloads; "" for none.
+std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names);
+
 // `words`: linuxbench's, such as "quick:only=getppid"; "": the machine boots and powers off.
 std::string LinuxCommandLine(const std::string& words, const std::string& append);
 

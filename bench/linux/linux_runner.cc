@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "bench/linux/guest_files.h"
 #include "bench/linux/process_time.h"
 #include "bench/linux/workloads.h"
 
@@ -80,10 +81,7 @@ class Runner {
     std::vector<std::string> names = Wanted(tally);
     bool first = true;
     while (!tally.broken && (first ? machine.boots || !names.empty() : !names.empty())) {
-      std::string words = options_.quick ? "quick" : "full";
-      words += ":only=";
-      for (const std::string& name : names) words += (name == names.front() ? "" : ",") + name;
-      if (names.empty()) words.clear();
+      const std::string words = LinuxbenchWords(options_.quick, names);
       const LinuxConsole console = RunOnce(machine, words, first, tally);
       first = false;
       std::erase_if(names, [&](const std::string& name) {

@@ -62,12 +62,17 @@ uint64_t RunRing(const struct Run* run) {
   return rounds;
 }
 
+// At places that differ in all bits of the page offset but the lowest.
+static unsigned char* FunctionAt(unsigned char* code, size_t page) {
+  return code + page * kPageSize + (page * 208 & 0xff0);
+}
+
 uint64_t RunCodePages(const struct Run* run) {
   const size_t bytes = (size_t)run->size * kPageSize;
   unsigned char* code = Map(bytes, PROT_READ | PROT_WRITE | PROT_EXEC);
   for (unsigned i = 0; i < run->size; ++i) {
-    // lea eax, [rdi + i]; ret, at places that differ in all bits of the page offset.
-    unsigned char* at = code + (size_t)i * kPageSize + (i * 208u & 0xff0u);
+    // lea eax, [rdi + i]; ret
+    unsigned char* at = FunctionAt(code, i);
     memcpy(at, "\x8d\x87", 2);
     memcpy(at + 2, &i, 4);
     at[6] = 0xc3;
@@ -75,9 +80,8 @@ uint64_t RunCodePages(const struct Run* run) {
   uint32_t sum = 0;
   for (unsigned i = 0; i < 2 * run->size + run->count; ++i) {
     if (i == 2 * run->size) StartClock();
-    const size_t place = PlaceOf(i, run->size);
     uint32_t (*function)(uint32_t);
-    const unsigned char* at = code + place * kPageSize + (place * 208u & 0xff0u);
+    const unsigned char* at = FunctionAt(code, PlaceOf(i, run->size));
     memcpy(&function, &at, sizeof(function));
     sum = function(sum);
   }
