@@ -30,6 +30,7 @@
 #include "mmu/root_groups.h"
 #include "mmu/view.h"
 #include "mmu/view_pool.h"
+#include "mmu/watched_pages.h"
 #include "vcpu/fault.h"
 #include "vcpu/memory.h"
 #include "vcpu/state.h"
@@ -58,8 +59,9 @@ struct MemoryUse {
 enum class Resolution : u8 {
   kFilled,      // the shadow knows the page now: restart the site
   kGuestFault,  // *fault is the guest's
-  kSimulate     // no direct access can do it: device, traced store, ROM store, page-crossing, or
-                // an address that no page table can map (the caller knows the vector)
+  kSimulate     // no direct access can do it: device, traced store, ROM store, watched page,
+                // page-crossing, or an address that no page table can map (the caller knows the
+                // vector)
 };
 
 class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
@@ -124,6 +126,11 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // --- Code traces: stores to the page reach TraceListener::CodeWritten ---
   void TraceCode(PhysAddr page);
   void UntraceCode(PhysAddr page);
+
+  // --- Watched pages: each store there, or each access, is Resolution::kSimulate ---
+  // The pages from `first`'s to `last`'s, too. At most WatchedPages::kMax times.
+  void WatchPages(LinearAddr first, LinearAddr last, bool loads);
+  void ForgetWatchedPages();
 
   // --- Without side effects (debuggers, dumps) ---
   // How many of the bytes could be read; device memory is not touched.
@@ -263,6 +270,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // Without code bits: of supervisor code, the same with SMAP open, of user code.
   u64 kernel_key_ = 0, open_key_ = 0, user_key_ = 0;
   u64 linear_mask_ = ~u64{0};
+  WatchedPages watched_;
   u64 pdpte_[4] = {};         // PAE: what was loaded with ...
   u64 pdpte_root_ = ~u64{0};  // ... this CR3
   GuestMemory* memory_;

@@ -170,9 +170,11 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
 
 u64 Mmu::EntryForPage(View& view, u64 index, PhysAddr page, bool may_write) {
   const u64 offset = memory_->ArenaOffset(page);
-  if (offset == GuestMemory::kNotRam) return view.Poison(index);
+  if (offset == GuestMemory::kNotRam || watched_.ForLoads(index)) return view.Poison(index);
   const u64 readable = (memory_->ro_base() + offset).value - PageOfIndex(index).value;
-  if (!may_write || memory_->InfoAt(offset).flags != 0) return readable;
+  if (!may_write || memory_->InfoAt(offset).flags != 0 || watched_.ForStores(index)) {
+    return readable;
+  }
   const u64 writable = readable + memory_->capacity();
   // Whatever is read-write is in the page's chain, so that a trace finds it.
   if (view.Entry(index) == writable || AddWritable(offset, view, index)) return writable;

@@ -2,6 +2,7 @@
 // From stores to traced pages, and from new traces, to shadow entries.
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/raw_copy.h"
 #include "mmu/mmu.h"
 
@@ -293,6 +294,36 @@ void Mmu::SetTrace(u64 arena_offset, u8 flag) {
   }
   info.writable_count = 0;
 }
+
+// --- Watched pages ---
+
+void Mmu::WatchPages(LinearAddr first, LinearAddr last, bool loads) {
+  constexpr u64 kFew = 4;
+  if (!IsCanonical(first) && !IsCanonical(last)) return;
+  const WatchedPages::Range range{IsCanonical(first) ? EntryIndex(first) : 0,
+                                  IsCanonical(last) ? EntryIndex(last) : kShadowEntries - 1, loads};
+  ALIBI_CHECK(!watched_.full(), "who watches pages counts them");
+  watched_.Add(range);
+  for (unsigned id = 0; id < pool_.count(); ++id) {
+    View& view = pool_[id];
+    if (range.last - range.first >= kFew) {
+      view.PoisonRange(range.first, range.last - range.first + 1);
+      continue;
+    }
+    for (u64 index = range.first; index <= range.last; ++index) {
+      if (!view.ChunkReady(index)) continue;
+      if (loads) {
+        view.SetEntry(index, view.Poison(index));
+      } else if (Usable(view, index, true)) {
+        view.SetEntry(index, view.Entry(index) - memory_->capacity());
+      }
+    }
+  }
+}
+
+void Mmu::ForgetWatchedPages() { watched_.Clear(); }
+
+// --- Traces ---
 
 void Mmu::TraceCode(PhysAddr page) {
   const u64 offset = memory_->ArenaOffset(page);

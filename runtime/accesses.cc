@@ -141,7 +141,6 @@ Verdict Accesses::Classify(const Access& access) const {
   }
   // The host's #GP, and the address is canonical: alignment that the instruction demands.
   if (access.host_protection) return Verdict::Deliver(protection);
-  if (access.stops_for_watch) return Verdict::Go(Way::kStep);
   if (made_here && access.site.ccf->mode.careful && Misaligned(access.instr, access.linear)) {
     return Verdict::Deliver(GuestFault::WithCode(vcpu::kAlignmentCheck, 0));
   }

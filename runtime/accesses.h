@@ -4,8 +4,8 @@
 //
 // What is wrong with an access is looked for in one order: an address that the host computes
 // differently, a branch that goes nowhere, alignment that the instruction demands, canonicity,
-// what the host's #GP says, a debugger's watchpoint, #AC, and at last what the Mmu answers. A
-// caller only says how it has come upon the access. Nothing here changes anything.
+// what the host's #GP says, #AC, and at last what the Mmu answers. A caller only says how it has
+// come upon the access. Nothing here changes anything.
 //
 // Called while guest vector state is live: compiled for general registers only.
 #ifndef ALIBI_RUNTIME_ACCESSES_H_
@@ -42,9 +42,6 @@ struct Access {
   bool in_table = false;
   // Of a masked operand: at least one of its elements is accessed.
   bool any_element = false;
-  // A watchpoint that it hits needs a single step first, because more than one instruction may be
-  // running.
-  bool stops_for_watch = false;
 };
 
 struct Verdict {
@@ -52,7 +49,6 @@ struct Verdict {
     kResume,    // nothing is wrong that is known so far; the access may go on
     kRetry,     // once more, by the same translation
     kSimulate,  // once more, by the SIMULATE translation
-    kStep,      // once more, as a single step
     kDeliver,   // `fault` is the guest's
   };
   Way way = Way::kResume;

@@ -42,7 +42,6 @@ struct Bench {
     access.host_protection = host_protection;
     access.in_table = in_table;
     access.any_element = any_element;
-    access.stops_for_watch = stops_for_watch;
     return access;
   }
   Verdict Classify() { return Accesses(*state).Classify(Made()); }
@@ -82,7 +81,7 @@ struct Bench {
   translator::SiteDesc site;
   isa::Instr instr;
   u64 linear = kAddress;
-  bool host_protection = false, in_table = false, any_element = false, stops_for_watch = false;
+  bool host_protection = false, in_table = false, any_element = false;
 
  private:
   const Found found_;
@@ -210,21 +209,8 @@ const Row kBeforeMemory[] = {
     {"an ordinary store", Found::kStore, [](Bench&) {}, Way::kResume},
     {"no canonical address", Found::kStore, [](Bench& b) { b.Address(kNowhere); }, Way::kDeliver,
      vcpu::kGeneralProtection},
-    {"a watchpoint", Found::kStore, [](Bench& b) { b.stops_for_watch = true; }, Way::kStep},
-    {"... that is not reached", Found::kStore,
-     [](Bench& b) {
-       b.stops_for_watch = true;
-       b.Address(kNowhere);
-     },
-     Way::kDeliver, vcpu::kGeneralProtection},
     {"#AC", Found::kStore, [](Bench& b) { b.CheckAlignment(); }, Way::kDeliver,
      vcpu::kAlignmentCheck},
-    {"... and a watchpoint: the single step will find it", Found::kStore,
-     [](Bench& b) {
-       b.CheckAlignment();
-       b.stops_for_watch = true;
-     },
-     Way::kStep},
     {"... of the kernel", Found::kStore,
      [](Bench& b) {
        b.CheckAlignment();
@@ -240,7 +226,6 @@ const Row kBeforeMemory[] = {
        b.Mask();
        b.CheckAlignment();
        b.Address(kNowhere);
-       b.stops_for_watch = true;
      },
      Way::kResume},
     {"... but for its alignment", Found::kBounce,

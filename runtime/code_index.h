@@ -65,6 +65,14 @@ class CodeIndex {
 
   // Null: nothing was translated for it.
   translator::CodeMapping* FindMapping(LinearAddr linear_page, PhysPage phys_page) const;
+  // f(mapping) for each of that linear page. Looks at every mapping there is.
+  template <class F>
+  void ForEachMappingAt(LinearAddr linear_page, F f) {
+    steps_ += all_mappings_.size();
+    for (const translator::CodeMapping& mapping : all_mappings_) {
+      if (mapping.linear_page == linear_page) f(mapping);
+    }
+  }
   // Of the mappings of that physical page one for which `unused(mapping)` holds, or null: a few are
   // asked, others the next time.
   template <class F>

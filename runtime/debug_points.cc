@@ -5,7 +5,7 @@
 namespace alibi::runtime {
 
 bool DebugPoints::AddBreakpoint(LinearAddr pc) {
-  if (IsBreakpoint(pc)) return true;
+  if (IsDebuggersBreakpoint(pc)) return true;
   if (breakpoint_count_ == kMaxBreakpoints) return false;
   breakpoints_[breakpoint_count_++] = pc;
   return true;
@@ -39,9 +39,31 @@ bool DebugPoints::RemoveWatch(const Watch& watch) {
   return false;
 }
 
-bool DebugPoints::IsBreakpoint(LinearAddr pc) const {
+void DebugPoints::AddGuestBreakpoint(LinearAddr first, u64 size) {
+  guest_breakpoints_[guest_breakpoint_count_++] = {first, size};
+}
+
+bool DebugPoints::IsDebuggersBreakpoint(LinearAddr pc) const {
   for (u32 i = 0; i < breakpoint_count_; ++i) {
     if (breakpoints_[i] == pc) return true;
+  }
+  return false;
+}
+
+bool DebugPoints::AnyBreakpointIn(LinearAddr first, u64 size) const {
+  for (u32 i = 0; i < breakpoint_count_; ++i) {
+    if (breakpoints_[i] - first < size) return true;
+  }
+  for (u32 i = 0; i < guest_breakpoint_count_; ++i) {
+    const GuestBreakpoint& guests = guest_breakpoints_[i];
+    if (guests.first - first < size || first - guests.first < guests.size) return true;
+  }
+  return false;
+}
+
+bool DebugPoints::IsGuestBreakpoint(LinearAddr pc) const {
+  for (u32 i = 0; i < guest_breakpoint_count_; ++i) {
+    if (pc - guest_breakpoints_[i].first < guest_breakpoints_[i].size) return true;
   }
   return false;
 }

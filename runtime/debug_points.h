@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a debugger outside the guest wants to be told: breakpoints, watchpoints, single steps. The
-// guest sees none of it: its memory, its debug registers and its flags stay its own.
+// guest sees none of it: its memory, its debug registers and its flags stay its own. And where the
+// guest's own breakpoints are, for it is done the same way.
 //
 // A breakpoint is a linear PC that no translation but a single step contains, so it costs nothing
-// elsewhere and holds in every address space. While anything is watched, code is translated
-// *careful*: every access calls out and is compared.
+// elsewhere and holds in every address space. What is watched lies in pages that no view maps for
+// such accesses (mmu/watched_pages.h): these call out and are compared.
 #ifndef ALIBI_RUNTIME_DEBUG_POINTS_H_
 #define ALIBI_RUNTIME_DEBUG_POINTS_H_
 
@@ -37,6 +38,7 @@ class DebugPoints {
  public:
   static constexpr u32 kMaxBreakpoints = 1024;
   static constexpr u32 kMaxWatches = 64;
+  static constexpr u32 kMaxGuestBreakpoints = 4;
 
   // False: there is no room, or nothing to remove.
   bool AddBreakpoint(LinearAddr pc);
@@ -44,9 +46,24 @@ class DebugPoints {
   bool AddWatch(const Watch& watch);
   bool RemoveWatch(const Watch& watch);
 
-  bool any_breakpoint() const { return breakpoint_count_ != 0; }
+  // Of the guest's debug registers: any PC in [first, first + size).
+  void AddGuestBreakpoint(LinearAddr first, u64 size);
+  void ForgetGuestBreakpoints() { guest_breakpoint_count_ = 0; }
+
+  bool any_breakpoint() const { return breakpoint_count_ + guest_breakpoint_count_ != 0; }
   bool any_watch() const { return watch_count_ != 0; }
-  bool IsBreakpoint(LinearAddr pc) const;
+  bool IsBreakpoint(LinearAddr pc) const {
+    return any_breakpoint() && (IsDebuggersBreakpoint(pc) || IsGuestBreakpoint(pc));
+  }
+  bool IsDebuggersBreakpoint(LinearAddr pc) const;
+  // At one of `size` bytes.
+  bool AnyBreakpointIn(LinearAddr first, u64 size) const;
+  bool IsGuestBreakpoint(LinearAddr pc) const;
+  // f(watch) for each.
+  template <class F>
+  void ForEachWatch(F f) const {
+    for (u32 i = 0; i < watch_count_; ++i) f(watches_[i]);
+  }
   // The watch that an access hits, or null.
   const Watch* FindWatch(LinearAddr address, u64 size, bool read, bool written) const;
   // The first hit since Forget() counts.
@@ -60,6 +77,12 @@ class DebugPoints {
  private:
   LinearAddr breakpoints_[kMaxBreakpoints];
   u32 breakpoint_count_ = 0;
+  struct GuestBreakpoint {
+    LinearAddr first;
+    u64 size = 0;
+  };
+  GuestBreakpoint guest_breakpoints_[kMaxGuestBreakpoints];
+  u32 guest_breakpoint_count_ = 0;
   u32 watch_count_ = 0;
   Watch watches_[kMaxWatches];
   DebugStop stop_;

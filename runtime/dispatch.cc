@@ -41,7 +41,7 @@ CodeMode EngineImpl::CurrentMode() {
                 !vcpu::RealOrVirtual8086(state_);
     mode.wide_stack = state_.segment[vcpu::kSs].Big();
   }
-  mode.careful = state_.ChecksAlignment() || points_.any_watch();
+  mode.careful = state_.ChecksAlignment() || (in_single_ && Watches());
   mode.unit_rules = translator::UnitRules(state_);
   return mode;
 }
@@ -74,7 +74,7 @@ bool EngineImpl::MustLeave() const {
   return __atomic_load_n(&state_.stop_requested, __ATOMIC_RELAXED) != 0 ||
          (state_.irq_pending != 0 && state_.if_flag != 0) || state_.halted != 0 ||
          state_.shutdown != 0 || state_.interrupt_shadow != 0 ||
-         (state_.system_flags & vcpu::kTf) != 0 || vcpu::BreakpointsEnabled(state_);
+         (state_.system_flags & vcpu::kTf) != 0 || port_breakpoints_ || BreakpointsChanged();
 }
 
 Ccf* EngineImpl::Lookup(LinearAddr pc, const CodeMode& mode, PhysAddr* phys, GuestFault* fault,
@@ -137,7 +137,7 @@ Next EngineImpl::Dispatch(LinearAddr pc, const Pending& how) {
     return Next{{}, how.undone};
   };
   if (MustLeave() || in_single_) return leave();
-  if (points_.any_breakpoint() && points_.IsBreakpoint(pc)) return leave();
+  if (points_.IsBreakpoint(pc)) return leave();
   mode.simulate = how.simulate;
   NoticeMode(mode);
   ForgetResumeFlag();
@@ -162,14 +162,14 @@ bool EngineImpl::ModeHasChanged(const CodeMode& before) {
   CodeMode now = CurrentMode();
   now.single = before.single;
   now.simulate = before.simulate;
-  now.careful = now.careful || watching_;
   return !(now == before);
 }
 
 Next EngineImpl::DispatchThroughTable(const Pending& how) {
   SyncGs();
+  // RF lasts up to a breakpoint that is the next instruction.
   if (MustLeave() || in_single_ || how.simulate || state_.CodeBits() != 64 ||
-      !IsCanonical(state_.rip)) {
+      !IsCanonical(state_.rip) || points_.IsBreakpoint(LinearAddr(state_.rip))) {
     return Dispatch(LinearPc(), how);
   }
   ForgetResumeFlag();

@@ -223,15 +223,15 @@ Exit EngineImpl::Run() {
       return Exit::kInterruptWindow;
     }
     if (state_.halted) return Exit::kHalted;
-    watching_ = vcpu::BreakpointsEnabled(state_);
-    if (!debug_step && points_.any_breakpoint() && points_.IsBreakpoint(LinearPc())) {
+    if (BreakpointsChanged()) ArmBreakpoints();
+    if (!debug_step && points_.IsDebuggersBreakpoint(LinearPc())) {
       points_.Stop(DebugCause::kBreakpoint, LinearPc());
       continue;
     }
     // How long IGNNE# lasts shows in the status word alone: one instruction at a time.
     if (ignore_numeric_error_ && !NumericErrorPending()) ignore_numeric_error_ = false;
-    if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || watching_ ||
-        ignore_numeric_error_ || debug_step) {
+    if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || port_breakpoints_ ||
+        points_.IsGuestBreakpoint(LinearPc()) || ignore_numeric_error_ || debug_step) {
       const bool done = Step();
       if (debug_step && done) {
         step_over_watch_ = false;
@@ -242,6 +242,7 @@ Exit EngineImpl::Run() {
       continue;
     }
     debug_step_.NotStepped();
+    ForgetResumeFlag();
     if (const HostAddr entry = PrepareEntry()) Enter(entry);
   }
 }
@@ -255,18 +256,13 @@ void EngineImpl::Enter(HostAddr entry) {
 bool EngineImpl::SetBreakpoint(LinearAddr pc, bool set) {
   if (!set) return points_.RemoveBreakpoint(pc);
   if (!points_.AddBreakpoint(pc)) return false;
-  // None of the translations there are may run over it.
-  for (Ccf* ccf : tc().all()) {
-    if (pc - ccf->pc < ccf->guest_bytes) fragments_->Invalidate(ccf);
-  }
+  fragments_->InvalidateAt(pc);
   return true;
 }
 
 bool EngineImpl::SetWatch(const Watch& watch, bool set) {
-  const bool watched = points_.any_watch();
   const bool done = set ? points_.AddWatch(watch) : points_.RemoveWatch(watch);
-  // Jump tables must not mix careful translations with others.
-  if (points_.any_watch() != watched) mmu_.ResetAllJumpTables();
+  WatchPages();
   return done;
 }
 

@@ -141,7 +141,8 @@ class EngineImpl final : public TranslatingEngine,
   // --- stepping.cc ---
   // One instruction, and the debug exceptions around it. False: not yet, look again.
   bool Step();
-  void DeliverDebug(const vcpu::DebugException& trap);
+  void ArmBreakpoints();
+  void WatchPages();
   bool NumericErrorPending() const;
   // x87 state around an instruction that ignores the pending exception. Without `instr` it was not
   // executed.
@@ -249,17 +250,29 @@ class EngineImpl final : public TranslatingEngine,
   void LeaveSimulator(bool x87);
 
   // --- fast_path_debug.cc ---
-  // A debugger watches some of the operand, and more than one instruction may be running: nothing
-  // has been done; to be done again as a single step.
+  // Does the guest or a debugger watch data, or ports?
+  bool Watches() const { return __builtin_expect(watching_ || points_.any_watch(), 0); }
+  bool HitsWatch(const isa::Instr& instr, LinearAddr linear, unsigned size) const;
+  // Some of the operand is watched, and more than one instruction may be running: nothing has been
+  // done; to be done again as a single step.
   bool StopsForWatch(const isa::Instr& instr, LinearAddr linear, unsigned size) const {
-    return __builtin_expect(points_.any_watch(), 0) && !in_single_ &&
-           points_.FindWatch(linear, size, instr.mem.read || !instr.mem.written,
-                             instr.mem.written) != nullptr;
+    return Watches() && !in_single_ && HitsWatch(instr, linear, size);
   }
-  Next LeaveToStep();
+  Next LeaveToStep(SiteDesc* site);
   void NoteSimulatedWatch(bool faulted);
-  // Notes the breakpoints and watchpoints that an access hits.
+  // Notes the breakpoints and watchpoints that an access of a single step hits.
   void NoteWatched(const isa::Instr& instr, LinearAddr linear, unsigned size);
+  static vcpu::SteppedInstruction DescribeStep(const isa::Instr& instr,
+                                               const translator::CodeMode& mode);
+  void DeliverDebug(const vcpu::DebugException& trap);
+  // Around an instruction that is simulated while breakpoints are enabled, as Step() around its
+  // own. True: a #DB was delivered behind it.
+  void BeginWatched();
+  bool TrapsBehind(const SiteDesc& site);
+  bool BreakpointsChanged() const {
+    return state_.dr[7] != armed_.control ||
+           (__builtin_expect(watching_, 0) && armed_ != ArmedRegisters::Of(state_));
+  }
   bool UndoBranch(LinearAddr target);
 
   TranslationCache& tc() const { return fragments_->tc(); }
@@ -308,7 +321,18 @@ class EngineImpl final : public TranslatingEngine,
   bool ignore_numeric_error_ = false;  // IGNNE#
   bool hide_numeric_error_ = false;    // the next instruction is one that met it
   u16 hidden_control_ = 0, hidden_exceptions_ = 0;
-  bool watching_ = false;  // breakpoints are enabled
+  // The guest's debug registers as ArmBreakpoints has seen them.
+  struct ArmedRegisters {
+    u64 control = 0, address[vcpu::kBreakpoints] = {};
+
+    static ArmedRegisters Of(const vcpu::VcpuState& state) {
+      return {state.dr[7], {state.dr[0], state.dr[1], state.dr[2], state.dr[3]}};
+    }
+    bool operator==(const ArmedRegisters&) const = default;
+  };
+  ArmedRegisters armed_;
+  bool watching_ = false;          // breakpoints are enabled
+  bool port_breakpoints_ = false;  // of ports, too: one instruction at a time
   vcpu::DebugStep debug_step_;
   static constexpr u32 kAlignmentKey = 1u << 9;
   u32 mode_key_ = ~u32{0};  // what NoticeMode saw last

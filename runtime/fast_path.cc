@@ -50,8 +50,10 @@ Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
   const Instr& instr = InstrOf(*site);
   ++counters_.simulate_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
-  const bool watched = watching_ || points_.any_watch();
-  if (!watched && MakeStringRun(*site)) return Continue(site, instr.next_pc());
+  if (MakeStringRun(*site)) return Continue(site, instr.next_pc());
+  const bool watched = Watches();
+  const bool may_trap = watching_ && !in_single_;  // Step() does it itself
+  if (may_trap) BeginWatched();
   simulating_ = site;
   const vcpu::Outcome outcome = Simulate(instr, watched ? watched_simulator_ : simulator_);
   simulating_ = nullptr;
@@ -61,6 +63,7 @@ Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
     return DeliverAtAndDispatch(site, outcome.fault());
   }
   if (events_.Wants(kSystemKinds)) events_.SystemInstruction(instr);
+  if (may_trap && TrapsBehind(*site)) return Dispatch(LinearPc());
   if (MayChangeMode(instr) &&
       (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode) : NoticeMode(CurrentMode()))) {
     return Dispatch(LinearPc());
@@ -138,7 +141,7 @@ Next EngineImpl::MissAcrossPages(SiteDesc* site, const Instr& instr, LinearAddr 
     }
     return SimulateNext(instr.pc);
   }
-  if (!Accesses::Writes(*site, instr)) {
+  if (!Accesses::Writes(*site, instr) && !Watches()) {
     // A load needs no write-back: let it read a copy, at an address of the same alignment.
     u8* copy = BounceOf(linear, span);
     GuestFault fault;
@@ -198,7 +201,6 @@ Next EngineImpl::OnMiss(MissWord word, u64 r11) {
       return DeliverAtAndDispatch(site, verdict.fault);
     case Verdict::Way::kSimulate:
       return SimulateNext(instr.pc);
-    case Verdict::Way::kStep:
     case Verdict::Way::kResume:
       break;
   }

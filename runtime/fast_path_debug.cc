@@ -7,15 +7,25 @@
 #include "runtime/watch.h"
 #include "vcpu/breakpoints.h"
 #include "vcpu/descriptors.h"
+#include "vcpu/exceptions.h"
 
 namespace alibi::runtime {
 
 using isa::Instr;
 using isa::Op;
 using translator::ExitDesc;
+using translator::SiteDesc;
 using vcpu::BreakpointAccess;
 using vcpu::MatchBreakpoints;
 using vcpu::Privilege;
+
+namespace {
+
+BreakpointAccess AccessTo(const Instr& instr) {
+  return instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead;
+}
+
+}  // namespace
 
 bool WatchedMemory::Read(LinearAddr address, void* out, unsigned size, Privilege who,
                          vcpu::GuestFault* fault) {
@@ -58,18 +68,25 @@ void WatchedPorts::Out(u16 port, unsigned size, u32 value) {
   ports_.Out(port, size, value);
 }
 
+bool EngineImpl::HitsWatch(const Instr& instr, LinearAddr linear, unsigned size) const {
+  return (watching_ && MatchBreakpoints(state_, AccessTo(instr), linear.value, size) != 0) ||
+         points_.FindWatch(linear, size, instr.mem.read || !instr.mem.written, instr.mem.written) !=
+             nullptr;
+}
+
 void EngineImpl::NoteWatched(const Instr& instr, LinearAddr linear, unsigned size) {
-  if (watching_) {
-    watch_hits_ |= MatchBreakpoints(
-        state_, instr.mem.written ? BreakpointAccess::kWrite : BreakpointAccess::kRead,
-        linear.value, size);
-  }
+  if (!in_single_) return;
+  if (watching_) watch_hits_ |= MatchBreakpoints(state_, AccessTo(instr), linear.value, size);
   if (points_.any_watch()) {
     points_.NoteAccess(linear, size, instr.mem.read || !instr.mem.written, instr.mem.written);
   }
 }
 
-Next EngineImpl::LeaveToStep() {
+// What a #DB behind it shows of the flags was set in front of it: to be kept from the next time on.
+Next EngineImpl::LeaveToStep(SiteDesc* site) {
+  if (!site->keeps_flags) {
+    sites_->NoteShownFlags(*site, vcpu::GuestFault::Simple(vcpu::kDebug));
+  }
   step_over_watch_ = true;
   SyncGs();
   return {};
@@ -83,6 +100,42 @@ void EngineImpl::NoteSimulatedWatch(bool faulted) {
   } else {
     RequestAttention();
   }
+}
+
+vcpu::SteppedInstruction EngineImpl::DescribeStep(const Instr& instr,
+                                                  const translator::CodeMode& mode) {
+  const isa::OpInfo& op = InfoOf(instr.op);
+  vcpu::SteppedInstruction step;
+  step.next_rip = mode.RipOf(instr.next_pc());
+  step.loads_ss = op.Has(isa::kLoadsSs);
+  step.software_interrupt = op.Has(isa::kSoftwareInterrupt);
+  step.steps_itself = op.Has(isa::kSystemCall);
+  step.returns = instr.op == Op::kIret;
+  step.loads_task = instr.op == Op::kLtr;
+  step.repeated_string = (instr.rep || instr.repne) && op.Has(isa::kString);
+  return step;
+}
+
+void EngineImpl::DeliverDebug(const vcpu::DebugException& trap) {
+  if (trap.dr6 == 0) return;
+  vcpu::ReportDebug(state_, trap.dr6);
+  ++counters_.exceptions_delivered;
+  vcpu::Event event = vcpu::Event::Trap(vcpu::kDebug);
+  event.between_iterations = trap.between_iterations;
+  vcpu::DeliverEvent(state_, mmu_, event, state_.rip);
+}
+
+void EngineImpl::BeginWatched() {
+  // No translation but a single step begins at a breakpoint.
+  debug_step_.Begin(state_, LinearPc(), options_.cpuid->vendor());
+  watch_hits_ = 0;
+}
+
+bool EngineImpl::TrapsBehind(const SiteDesc& site) {
+  const vcpu::DebugException trap =
+      debug_step_.Completed(state_, DescribeStep(InstrOf(site), site.ccf->mode), watch_hits_);
+  DeliverDebug(trap);
+  return trap.dr6 != 0;
 }
 
 // The target of a computed branch is no address. The branch itself faults then, before it changes

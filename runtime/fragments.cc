@@ -16,12 +16,10 @@ constexpr u8 kJumpBytes = 5;  // jmp rel32
 
 const u8* CodeAt(HostAddr host) { return host.As<const u8>(); }
 
-bool HoldsBreakpoint(const translator::Ccf& ccf, const DebugPoints& points) {
-  if (!points.any_breakpoint()) return false;
-  for (unsigned i = 0; i < ccf.instrs().size(); ++i) {
-    if (points.IsBreakpoint(ccf.instrs().pc(i) + (ccf.Pc() - ccf.pc))) return true;
-  }
-  return false;
+// Also where it has only looked whether flags are needed.
+bool DependsOnBreakpoint(const translator::Ccf& ccf, const DebugPoints& points) {
+  const u64 moved = ccf.Pc() - ccf.pc;
+  return points.AnyBreakpointIn(ccf.examined_begin + moved, ccf.examined_end - ccf.examined_begin);
 }
 
 void AddIncoming(translator::ExitDesc* exit, translator::Ccf* target) {
@@ -187,7 +185,7 @@ Fragments::Ccf* Fragments::Revive(LinearAddr pc, PhysPage phys_page, const CodeM
     index.CountSteps(1);
     if (ccf->valid || ccf->retired || ccf->phys_page2 != kNoPage ||
         ContentHash(*ccf, page) != ccf->content_hash || (ccf->Pc() != ccf->pc && !ccf->movable) ||
-        HoldsBreakpoint(*ccf, points)) {
+        DependsOnBreakpoint(*ccf, points)) {
       continue;
     }
     tc_->Write(ccf->entry, ccf->entry_bytes.data(), ccf->entry_bytes.size());
@@ -269,6 +267,13 @@ void Fragments::Invalidate(Ccf* ccf) {
   while (ccf->incoming != nullptr) Unchain(ccf->incoming);
   for (ExitDesc* exit : ccf->exits()) Unchain(exit);
   RedirectEntryToLookup(ccf);
+}
+
+void Fragments::InvalidateAt(LinearAddr pc) {
+  const u64 offset = pc.PageOffset();
+  tc_->index().ForEachMappingAt(pc.PageBase(), [&](const translator::CodeMapping& mapping) {
+    InvalidateBytes(mapping.phys_page, offset, offset + 1, [](Ccf*) {});
+  });
 }
 
 void Fragments::Retire(Ccf* ccf) {

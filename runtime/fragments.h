@@ -118,6 +118,8 @@ class Fragments {
     counters_.index_steps = tc_->index().steps();
     return others;
   }
+  // There is a breakpoint at `pc` from now on: the same for what depends on the instruction there.
+  void InvalidateAt(LinearAddr pc);
   // A new translation of the same code will take its place. Predecessors are not visited: its entry
   // forwards as soon as the new one exists, and until then looks up.
   void Retire(Ccf* ccf);

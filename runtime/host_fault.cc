@@ -189,7 +189,7 @@ Verdict EngineImpl::JudgeNumericError(bool x87) {
 void EngineImpl::LeaveSimulator(bool x87) {
   SiteDesc* site = std::exchange(simulating_, nullptr);
   ++counters_.host_faults_arithmetic;
-  if (watching_ || points_.any_watch()) NoteSimulatedWatch(/*faulted=*/true);
+  if (Watches()) NoteSimulatedWatch(/*faulted=*/true);
   const Verdict verdict = JudgeNumericError(x87);
   if (verdict.way == Verdict::Way::kDeliver) DeliverAt(site, verdict.fault);
 }

@@ -235,18 +235,17 @@ Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
     const vcpu::Outcome outcome = LinearOperand(instr, simulator_, r11, site->size, &address);
     if (outcome.faulted()) return RefuseBounce(site, outcome.fault());
   }
+  if (StopsForWatch(instr, linear, site->size)) return LeaveToStep(site);
   const bool masked = instr.mem.masked_element != 0;
   Access access{Found::kBounce, *site, instr, linear, site->size};
   access.any_element = masked && ActiveElements(instr) != 0;
-  access.stops_for_watch = StopsForWatch(instr, linear, site->size);
   const Verdict verdict = accesses_.Classify(access);
-  if (verdict.way == Verdict::Way::kStep) return LeaveToStep();
   if (verdict.way == Verdict::Way::kDeliver) {
     return verdict.at_once ? DeliverAtAndDispatch(site, verdict.fault)
                            : RefuseBounce(site, verdict.fault);
   }
   if (masked) return BounceElements(site, linear);
-  if (site->ccf->mode.careful) NoteWatched(instr, linear, site->size);
+  NoteWatched(instr, linear, site->size);
   GuestFault fault;
   u8* pages[2];
   if (instr.mem.written && !PlainPages(linear, site->size, true, pages) &&
@@ -291,13 +290,11 @@ Next EngineImpl::OnStore(SiteDesc* site, u64 r11) {
   const Instr& instr = InstrOf(*site);
   ++counters_.store_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
+  if (StopsForWatch(instr, linear, site->size)) return LeaveToStep(site);
   GuestFault fault;
-  Access access{Found::kStore, *site, instr, linear, site->size};
-  access.stops_for_watch = StopsForWatch(instr, linear, site->size);
-  const Verdict verdict = accesses_.Classify(access);
-  if (verdict.way == Verdict::Way::kStep) return LeaveToStep();
+  const Verdict verdict = accesses_.Classify({Found::kStore, *site, instr, linear, site->size});
   if (verdict.way == Verdict::Way::kDeliver) return DeliverAtAndDispatch(site, verdict.fault);
-  if (site->ccf->mode.careful) NoteWatched(instr, linear, site->size);
+  NoteWatched(instr, linear, site->size);
   if (!WriteOperand(linear, reinterpret_cast<const u8*>(&state_.scratch.store), site->size,
                     &fault)) {
     SyncGs();

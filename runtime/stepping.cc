@@ -19,19 +19,6 @@ namespace {
 constexpr u64 kXsaveHeader = 512;
 constexpr u16 kX87Exceptions = 0x3f, kX87Summary = 0x8080;  // the status word's ES and B
 
-vcpu::SteppedInstruction DescribeStep(const Instr& instr, const translator::CodeMode& mode) {
-  const isa::OpInfo& op = InfoOf(instr.op);
-  vcpu::SteppedInstruction step;
-  step.next_rip = mode.RipOf(instr.next_pc());
-  step.loads_ss = op.Has(isa::kLoadsSs);
-  step.software_interrupt = op.Has(isa::kSoftwareInterrupt);
-  step.steps_itself = op.Has(isa::kSystemCall);
-  step.returns = instr.op == Op::kIret;
-  step.loads_task = instr.op == Op::kLtr;
-  step.repeated_string = (instr.rep || instr.repne) && op.Has(isa::kString);
-  return step;
-}
-
 }  // namespace
 
 // The XSAVE area begins with x87's control and status words.
@@ -62,13 +49,42 @@ void EngineImpl::ShowNumericError(const Instr* instr) {
   std::memcpy(state_.xsave_area, words, sizeof(words));
 }
 
-void EngineImpl::DeliverDebug(const vcpu::DebugException& trap) {
-  if (trap.dr6 == 0) return;
-  vcpu::ReportDebug(state_, trap.dr6);
-  ++counters_.exceptions_delivered;
-  vcpu::Event event = vcpu::Event::Trap(vcpu::kDebug);
-  event.between_iterations = trap.between_iterations;
-  vcpu::DeliverEvent(state_, mmu_, event, state_.rip);
+// What the guest's debug registers ask for.
+void EngineImpl::ArmBreakpoints() {
+  armed_ = ArmedRegisters::Of(state_);
+  watching_ = vcpu::BreakpointsEnabled(state_);
+  port_breakpoints_ = false;
+  static_assert(vcpu::kBreakpoints == DebugPoints::kMaxGuestBreakpoints);
+  points_.ForgetGuestBreakpoints();
+  for (unsigned i = 0; i < vcpu::kBreakpoints; ++i) {
+    const vcpu::Breakpoint breakpoint = BreakpointOf(state_, i);
+    if (breakpoint.size == 0) continue;
+    port_breakpoints_ |= breakpoint.kind == vcpu::BreakpointAccess::kPort;
+    if (breakpoint.kind != vcpu::BreakpointAccess::kExecute) continue;
+    points_.AddGuestBreakpoint(LinearAddr(breakpoint.first), breakpoint.size);
+    for (u64 byte = 0; byte < breakpoint.size; ++byte) {
+      fragments_->InvalidateAt(LinearAddr(breakpoint.first + byte));
+    }
+  }
+  WatchPages();
+}
+
+void EngineImpl::WatchPages() {
+  static_assert(vcpu::kBreakpoints + DebugPoints::kMaxWatches <= mmu::WatchedPages::kMax);
+  mmu_.ForgetWatchedPages();
+  for (unsigned i = 0; i < vcpu::kBreakpoints; ++i) {
+    const vcpu::Breakpoint breakpoint = BreakpointOf(state_, i);
+    const bool loads = breakpoint.kind == vcpu::BreakpointAccess::kRead;
+    if (breakpoint.size == 0 || !(loads || breakpoint.kind == vcpu::BreakpointAccess::kWrite)) {
+      continue;
+    }
+    const LinearAddr first(breakpoint.first);
+    mmu_.WatchPages(first, first + breakpoint.size - 1, loads);
+  }
+  points_.ForEachWatch([&](const Watch& watch) {
+    const LinearAddr last = watch.address + watch.size - 1;
+    mmu_.WatchPages(watch.address, last < watch.address ? LinearAddr(~u64{0}) : last, watch.reads);
+  });
 }
 
 bool EngineImpl::Step() {

@@ -74,7 +74,8 @@ bool EngineImpl::MakeStringRun(const SiteDesc& site) {
     u64 elements = std::min(count, in_page(to));
     if (moves) elements = std::min(elements, in_page(from));
     if (elements == 0) {
-      // The next element crosses into another page.
+      // The next element crosses into another page. Watched pages do not tell by themselves here.
+      if (Watches()) return false;
       u64 element = state_.gpr[vcpu::kRax];
       GuestFault fault;
       if (moves && !ReadOperand(LinearAddr(from), reinterpret_cast<u8*>(&element), size, &fault))

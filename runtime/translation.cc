@@ -87,7 +87,6 @@ HostAddr EngineImpl::PrepareEntry() {
   CodeMode mode = CurrentMode();
   mode.single = in_single_;
   mode.simulate = how.simulate;
-  mode.careful = mode.careful || watching_;
   NoticeMode(mode);
   const LinearAddr pc = LinearPc();
   PhysAddr phys;
@@ -162,8 +161,8 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
       .page_before = code->in_ram ? static_cast<unsigned>(code->phys.PageOffset()) : 0,
       .code_base = code->mode.code_base,
       .max_instructions = code->max_instructions,
-      // A single step's #DB shows all flags.
-      .look_ahead = !code->mode.single,
+      // A #DB shows all flags.
+      .look_ahead = !code->mode.single && !points_.any_breakpoint(),
       .shown = &shown_features_,
       .exact_sites = code->sites.any() ? &code->sites : nullptr};
   DecodeStatus status = BuildTranslationUnit(request, tu_.get());
@@ -184,7 +183,7 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
     code->second_page = next.InPage();
   }
   // A breakpoint begins a translation, which is then not made.
-  for (unsigned i = 1; points_.any_breakpoint() && i < tu_->count; ++i) {
+  for (unsigned i = 1; i < tu_->count; ++i) {
     if (!points_.IsBreakpoint(tu_->instrs[i].pc)) continue;
     request.max_instructions = i;
     status = BuildTranslationUnit(request, tu_.get());

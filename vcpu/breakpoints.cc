@@ -17,16 +17,22 @@ bool Answers(const VcpuState& state, BreakpointAccess kind, BreakpointAccess acc
 
 }  // namespace
 
-u64 MatchBreakpoints(const VcpuState& state, BreakpointAccess access, u64 address, unsigned size) {
+Breakpoint BreakpointOf(const VcpuState& state, unsigned i) {
   constexpr u64 kSpan[4] = {1, 2, 8, 4};  // DR7.LEN
+  if (((state.dr[7] >> (2 * i)) & 3) == 0) return {};
+  const u64 control = state.dr[7] >> (16 + 4 * i);
+  const u64 span = kSpan[(control >> 2) & 3];
+  return {static_cast<BreakpointAccess>(control & 3), state.dr[i] & ~(span - 1), span};
+}
+
+u64 MatchBreakpoints(const VcpuState& state, BreakpointAccess access, u64 address, unsigned size) {
   u64 hits = 0;
-  for (unsigned i = 0; i < 4; ++i) {
-    if (((state.dr[7] >> (2 * i)) & 3) == 0) continue;
-    const u64 control = state.dr[7] >> (16 + 4 * i);
-    if (!Answers(state, static_cast<BreakpointAccess>(control & 3), access)) continue;
-    const u64 span = kSpan[(control >> 2) & 3];
-    const u64 first = state.dr[i] & ~(span - 1);
-    if (address - first < span || first - address < size) hits |= u64{1} << i;
+  for (unsigned i = 0; i < kBreakpoints; ++i) {
+    const Breakpoint breakpoint = BreakpointOf(state, i);
+    if (breakpoint.size == 0 || !Answers(state, breakpoint.kind, access)) continue;
+    if (address - breakpoint.first < breakpoint.size || breakpoint.first - address < size) {
+      hits |= u64{1} << i;
+    }
   }
   return hits;
 }

@@ -4,6 +4,7 @@
 KERNELS = [
     "access",
     "apic",
+    "breakpoints",
     "debug",
     "exceptions",
     "fpu",

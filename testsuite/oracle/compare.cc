@@ -536,11 +536,11 @@ std::vector<std::string> Differences(const TestCase& test, Kind kind, const Outc
   const bool changed = native.code != test.CodePages();
   // A stepped REP that overwrites itself is fetched again after every element; and else the CPU
   // chooses when.
-  if (changed && (kind == Kind::kStepped || OverwritesRep(test, native))) return {};
-  // Of code that runs into its segment's limit the stepping handler's IRET has the #GP already.
-  if (kind == Kind::kStepped && BehindLimit(native.state)) return {};
-  // To the stepping handler an INT1 that the sequence came upon is one step more.
-  if (kind == Kind::kStepped && native.vector == vcpu::kDebug) return {};
+  if (changed && (IsInterrupted(kind) || OverwritesRep(test, native))) return {};
+  // Of code that runs into its segment's limit the debug handler's IRET has the #GP already.
+  if (IsInterrupted(kind) && BehindLimit(native.state)) return {};
+  // To the debug handler an INT1 that the sequence came upon is one #DB more.
+  if (IsInterrupted(kind) && native.vector == vcpu::kDebug) return {};
   Report report;
   if (guest.end == End::kTimeout && native.slow) return {};
   if (guest.end != End::kException) {

@@ -18,6 +18,7 @@
 #include "testsuite/oracle/random.h"
 #include "testsuite/oracle/segments.h"
 #include "translator/ccf.h"
+#include "vcpu/breakpoints.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/reset.h"
@@ -308,10 +309,11 @@ class GuestMachine::Impl {
       Put64(kIdt + vector * 16 + 8, handler >> 32);
       memory_->HostRw(PhysAddr(kHandlers))[vector * kHandlerBytes] = 0xf4;  // hlt
     }
-    if (kind_ == Kind::kStepped) {
-      u8* handler = memory_->HostRw(PhysAddr(kHandlers)) + vcpu::kDebug * kHandlerBytes;
-      handler[0] = 0x48;  // iretq
-      handler[1] = 0xcf;
+    if (IsInterrupted(kind_)) {
+      constexpr u8 kReturn[] = {0x80, 0x4c, 0x24, 0x12, 0x01,  // or byte [rsp + 18], 1: RF
+                                0x48, 0xcf};                   // iretq
+      std::memcpy(memory_->HostRw(PhysAddr(kHandlers)) + vcpu::kDebug * kHandlerBytes, kReturn,
+                  sizeof(kReturn));
     }
   }
 
@@ -339,6 +341,22 @@ class GuestMachine::Impl {
     }
   }
 
+  // Breakpoints where a sequence is likely to come: at an instruction (if one begins there), at the
+  // top of the stack, at what two registers point to.
+  void SetBreakpoints(const CpuState& initial) {
+    constexpr u64 kEnabled = 0x55, kExecute = 0, kWrite = 1, kAccess = 3, kEight = 2;
+    const u64 dice = Random(initial.gpr[vcpu::kRax] ^ initial.gpr[vcpu::kRsp]).Next();
+    vcpu::VcpuState& s = *state_;
+    s.dr[0] = initial.rip + dice % 16;
+    s.dr[1] = initial.gpr[vcpu::kRsp] - 8;
+    s.dr[2] = initial.gpr[dice >> 8 & 15] + (dice >> 16 & 31);
+    s.dr[3] = initial.gpr[dice >> 24 & 15] + (dice >> 32 & 31);
+    const u64 controls[] = {kExecute, kWrite | kEight << 2, kAccess | kEight << 2,
+                            kWrite | kEight << 2};
+    s.dr[7] |= kEnabled;
+    for (unsigned i = 0; i < vcpu::kBreakpoints; ++i) s.dr[7] |= controls[i] << (16 + 4 * i);
+  }
+
   void LoadState(const CpuState& initial) {
     vcpu::VcpuState& s = *state_;
     const bool user = kind_ != Kind::kSupervisor;
@@ -352,6 +370,7 @@ class GuestMachine::Impl {
     s.xcr0 = XsaveLayout::Host().mask;
     s.dr[6] = vcpu::kDr6Fixed;
     s.dr[7] = vcpu::kDr7Fixed;
+    if (kind_ == Kind::kWatched) SetBreakpoints(initial);
     s.cpl = user ? 3 : 0;
     for (unsigned i = 0; i < initial.selector.size(); ++i) {
       s.segment[i] = SegmentOf(initial.selector[i]);

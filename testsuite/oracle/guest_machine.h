@@ -26,6 +26,8 @@ inline constexpr unsigned kKindCount = static_cast<unsigned>(Kind::kCount);
 const char* KindName(Kind kind);
 const char* KindMeaning(Kind kind);
 Kind KindOf(const std::string& name);  // kCount: no such kind
+// A handler of the guest's interrupts the sequence, and goes on with it.
+constexpr bool IsInterrupted(Kind kind) { return kind == Kind::kStepped || kind == Kind::kWatched; }
 
 // What runs of one sequence do to the machine before they begin.
 struct RunOptions {

@@ -69,7 +69,7 @@ Harness::~Harness() = default;
 
 bool Harness::Applies(const Traits& traits, Kind kind) {
   if (kind == Kind::kSupervisor) return !traits.user_only;
-  if (kind == Kind::kStepped) return !traits.unsteppable;
+  if (IsInterrupted(kind)) return !traits.unsteppable;
   return true;
 }
 

@@ -569,6 +569,39 @@ TEST_CASE("A site that goes to another page each time looks up in the table", "[
   CHECK(changes(kPageSize) == 0);
 }
 
+// A guest with an enabled breakpoint once ran one instruction at a time, whatever it did.
+TEST_CASE("Only what breakpoints may concern leaves the translated code", "[oracle]") {
+  constexpr u64 kRounds = 10000;
+  const Code::value_type nop = {0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00};
+  const auto counters = [&](const Code& body) {
+    Code code = {nop, nop};  // where the breakpoint at an instruction is
+    u8 length = 4;
+    for (const auto& instr : body) length += static_cast<u8>(instr.size());
+    code.insert(code.end(), body.begin(), body.end());
+    code.push_back({0xff, 0xc9});                         // dec ecx
+    code.push_back({0x75, static_cast<u8>(0 - length)});  // jnz
+    GeneratedCase made = Make({"loop", code, {}});
+    made.test.initial.gpr[kRcx] = kRounds;
+    GuestMachine machine(Kind::kWatched);
+    auto outcome = std::make_unique<Outcome>();
+    machine.Run(made.test, {}, outcome.get());
+    CHECK(outcome->vector == vcpu::kBreakpoint);
+    CHECK(outcome->state.gpr[kRcx] == 0);
+    return machine.engine().counters();
+  };
+  // The stack's top is watched.
+  const runtime::Counters hits = counters({{0x50}, {0x58}});  // push rax; pop rax
+  CHECK(hits.exceptions_delivered >= kRounds);
+  CHECK(hits.exceptions_delivered <= kRounds + 2);
+  const runtime::Counters near = counters({{0x48, 0x89, 0x44, 0x24, 0x40}});  // mov [rsp + 64], rax
+  CHECK(near.exceptions_delivered <= 2);
+  CHECK(near.full_exits < 100);
+  CHECK(near.store_callouts + near.simulate_callouts + near.bounce_callouts >= kRounds - 100);
+  const runtime::Counters far = counters({{0x48, 0x89, 0x86, 0x00, 0x30, 0x00, 0x00}});
+  CHECK(far.full_exits < 100);
+  CHECK(far.store_callouts + far.simulate_callouts + far.bounce_callouts < 100);
+}
+
 // What the cases rest on: a difference is seen.
 TEST_CASE("A wrong result is found, shrunk and told", "[oracle]") {
   Harness harness;
