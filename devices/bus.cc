@@ -87,11 +87,8 @@ const PortBus::Range* PortBus::Find(u32 port) const {
 u32 PortBus::Read(u16 port, unsigned size) {
   ALIBI_CHECK(IsAccessSize(size, 4), "a port access is 1, 2 or 4 bytes");
   const Range* range = Find(port);
-  const u32 end = u32{port} + size;
-  if (range != nullptr && size <= range->device->MaxAccessSize() &&
-      end <= range->first + range->count) {
-    const u64 offset = range->first_offset + (port - range->first);
-    return static_cast<u32>(range->device->Read(offset, size) & SizeMask(size));
+  if (range != nullptr && range->Takes(port, size)) {
+    return static_cast<u32>(range->device->Read(range->OffsetOf(port), size) & SizeMask(size));
   }
   if (size == 1) return 0xff;
   const unsigned half = size / 2;
@@ -106,10 +103,8 @@ void PortBus::Write(u16 port, unsigned size, u32 value) {
   ALIBI_CHECK(IsAccessSize(size, 4), "a port access is 1, 2 or 4 bytes");
   value &= static_cast<u32>(SizeMask(size));
   const Range* range = Find(port);
-  const u32 end = u32{port} + size;
-  if (range != nullptr && size <= range->device->MaxAccessSize() &&
-      end <= range->first + range->count) {
-    range->device->Write(range->first_offset + (port - range->first), size, value);
+  if (range != nullptr && range->Takes(port, size)) {
+    range->device->Write(range->OffsetOf(port), size, value);
     return;
   }
   if (size == 1) return;
@@ -119,23 +114,20 @@ void PortBus::Write(u16 port, unsigned size, u32 value) {
   if (next < index_.size()) Write(static_cast<u16>(next), half, value >> (half * 8));
 }
 
-const u8* PortBus::Latch(u16 port) const {
+bool PortBus::Peek(u16 port, unsigned size, u32* value) const {
   const Range* range = Find(port);
-  return range == nullptr ? nullptr
-                          : range->device->Latch(range->first_offset + (port - range->first));
+  u64 wide;
+  if (range == nullptr || !range->Takes(port, size) ||
+      !range->device->Peek(range->OffsetOf(port), size, &wide)) {
+    return false;
+  }
+  *value = static_cast<u32>(wide & SizeMask(size));
+  return true;
 }
 
-std::vector<u16> PortBus::LatchedPorts() const {
-  std::vector<u16> ports;
-  for (const Range& range : ranges_) {
-    if (range.device == nullptr) continue;
-    for (u32 i = 0; i < range.count; ++i) {
-      if (range.device->Latch(range.first_offset + i) != nullptr) {
-        ports.push_back(static_cast<u16>(range.first + i));
-      }
-    }
-  }
-  return ports;
+const u8* PortBus::Latch(u16 port) const {
+  const Range* range = Find(port);
+  return range == nullptr ? nullptr : range->device->Latch(range->OffsetOf(port));
 }
 
 const char* PortBus::NameOf(u16 port) const {
@@ -208,8 +200,7 @@ bool MmioBus::Claims(PhysAddr addr, u64 size) const {
 u64 MmioBus::Read(PhysAddr addr, unsigned size) {
   ALIBI_CHECK(IsAccessSize(size, 8), "a memory-mapped access is 1, 2, 4 or 8 bytes");
   const Range* range = Find(addr);
-  if (range != nullptr && size <= range->device->MaxAccessSize() &&
-      size - 1 <= range->last() - addr.value) {
+  if (range != nullptr && range->Takes(addr, size)) {
     return range->device->Read(addr - range->base, size) & SizeMask(size);
   }
   if (size == 1) return 0xff;
@@ -222,8 +213,7 @@ void MmioBus::Write(PhysAddr addr, unsigned size, u64 value) {
   ALIBI_CHECK(IsAccessSize(size, 8), "a memory-mapped access is 1, 2, 4 or 8 bytes");
   value &= SizeMask(size);
   const Range* range = Find(addr);
-  if (range != nullptr && size <= range->device->MaxAccessSize() &&
-      size - 1 <= range->last() - addr.value) {
+  if (range != nullptr && range->Takes(addr, size)) {
     range->device->Write(addr - range->base, size, value);
     return;
   }
@@ -231,6 +221,16 @@ void MmioBus::Write(PhysAddr addr, unsigned size, u64 value) {
   const unsigned half = size / 2;
   Write(addr, half, value);
   Write(addr + half, half, value >> (half * 8));
+}
+
+bool MmioBus::Peek(PhysAddr addr, unsigned size, u64* value) const {
+  const Range* range = Find(addr);
+  if (range == nullptr || !range->Takes(addr, size) ||
+      !range->device->Peek(addr - range->base, size, value)) {
+    return false;
+  }
+  *value &= SizeMask(size);
+  return true;
 }
 
 const char* MmioBus::NameOf(PhysAddr addr) const {

@@ -32,10 +32,11 @@ class PortBus {
   u32 Read(u16 port, unsigned size);
   void Write(u16 port, unsigned size, u32 value);
 
+  // See Device::Peek: of one device's register.
+  bool Peek(u16 port, unsigned size, u32* value) const;
+
   // See Device::Latch. The answer for a port changes only by Add() and Remove().
   const u8* Latch(u16 port) const;
-  // All ports for which Latch() has an answer, in no order.
-  std::vector<u16> LatchedPorts() const;
 
   // The name given to Add(), or nullptr: for traces and messages.
   const char* NameOf(u16 port) const;
@@ -49,6 +50,12 @@ class PortBus {
     u64 first_offset = 0;
     Device* device = nullptr;  // null: the place in ranges_ is free
     std::string name;
+
+    // Can the device take the access as one?
+    bool Takes(u16 port, unsigned size) const {
+      return size <= device->MaxAccessSize() && port + size <= first + count;
+    }
+    u64 OffsetOf(u16 port) const { return first_offset + (port - first); }
   };
   static constexpr u8 kUnassigned = 0;
 
@@ -75,6 +82,8 @@ class MmioBus {
   // `size` is 1, 2, 4 or 8. Bytes that belong to no device read as all ones.
   u64 Read(PhysAddr addr, unsigned size);
   void Write(PhysAddr addr, unsigned size, u64 value);
+  // See Device::Peek: of one device's register.
+  bool Peek(PhysAddr addr, unsigned size, u64* value) const;
 
   const char* NameOf(PhysAddr addr) const;
 
@@ -87,6 +96,9 @@ class MmioBus {
     Device* device;
     std::string name;
     u64 last() const { return base.value + (size - 1); }
+    bool Takes(PhysAddr addr, unsigned bytes) const {
+      return bytes <= device->MaxAccessSize() && bytes - 1 <= last() - addr.value;
+    }
   };
 
   const Range* Find(PhysAddr addr) const;

@@ -26,6 +26,10 @@ class Probe : public Device {
   }
   unsigned MaxAccessSize() const override { return max_size_; }
   const u8* Latch(u64 offset) const override { return offset == 1 ? &latch : nullptr; }
+  bool Peek(u64 offset, unsigned, u64* value) const override {
+    *value = 0x8877665544332211;
+    return offset == 2;
+  }
 
   std::vector<std::string> log;
   u8 latch = 0x5a;
@@ -118,9 +122,32 @@ TEST_CASE("port bus: a latch is found by port, and a range may start inside a de
   Probe probe;
   REQUIRE(bus.Add(0x80, 1, probe, "post", 1).ok());
   CHECK(bus.Latch(0x80) == &probe.latch);
-  CHECK(bus.LatchedPorts() == std::vector<u16>{0x80});
   bus.Write(0x80, 1, 3);
   CHECK(probe.log == Log{"w1@1=3"});
+}
+
+TEST_CASE("What has no effect is told without a read") {
+  PortBus ports;
+  MmioBus memory;
+  Probe probe(4);
+  REQUIRE(ports.Add(0x20, 4, probe, "probe").ok());
+  REQUIRE(memory.Add(PhysAddr(0x1000), 4, probe, "probe").ok());
+  u32 narrow = 0;
+  u64 wide = 0;
+  CHECK(ports.Peek(0x22, 1, &narrow));
+  CHECK(narrow == 0x11);
+  CHECK(ports.Peek(0x22, 2, &narrow));
+  CHECK(narrow == 0x2211);
+  CHECK(memory.Peek(PhysAddr(0x1002), 2, &wide));
+  CHECK(wide == 0x2211);
+  // Not the device's, not all of it, nobody's.
+  CHECK_FALSE(ports.Peek(0x21, 1, &narrow));
+  CHECK_FALSE(ports.Peek(0x22, 4, &narrow));
+  CHECK_FALSE(ports.Peek(0x24, 1, &narrow));
+  CHECK_FALSE(memory.Peek(PhysAddr(0x1001), 1, &wide));
+  CHECK_FALSE(memory.Peek(PhysAddr(0x1002), 4, &wide));
+  CHECK_FALSE(memory.Peek(PhysAddr(0xfff), 1, &wide));
+  CHECK(probe.log.empty());
 }
 
 TEST_CASE("memory bus: look-up, edges, splitting") {

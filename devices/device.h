@@ -20,6 +20,14 @@ class Device {
   virtual u64 Read(u64 offset, unsigned size) = 0;
   virtual void Write(u64 offset, unsigned size, u64 value) = 0;
 
+  // What Read() would yield, where a read has no effect and the answer needs neither time nor
+  // anybody else. False: Read() it. Called next to translated code, with the guest's vector state
+  // live: for general registers only (//tools:check_vector_use_test).
+  virtual bool Peek(u64 offset, unsigned size, u64* value) const {
+    static_cast<void>(offset), static_cast<void>(size), static_cast<void>(value);
+    return false;
+  }
+
   // The RESET line: the state after power-up, except for what survives it (memory, the time, input
   // that waits). Between runs of the guest; a device with several ranges may be told more than
   // once.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <random>
 
+#include "base/check.h"
 #include "base/types.h"
 #include "devices/device.h"
 #include "devices/irq.h"
@@ -39,6 +40,18 @@ inline void RunFor(ManualClock& clock, TimerQueue& timers, u64 ns) {
   clock.Set(end);
 }
 
+// What Peek() tells is what Read() yields, and that again.
+inline void CheckedRead(Device& device, u64 offset, unsigned size) {
+  const u64 mask = size < 8 ? (u64{1} << (size * 8)) - 1 : ~u64{0};
+  u64 before = 0, after = 0;
+  const bool known = device.Peek(offset, size, &before);
+  const u64 read = device.Read(offset, size);
+  if (!known) return;
+  ALIBI_CHECK(((before ^ read) & mask) == 0, "what Peek() has told is what Read() yields");
+  ALIBI_CHECK(device.Peek(offset, size, &after) && ((after ^ read) & mask) == 0,
+              "such a read has no effect");
+}
+
 // Random accesses of every permitted size inside [0, range); `step` runs after each.
 inline void Hammer(Device& device, u64 range, u64 seed, int accesses,
                    const std::function<void(std::mt19937_64&)>& step) {
@@ -48,7 +61,7 @@ inline void Hammer(Device& device, u64 range, u64 seed, int accesses,
     while (size > device.MaxAccessSize() || size > range) size /= 2;
     const u64 offset = random() % (range - size + 1);
     if (random() % 3 == 0) {
-      static_cast<void>(device.Read(offset, size));
+      CheckedRead(device, offset, size);
     } else {
       // Half of the values are small or single bits: those reach the odd modes.
       u64 value = random();

@@ -6,14 +6,8 @@
 
 namespace alibi::vmm {
 
-const u8* Machine::Latch(u16 port) {
-  // An observer is to see every access.
-  if (observer_ != nullptr) return nullptr;
-  for (unsigned i = 0; i < latch_count_; ++i) {
-    if (latches_[i].port == port) return latches_[i].byte;
-  }
-  return nullptr;
-}
+// An observer is to see every access.
+const u8* Machine::Latch(u16 port) { return observer_ == nullptr ? io_.PortLatch(port) : nullptr; }
 
 void Machine::Observe(AccessKind kind, u64 address, unsigned size, u64 value) {
   if (observer_ == nullptr) return;
@@ -23,9 +17,10 @@ void Machine::Observe(AccessKind kind, u64 address, unsigned size, u64 value) {
 
 u32 Machine::In(u16 port, unsigned size) {
   ++counters_.port_reads;
-  if (const u8* latch = size == 1 ? Latch(port) : nullptr) return *latch;
+  u32 value;
+  if (observer_ == nullptr && io_.PeekPort(port, size, &value)) return value;
   SimdGuard guard(simd_);
-  const u32 value = io_.PortRead(port, size);
+  value = io_.PortRead(port, size);
   Observe(AccessKind::kPortRead, port, size, value);
   return value;
 }
@@ -39,8 +34,10 @@ void Machine::Out(u16 port, unsigned size, u32 value) {
 }
 
 u64 Machine::MmioRead(PhysAddr address, unsigned size) {
+  u64 value;
+  if (observer_ == nullptr && io_.PeekMmio(address, size, &value)) return value;
   SimdGuard guard(simd_);
-  const u64 value = io_.MmioRead(address, size);
+  value = io_.MmioRead(address, size);
   Observe(AccessKind::kMmioRead, address.value, size, value);
   return value;
 }

@@ -195,11 +195,6 @@ void Machine::InterruptsChanged() {
   if (pending && in_engine_ && vcpu::CanTakeInterrupt(*state_)) engine_->RequestAttention();
 }
 
-void Machine::LatchPort(u16 port, const u8* byte) {
-  ALIBI_CHECK(latch_count_ < kMaxLatchedPorts, "every latched port has a place");
-  latches_[latch_count_++] = {port, byte};
-}
-
 void Machine::RaiseNmi() {
   state_->nmi_pending = 1;
   RequestTurn();

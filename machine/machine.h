@@ -89,10 +89,6 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // What the interrupt controllers would answer has changed.
   void InterruptsChanged();
   void RaiseNmi();
-  // Byte reads of `port` give *byte and nothing else happens: they need not leave for the device.
-  // At most kMaxLatchedPorts ports, as each access looks through all of them.
-  static constexpr unsigned kMaxLatchedPorts = 4;
-  void LatchPort(u16 port, const u8* byte);
   // A Turn() is due at this time (CLOCK_MONOTONIC, ns).
   static constexpr u64 kNoDeadline = StopTimer::kNever;
   void SetDeadline(u64 monotonic_ns) { stop_timer_.SetDeadline(monotonic_ns); }
@@ -147,12 +143,6 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   bool policy_reported_ = false;
   std::unique_ptr<mmu::Mmu> mmu_;
   std::unique_ptr<runtime::TranslatingEngine> engine_;
-  struct PortLatch {
-    u16 port;
-    const u8* byte;
-  };
-  PortLatch latches_[kMaxLatchedPorts] = {};
-  unsigned latch_count_ = 0;
   StopTimer stop_timer_;
   bool in_engine_ = false;
   std::atomic<bool> stop_ = false;

@@ -15,9 +15,22 @@ class IoSpace {
   virtual ~IoSpace() = default;
   virtual u32 PortRead(u16 port, unsigned size) = 0;
   virtual void PortWrite(u16 port, unsigned size, u32 value) = 0;
+  // What PortRead() would yield, where a read has no effect. False: it may have one. Compiled for
+  // general registers only, because the guest's vector state is live.
+  virtual bool PeekPort([[maybe_unused]] u16 port, [[maybe_unused]] unsigned size,
+                        [[maybe_unused]] u32* value) {
+    return false;
+  }
+  // See vcpu::PortIo.
+  virtual const u8* PortLatch([[maybe_unused]] u16 port) { return nullptr; }
   // Physical addresses outside the memory slots, and stores to ROM.
   virtual u64 MmioRead(PhysAddr address, unsigned size) = 0;
   virtual void MmioWrite(PhysAddr address, unsigned size, u64 value) = 0;
+  // As PeekPort().
+  virtual bool PeekMmio([[maybe_unused]] PhysAddr address, [[maybe_unused]] unsigned size,
+                        [[maybe_unused]] u64* value) {
+    return false;
+  }
 };
 
 // The interrupt controllers; cr8 is the task priority class, 0-15.

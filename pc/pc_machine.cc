@@ -124,9 +124,6 @@ Status PcMachine::CreateBoard(const PcMachineConfig& config) {
   if (!pc.ok()) return pc.error();
   pc_ = std::move(*pc);
   if (!config.bios.empty()) DescribeToFirmware();
-  for (const u16 port : pc_->ports().LatchedPorts()) {
-    machine_->LatchPort(port, pc_->ports().Latch(port));
-  }
   pc_->fw_cfg().ConnectDma(dma_);
   pc_->serial().OnDrained([this] { machine_->RequestTurn(); });
   return Ok{};

@@ -165,6 +165,14 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   void PortWrite(u16 port, unsigned size, u32 value) override;
   u64 MmioRead(PhysAddr address, unsigned size) override;
   void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
+  // While clocks are watched, every access is a time to look at them.
+  bool PeekPort(u16 port, unsigned size, u32* value) override {
+    return !machine_->state().tsc_watched && pc_->ports().Peek(port, size, value);
+  }
+  bool PeekMmio(PhysAddr address, unsigned size, u64* value) override {
+    return !machine_->state().tsc_watched && pc_->mmio().Peek(address, size, value);
+  }
+  const u8* PortLatch(u16 port) override { return pc_->ports().Latch(port); }
 
   // --- Interrupts ---
   bool InterruptPending(u8 cr8) override;

@@ -11,8 +11,8 @@ names such a register, and every call that leaves the program. Exit status 0: no
 usage or no callouts found.
 
 What the graph cannot show: virtual calls and function pointers. Their targets are roots, too: see
-ROOTS. Port and MMIO handlers are not; they save the state (base/simd_guard.h); so do plug-ins
-(adapt/plugin.cc).
+ROOTS. Port and MMIO handlers are not, but for Peek(); they save the state (base/simd_guard.h); so do
+plug-ins (adapt/plugin.cc).
 """
 
 import re
@@ -25,6 +25,7 @@ ROOTS = re.compile(
     r'|runtime::EngineImpl::Init\(\)::|runtime::.*\bCalloutThunk<'
     r'|runtime::Watched(Memory|Ports)::\w+\('
     r'|simulator::handlers::\w+\(alibi::simulator::Execution&\)'
+    r'|(devices|vmm)::.*\bPeek(Port|Mmio)?\('
     r'|mmu::Mmu::(Read|Write|ProbeWrite|PagingModeChanged|AddressSpaceLoaded|InvalidatePage'
     r'|PrivilegeChanged|WriteTraced)\('
     r'|adapt::.*::(OnEvent|OnPageForgotten)\()')

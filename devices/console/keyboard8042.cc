@@ -117,13 +117,18 @@ u8 Keyboard8042::OutputPort() const {
                          (full_ && from_mouse_ ? 0x20 : 0));
 }
 
-u64 Keyboard8042::Read(u64 offset, unsigned) {
-  if (offset != 0) {
-    return static_cast<u64>((full_ ? kOutputFull : 0) |
-                            (command_byte_ & kFlagBit ? kSystemFlag : 0) |
-                            (last_was_command_ ? kWasCommand : 0) | kNotInhibited |
-                            (full_ && from_mouse_ ? kFromMouse : 0));
-  }
+bool Keyboard8042::Peek(u64 offset, unsigned, u64* value) const {
+  if (offset == 0) return false;
+  *value =
+      static_cast<u64>((full_ ? kOutputFull : 0) | (command_byte_ & kFlagBit ? kSystemFlag : 0) |
+                       (last_was_command_ ? kWasCommand : 0) | kNotInhibited |
+                       (full_ && from_mouse_ ? kFromMouse : 0));
+  return true;
+}
+
+u64 Keyboard8042::Read(u64 offset, unsigned size) {
+  u64 status;
+  if (Peek(offset, size, &status)) return status;
   // Each byte is an edge of its own.
   full_ = false;
   const u8 value = output_;

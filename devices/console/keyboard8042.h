@@ -32,6 +32,7 @@ class Keyboard8042 : public Device {
       : irq1_(irq1), irq12_(irq12), gates_(gates) {}
 
   u64 Read(u64 offset, unsigned size) override;
+  bool Peek(u64 offset, unsigned size, u64* value) const override;
   void Write(u64 offset, unsigned size, u64 value) override;
   void Reset() override;
 

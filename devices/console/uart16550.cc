@@ -180,7 +180,7 @@ u8 Uart16550::ReadReceiveBuffer() {
   return byte;
 }
 
-u8 Uart16550::ReadLineStatus() {
+u8 Uart16550::LineStatus() const {
   u8 value = kLsrTransmitterEmpty | line_errors_;
   if (fifo_count_ > 0) value |= kLsrDataReady;
   if (fifo_enabled()) {
@@ -188,6 +188,11 @@ u8 Uart16550::ReadLineStatus() {
       if (fifo_[(fifo_head_ + i) % kFifoSize].errors != 0) value |= kLsrErrorInFifo;
     }
   }
+  return value;
+}
+
+u8 Uart16550::ReadLineStatus() {
+  const u8 value = LineStatus();
   line_errors_ = 0;
   if (fifo_count_ > 0) fifo_[fifo_head_].errors = 0;  // reported now
   return value;
@@ -199,33 +204,53 @@ u8 Uart16550::ReadModemStatus() {
   return value;
 }
 
-u64 Uart16550::Read(u64 offset, unsigned) {
-  u8 value = 0;
+bool Uart16550::Peek(u64 offset, unsigned, u64* value) const {
   const bool divisor_latch = line_control_ & kLcrDivisorLatch;
   switch (offset) {
     case kData:
-      if (divisor_latch) return divisor_ & 0xff;
+      *value = divisor_ & 0xff;
+      return divisor_latch;
+    case kInterruptEnable:
+      *value = divisor_latch ? divisor_ >> 8 : interrupt_enable_;
+      return true;
+    case kLineControl:
+      *value = line_control_;
+      return true;
+    case kModemControl:
+      *value = modem_control_;
+      return true;
+    case kLineStatus:
+      // Errors are gone when they have been read.
+      *value = LineStatus();
+      return (*value & ~u64{kLsrDataReady}) == kLsrTransmitterEmpty;
+    case kInterruptIdentification:
+    case kModemStatus:
+      return false;
+    default:
+      *value = scratch_;
+      return true;
+  }
+}
+
+u64 Uart16550::Read(u64 offset, unsigned size) {
+  u64 peeked;
+  if (Peek(offset, size, &peeked)) return peeked;
+  u8 value = 0;
+  switch (offset) {
+    case kData:
       value = ReadReceiveBuffer();
       break;
-    case kInterruptEnable:
-      return divisor_latch ? divisor_ >> 8 : interrupt_enable_;
     case kInterruptIdentification:
       value = IdentifyInterrupt();
       if (value == kIirTransmitter) transmitter_interrupt_ = false;
       if (fifo_enabled()) value |= kIirFifos;
       break;
-    case kLineControl:
-      return line_control_;
-    case kModemControl:
-      return modem_control_;
     case kLineStatus:
       value = ReadLineStatus();
       break;
-    case kModemStatus:
+    default:
       value = ReadModemStatus();
       break;
-    default:
-      return scratch_;
   }
   UpdateIrq();
   return value;

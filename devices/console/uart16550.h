@@ -29,6 +29,7 @@ class Uart16550 : public Device {
   Uart16550(Clock& clock, TimerQueue& timers, IrqLine& irq, Sink sink);
 
   u64 Read(u64 offset, unsigned size) override;
+  bool Peek(u64 offset, unsigned size, u64* value) const override;
   void Write(u64 offset, unsigned size, u64 value) override;
 
   // What has not yet been received waits on.
@@ -55,6 +56,7 @@ class Uart16550 : public Device {
   };
 
   u8 ReadReceiveBuffer();
+  u8 LineStatus() const;
   u8 ReadLineStatus();
   u8 ReadModemStatus();
   u8 IdentifyInterrupt() const;

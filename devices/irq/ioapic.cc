@@ -127,12 +127,19 @@ void IoApic::WriteIndexed(u32 value) {
 }
 
 u64 IoApic::Read(u64 offset, unsigned size) {
+  u64 value = 0;
+  Peek(offset, size, &value);
+  return value;
+}
+
+bool IoApic::Peek(u64 offset, unsigned size, u64* value) const {
   const u64 base = offset & ~u64{3};
   const unsigned byte = offset & 3;
-  if (byte + size > 4) return 0;
-  if (base == kSelect) return u64{index_} >> (byte * 8);
-  if (base == kWindow) return ReadIndexed() >> (byte * 8);
-  return 0;
+  *value = 0;
+  if (byte + size > 4) return true;
+  if (base == kSelect) *value = u64{index_} >> (byte * 8);
+  if (base == kWindow) *value = ReadIndexed() >> (byte * 8);
+  return true;
 }
 
 void IoApic::Write(u64 offset, unsigned size, u64 value) {

@@ -25,6 +25,7 @@ class IoApic : public Device {
   explicit IoApic(std::function<void(const ApicMessage&)> send);
 
   u64 Read(u64 offset, unsigned size) override;
+  bool Peek(u64 offset, unsigned size, u64* value) const override;
   void Write(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 4; }
   void Reset() override;

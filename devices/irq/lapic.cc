@@ -329,15 +329,13 @@ void Lapic::RaiseError(u32 bits) {
 
 // ---- Registers ----
 
+// The task priority is CR8, and the current count a matter of time.
+bool Lapic::IsStored(unsigned index) {
+  return index != kTpr && index != kApr && index != kPpr && index != kCurrentCount;
+}
+
 u32 Lapic::ReadRegister(unsigned index) {
-  if (index >= kIsr && index < kIsr + 8) return isr_.word(index - kIsr);
-  if (index >= kTmr && index < kTmr + 8) return tmr_.word(index - kTmr);
-  if (index >= kIrr && index < kIrr + 8) return irr_.word(index - kIrr);
   switch (index) {
-    case kId:
-      return x2apic() ? id_ : xapic_id_;
-    case kVersion:
-      return kVersionValue;
     case kTpr:
       return *tpr_;
     case kApr: {
@@ -347,6 +345,22 @@ u32 Lapic::ReadRegister(unsigned index) {
     }
     case kPpr:
       return ppr();
+    case kCurrentCount:
+      return CurrentCount();
+    default:
+      return StoredRegister(index);
+  }
+}
+
+u32 Lapic::StoredRegister(unsigned index) const {
+  if (index >= kIsr && index < kIsr + 8) return isr_.word(index - kIsr);
+  if (index >= kTmr && index < kTmr + 8) return tmr_.word(index - kTmr);
+  if (index >= kIrr && index < kIrr + 8) return irr_.word(index - kIrr);
+  switch (index) {
+    case kId:
+      return x2apic() ? id_ : xapic_id_;
+    case kVersion:
+      return kVersionValue;
     case kLdr:
       return x2apic() ? (id_ >> 4) << 16 | 1u << (id_ & 15) : ldr_;
     case kDfr:
@@ -361,8 +375,6 @@ u32 Lapic::ReadRegister(unsigned index) {
       return icr_high_;
     case kInitialCount:
       return initial_count_;
-    case kCurrentCount:
-      return CurrentCount();
     case kDivide:
       return divide_;
     case kLvtTimer:
@@ -505,6 +517,16 @@ u64 Lapic::Read(u64 offset, unsigned size) {
   // Only the first four bytes of each 16 are implemented.
   if (byte >= 4 || byte + size > 4) return 0;
   return ReadRegister(index) >> (byte * 8);
+}
+
+bool Lapic::Peek(u64 offset, unsigned size, u64* value) const {
+  const unsigned index = static_cast<unsigned>(offset >> 4);
+  if (!enabled() || x2apic() || index >= kRegisters || !(kRules[index].access & kReadX) ||
+      (offset & 15) != 0 || size != 4 || !IsStored(index)) {
+    return false;
+  }
+  *value = StoredRegister(index);
+  return true;
 }
 
 void Lapic::Write(u64 offset, unsigned size, u64 value) {

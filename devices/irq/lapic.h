@@ -72,6 +72,7 @@ class Lapic : public Device, public InterruptController {
 
   // The xAPIC page.
   u64 Read(u64 offset, unsigned size) override;
+  bool Peek(u64 offset, unsigned size, u64* value) const override;
   void Write(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 4; }
 
@@ -139,6 +140,9 @@ class Lapic : public Device, public InterruptController {
   };
 
   u32 ReadRegister(unsigned index);
+  // One that changes by accesses and interrupts alone.
+  static bool IsStored(unsigned index);
+  u32 StoredRegister(unsigned index) const;
   // The value is masked already. `high` is the upper half of the ICR.
   void WriteRegister(unsigned index, u32 value);
   void WriteIcr(u32 low, u32 destination);

@@ -187,15 +187,19 @@ void Pic8259::Write(u64 offset, unsigned, u64 value) {
   UpdateOutput();
 }
 
-u64 Pic8259::Read(u64 offset, unsigned) {
-  if (poll_) {
-    poll_ = false;
-    bool spurious;
-    const unsigned line = AcknowledgeLine(&spurious);
-    return spurious ? 0 : kPollInterrupt | line;
-  }
-  if (offset == 1) return imr_;
-  return read_isr_ ? isr_ : irr();
+u64 Pic8259::Read(u64 offset, unsigned size) {
+  u64 value;
+  if (Peek(offset, size, &value)) return value;
+  poll_ = false;
+  bool spurious;
+  const unsigned line = AcknowledgeLine(&spurious);
+  return spurious ? 0 : kPollInterrupt | line;
+}
+
+bool Pic8259::Peek(u64 offset, unsigned, u64* value) const {
+  if (poll_) return false;
+  *value = offset == 1 ? imr_ : read_isr_ ? isr_ : irr();
+  return true;
 }
 
 Pic8259Pair::Pic8259Pair()
@@ -225,8 +229,15 @@ u8 Pic8259Pair::Acknowledge() {
   return static_cast<u8>(slave_.vector_base() + slave_.AcknowledgeLine(&spurious));
 }
 
-u64 Pic8259Pair::Elcr::Read(u64 offset, unsigned) {
-  return offset == 0 ? pair_.master_.elcr() : pair_.slave_.elcr();
+u64 Pic8259Pair::Elcr::Read(u64 offset, unsigned size) {
+  u64 value = 0;
+  Peek(offset, size, &value);
+  return value;
+}
+
+bool Pic8259Pair::Elcr::Peek(u64 offset, unsigned, u64* value) const {
+  *value = offset == 0 ? pair_.master_.elcr() : pair_.slave_.elcr();
+  return true;
 }
 
 void Pic8259Pair::Elcr::Write(u64 offset, unsigned, u64 value) {

@@ -33,6 +33,7 @@ class Pic8259 : public Device {
   Pic8259(Role role, u8 elcr_writable, std::function<void(bool)> output);
 
   u64 Read(u64 offset, unsigned size) override;
+  bool Peek(u64 offset, unsigned size, u64* value) const override;
   void Write(u64 offset, unsigned size, u64 value) override;
 
   void Reset() override;
@@ -137,6 +138,7 @@ class Pic8259Pair : public InterruptController {
    public:
     explicit Elcr(Pic8259Pair& pair) : pair_(pair) {}
     u64 Read(u64 offset, unsigned size) override;
+    bool Peek(u64 offset, unsigned size, u64* value) const override;
     void Write(u64 offset, unsigned size, u64 value) override;
 
    private:

@@ -16,6 +16,10 @@ namespace alibi::devices {
 class PostPort : public Device {
  public:
   u64 Read(u64, unsigned) override { return latch_; }
+  bool Peek(u64, unsigned, u64* value) const override {
+    *value = latch_;
+    return true;
+  }
   void Write(u64, unsigned, u64 value) override { latch_ = static_cast<u8>(value); }
   const u8* Latch(u64) const override { return &latch_; }
   void Reset() override { latch_ = 0; }
