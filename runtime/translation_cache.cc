@@ -26,6 +26,15 @@ using translator::Ccf;
 namespace {
 
 constexpr u64 kMinBytes = u64{1} << 20;
+// How much of a region is faulted in at a time.
+constexpr u64 kAhead = 128 * 1024;
+
+// Best effort: what an older host does not know is left to page faults.
+void Populate(HostAddr from, [[maybe_unused]] bool write) {
+#ifdef MADV_POPULATE_WRITE
+  madvise(from.As(), kAhead, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+#endif
+}
 
 }  // namespace
 
@@ -67,6 +76,10 @@ Result<std::unique_ptr<TranslationCache>> TranslationCache::Create(u64 bytes) {
   tc->hot_end_ = tc->hot_start_ + bytes;
   tc->cold_end_ = tc->hot_end_ + cold_bytes;
   tc->data_start_ = tc->base_ + tc->code_bytes_;
+  madvise(data, tc->data_bytes_, MADV_HUGEPAGE);
+  tc->hot_present_ = {tc->hot_start_, tc->hot_end_};
+  tc->cold_present_ = {tc->hot_end_, tc->cold_end_};
+  tc->data_present_ = {tc->data_start_, tc->data_start_ + tc->data_bytes_};
   tc->Flush();
   tc->flushes_ = 0;
   return tc;
@@ -102,8 +115,30 @@ bool TranslationCache::HasRoom() const {
          data_bytes_ - data_used() >= sizeof(Ccf) + translator::kMaxDataBytes;
 }
 
+// True: the stretch that begins at *from is wanted now.
+bool TranslationCache::Advance(HostAddr next, u64 most, Present* present, HostAddr* from) {
+  if (next + most <= present->end || present->limit - present->end < kAhead) return false;
+  *from = present->end;
+  present->end += kAhead;
+  return true;
+}
+
+void TranslationCache::FaultIn() {
+  constexpr u64 kUsual = 8192;
+  HostAddr from;
+  for (const auto& [next, present] :
+       {std::pair{hot_next_, &hot_present_}, std::pair{cold_next_, &cold_present_}}) {
+    if (!Advance(next, kUsual, present, &from)) continue;
+    const ProtectionKey::Scope open(key_);
+    Populate(HostAddr(Alias(from)), true);
+    Populate(from, false);
+  }
+  if (Advance(data_next_, kUsual, &data_present_, &from)) Populate(from, true);
+}
+
 Ccf* TranslationCache::NewCcf() {
   static_assert(std::is_trivially_destructible_v<Ccf> && sizeof(Ccf) % 8 == 0);
+  FaultIn();
   auto* ccf = new (data_next_.As()) Ccf();
   data_next_ += sizeof(Ccf);
   return ccf;

@@ -79,7 +79,15 @@ class TranslationCache {
   const std::vector<translator::Ccf*>& all() const { return ccfs_; }
 
  private:
+  // What of a region the host has given memory to: all in front of `end`.
+  struct Present {
+    HostAddr end, limit;
+  };
   TranslationCache() = default;
+  // So that the next CCF's memory is there: asked for in bulk, since a fault for each page costs
+  // several times as much.
+  void FaultIn();
+  static bool Advance(HostAddr next, u64 most, Present* present, HostAddr* from);
   u8* Alias(HostAddr host) const { return writable_ + (host - base_); }
   // A CCF's data are larger than its code: some 500 bytes against 160 in the mean of a Linux boot.
   // So much room per byte of hot code is full before the code is, and is most of what a VMM takes.
@@ -93,6 +101,7 @@ class TranslationCache {
   HostAddr hot_start_, hot_end_, hot_next_;
   HostAddr cold_end_, cold_next_;
   HostAddr data_start_, data_next_;
+  Present hot_present_, cold_present_, data_present_;
   u64 flushes_ = 0;
   std::vector<translator::Ccf*> ccfs_;  // in the order of their code
   // Of ccfs_, by position: a search touches no CCF but the one it finds.

@@ -3,9 +3,11 @@
 #include "runtime/translation_cache.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
@@ -13,6 +15,7 @@
 #include <thread>
 
 #include "base/protection_key.h"
+#include "testsuite/host_cpu.h"
 
 namespace alibi::runtime {
 namespace {
@@ -50,6 +53,36 @@ int CodeOfSegv(const std::function<void()>& work) {
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_CASE("The memory of CCFs to come is there before they are made") {
+  constexpr u32 kHot = 120, kCold = 40, kData = 400;
+  auto tc = std::move(TranslationCache::Create(u64{16} << 20).value());
+  const auto is_there = [](HostAddr at) {
+    unsigned char resident = 0;
+    REQUIRE(mincore((at - at.value % kPageSize).As(), kPageSize, &resident) == 0);
+    return (resident & 1) != 0;
+  };
+  const u8 code[kHot] = {};
+  u64 missing = 0;
+  for (u64 i = 0; i < 20'000; ++i) {
+    translator::Ccf* ccf = tc->NewCcf();
+    const translator::EmitTarget target = tc->Target();
+    for (const HostAddr at : {target.hot, target.cold, HostAddr(target.data)}) {
+      missing += !is_there(at) || !is_there(at + kPageSize);
+    }
+    ccf->hot_start = target.hot;
+    ccf->cold_start = target.cold;
+    tc->Commit(ccf, {.hot_size = kHot,
+                     .cold_size = kCold,
+                     .data_size = kData,
+                     .hot_code = code,
+                     .cold_code = code});
+  }
+  if (testsuite::CanCheck(madvise(tc->stub_host().As(), kPageSize, MADV_POPULATE_READ) == 0,
+                          "memory that is there ahead", "Linux 5.14")) {
+    CHECK(missing == 0);
+  }
 }
 
 TEST_CASE("Code is written through an alias that nobody else can use") {
