@@ -1,19 +1,33 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A guest measures the TSC while Alibi is stopped half of the time.
+# A guest measures the TSC while Alibi is stopped half of the time. Nobody can see when a hypervisor
+# takes the host's own CPU away: a run that fails while it did so is made again, a few times.
 #   usage: busy_host_test.sh ALIBI COUNTDOWN_KERNEL
 set -uo pipefail
 
 out=$TEST_TMPDIR/out
-"$1" run --stats "$2" > "$out" 2>&1 &
-pid=$!
-while kill -STOP $pid 2> /dev/null; do
-  sleep 0.01
-  kill -CONT $pid 2> /dev/null
-  sleep 0.01
+
+# The time that the hypervisor took from all CPUs so far (proc(5)).
+stolen() { awk '$1 == "cpu" { print $9 }' /proc/stat; }
+
+measure() {
+  "$1" run --stats "$2" > "$out" 2>&1 &
+  local pid=$!
+  while kill -STOP $pid 2> /dev/null; do
+    sleep 0.01
+    kill -CONT $pid 2> /dev/null
+    sleep 0.01
+  done
+  wait $pid
+  local status=$?
+  cat "$out"
+  # The kernel's exit code 0, by the debug-exit port.
+  [[ $status == 1 ]] && grep -q '^SUMMARY 2 passed 0 failed' "$out"
+}
+
+for _ in {1..8}; do
+  before=$(stolen)
+  measure "$1" "$2" && exit 0
+  [[ $(stolen) == "$before" ]] && exit 1
 done
-wait $pid
-status=$?
-cat "$out"
-# The kernel's exit code 0, by the debug-exit port.
-[[ $status == 1 ]] && grep -q '^SUMMARY 2 passed 0 failed' "$out"
+exit 1
