@@ -63,6 +63,7 @@ u32 FlagsLiveAt(LinearAddr pc, CodeWindow* window) {
       break;
     }
     FixBranchTarget(&instr, window->code_base);
+    if (window->shown != nullptr) isa::HideUnlessShown(*window->shown, &instr);
     window->examined_begin = std::min(window->examined_begin, pc);
     window->examined_end = std::max(window->examined_end, instr.next_pc());
     if (MayShowAllFlags(instr, window->exact_sites)) break;

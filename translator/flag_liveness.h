@@ -27,6 +27,7 @@ struct CodeWindow {
   LinearAddr end;
   unsigned code_bits = 64;
   u32 code_base = 0;
+  const isa::FeatureSet* shown = nullptr;       // as CodeRequest's
   const ExactFlagSites* exact_sites = nullptr;  // null: there are none
   LinearAddr examined_begin;
   LinearAddr examined_end;

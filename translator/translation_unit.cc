@@ -73,6 +73,7 @@ isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit*
                     .end = code.pc + code.available,
                     .code_bits = code.code_bits,
                     .code_base = code.code_base,
+                    .shown = code.shown,
                     .exact_sites = code.exact_sites,
                     .examined_begin = code.pc,
                     .examined_end = code.pc + std::min(out->byte_length, code.available)};
