@@ -230,8 +230,9 @@ Ccf* EngineImpl::EmitUnit(const GuestCode& code, Pending* how) {
   request.ports = options_.ports;
   request.sysret_loads_ss =
       vcpu::HasIntelsWay(vcpu::GuestDifference::kSysretStackSegment, options_.cpuid->vendor());
-  request.cmps_destination_first =
-      vcpu::HostHasIntelsWay(vcpu::HostDifference::kCompareStringsFault);
+  for (const bool repe_cmpsb : {false, true}) {
+    request.cmps_destination_first[repe_cmpsb] = vcpu::HostComparesDestinationFirst(repe_cmpsb);
+  }
   PlanSites(code, &request);
 
   // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF

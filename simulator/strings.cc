@@ -246,7 +246,7 @@ Outcome handlers::Compare(Execution& e) {
   const unsigned bits = run.size() * 8;
   u8 first[kPageSize], second[kPageSize];
   u64 a = e.Reg(kRax, bits), b = 0;
-  const bool destination_first = vcpu::HostHasIntelsWay(vcpu::HostDifference::kCompareStringsFault);
+  const bool destination_first = vcpu::HostComparesDestinationFirst(e.instr.rep && run.size() == 1);
   bool compared = false, decided = false;
   for (u64 budget = run.Budget(kMaxBytes / run.size());
        budget != 0 && run.Remaining() != 0 && !decided;) {

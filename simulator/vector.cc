@@ -84,8 +84,13 @@ Outcome MaskedMove(Execution& e, unsigned element) {
   u64 values[8] = {};
   VectorState v;
   auto active = [&](unsigned i) { return v.Get(f.vvvv, i * element + element - 1, 1) & 0x80; };
+  const bool wraps = e.instr.mem.address_bits == 16 &&
+                     !vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedMoveWrap);
   // May be 4 GB and more: LinearElement() knows what that means.
-  auto offset = [&](unsigned i) { return e.Offset() + i * element; };
+  auto offset = [&](unsigned i) {
+    const u64 at = e.Offset() + i * element;
+    return wraps ? LowBits(at, 16) : at;
+  };
   if (vcpu::HostHasIntelsWay(vcpu::HostDifference::kMaskedOperandFault)) {
     for (unsigned i = 0; i < count; ++i) {
       LinearAddr unused;

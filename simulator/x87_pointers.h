@@ -7,7 +7,9 @@
 // half of the address space one of the lower half that the guest has loaded from a 64-bit image;
 // anything else is the host's, and the instruction is looked up where translations come from. The
 // data pointer of such an instruction reads as zero, as it does on CPUs that note it for
-// exceptions only. Pointers to the upper half that the guest loads are forgotten.
+// exceptions only. Pointers to the upper half that the guest loads are forgotten. Where the host's
+// images have pointers for pending exceptions only (AMD), both read as zero without one: guests
+// there find zeros after a task switch, too.
 #ifndef ALIBI_SIMULATOR_X87_POINTERS_H_
 #define ALIBI_SIMULATOR_X87_POINTERS_H_
 

@@ -6,6 +6,7 @@
 
 #include "isa/decoder.h"
 #include "simulator/simulator.h"
+#include "testsuite/host_cpu.h"
 #include "vcpu/test_machine.h"
 
 namespace alibi::simulator {
@@ -118,13 +119,9 @@ class Sim : public TestMachine {
   OneTranslation code_;
 };
 
-// Does this CPU keep what it is given while no exception is pending? Old ones of AMD do not.
 bool KeepsPointers() {
-  LoadHost(kTranslated, kHostData);
-  const bool keeps = Registers().Get<u64>(8) == kTranslated;
-  asm volatile("fninit");
-  if (!keeps) WARN("not checked: this CPU has x87 pointers for pending exceptions only");
-  return keeps;
+  return testsuite::CanCheck(testsuite::FxsaveAlwaysHasX87Pointers(), "x87 pointers",
+                             "FXSAVE to store them without an exception");
 }
 
 struct Store {

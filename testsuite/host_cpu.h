@@ -4,7 +4,10 @@
 #ifndef ALIBI_TESTSUITE_HOST_CPU_H_
 #define ALIBI_TESTSUITE_HOST_CPU_H_
 
+#include <span>
 #include <string>
+
+#include "base/types.h"
 
 namespace alibi::testsuite {
 
@@ -16,6 +19,13 @@ void AnnounceHostCpu();
 
 // Returns `can`; says otherwise that `what` is not checked on this host, and what it needs.
 bool CanCheck(bool can, const std::string& what, const std::string& needs);
+
+// What the manuals reserve, the decoder takes for #UD, and this host runs: why that is, or null.
+const char* RunsReservedEncoding(std::span<const u8> bytes);
+
+// Does FXSAVE store the x87's pointers while no exception is pending? AMD's CPUs store zeros then,
+// and XRSTOR loads these: without an exception the pointers last until the next task switch.
+bool FxsaveAlwaysHasX87Pointers();
 
 }  // namespace alibi::testsuite
 

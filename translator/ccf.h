@@ -291,9 +291,10 @@ struct EmitRequest {
   const isa::FeatureSet* shown = nullptr;  // that the TU was built with; outlives the CCF
   vcpu::PortIo* ports = nullptr;           // for latched ports; may be null
   bool sysret_loads_ss = true;             // Intel; AMD changes the selector alone
-  bool cmps_destination_first = false;     // its fault is reported if both operands have one
-  u32 slot_seed = 0;                       // first inline TLB entry to hand out
-  bool count = false;                      // with Ccf::counts; costs a few instructions per entry
+  // Its fault is reported if both operands have one; and of REPE CMPSB?
+  std::array<bool, 2> cmps_destination_first{};
+  u32 slot_seed = 0;   // first inline TLB entry to hand out
+  bool count = false;  // with Ccf::counts; costs a few instructions per entry
   EmitTarget target;
 };
 

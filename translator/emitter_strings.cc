@@ -97,7 +97,7 @@ bool Emitter::Impl::EmitString(const isa::Instr& instr) {
   if (shape.source) add(vcpu::kRsi, AccessShape::kStringSource, false);
   if (shape.destination) add(vcpu::kRdi, AccessShape::kStringDestination, shape.stores);
   // The first one's fault is reported if both have one.
-  if (instr.op == isa::Op::kCmps && request_->cmps_destination_first) {
+  if (instr.op == isa::Op::kCmps && request_->cmps_destination_first[instr.rep && size == 1]) {
     std::swap(pointers[0], pointers[1]);
   }
   for (unsigned i = 0; i < count; ++i) {

@@ -50,8 +50,29 @@ constexpr CpuSignature DecodeSignature(u32 eax) {
           static_cast<u8>(eax & 15)};
 }
 
-// Whose way this CPU follows. There is no exception by family yet; one would stand here.
-constexpr Vendor WayOf(HostDifference, const CpuIdentity& cpu) { return cpu.vendor; }
+// A family of the vendor's CPUs that goes the other vendor's way.
+struct HostException {
+  HostDifference difference;
+  Vendor vendor;
+  u16 family;
+  const char* cpus;  // as users know them
+};
+inline constexpr HostException kHostExceptions[] = {
+#define ALIBI_HOST_EXCEPTION(name, vendor, family, cpus) \
+  {HostDifference::k##name, Vendor::vendor, family, cpus},
+#include "vcpu/cpu_differences.inc"
+};
+
+// Whose way this CPU follows.
+constexpr Vendor WayOf(HostDifference difference, const CpuIdentity& cpu) {
+  for (const HostException& exception : kHostExceptions) {
+    if (exception.difference == difference && exception.vendor == cpu.vendor &&
+        exception.family == cpu.family) {
+      return cpu.vendor == Vendor::kIntel ? Vendor::kAmd : Vendor::kIntel;
+    }
+  }
+  return cpu.vendor;
+}
 constexpr Vendor WayOf(GuestDifference, Vendor guest) { return guest; }
 
 inline bool HostHasIntelsWay(HostDifference difference) {
@@ -59,6 +80,12 @@ inline bool HostHasIntelsWay(HostDifference difference) {
 }
 constexpr bool HasIntelsWay(GuestDifference difference, Vendor guest) {
   return WayOf(difference, guest) == Vendor::kIntel;
+}
+
+// Of CMPS: microcode of its own runs REPE CMPSB.
+inline bool HostComparesDestinationFirst(bool repe_cmpsb) {
+  return HostHasIntelsWay(repe_cmpsb ? HostDifference::kRepeCmpsbFault
+                                     : HostDifference::kCompareStringsFault);
 }
 
 struct CpuDifferenceRow {

@@ -11,6 +11,7 @@
 #include "isa/decoder.h"
 #include "testsuite/coverage/features.h"
 #include "testsuite/coverage/host_probe.h"
+#include "testsuite/host_cpu.h"
 #include "vcpu/cpu_differences.h"
 
 namespace alibi::coverage {
@@ -62,10 +63,7 @@ const char* WhyUndefined(const Candidate& c) {
   if (name == "TDCALL" || name == "SEAMCALL" || name == "SEAMRET" || name == "SEAMOPS") {
     return "TDX: #UD outside VMX operation (SDM vol. 2), in which virtual hosts are";
   }
-  if (!vcpu::HostHasIntelsWay(vcpu::HostDifference::kIgnoredVexW) && c.bytes[0] == 0xc4 &&
-      (c.bytes[1] & 0x1f) == 3 && (c.bytes[2] & 0x87) == 0x05 && c.bytes[3] <= 1) {
-    return "VPERMQ and VPERMPD with VEX.W = 0: reserved (SDM, APM)";
-  }
+  if (const char* why = testsuite::RunsReservedEncoding(c.bytes)) return why;
   // EVEX.F2.0F with W and a rounding mode: VCVTSI2SD and VCVTUSI2SD of 32 bits cannot round.
   if (c.code_bits != 64 && c.bytes[0] == 0x62 && (c.bytes[1] & 7) == 1 &&
       (c.bytes[2] & 0x83) == 0x83 && (c.bytes[3] & 0x10) != 0 &&

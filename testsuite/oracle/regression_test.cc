@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "testsuite/host_cpu.h"
 #include "testsuite/oracle/compare.h"
 #include "testsuite/oracle/harness.h"
 
@@ -58,7 +59,6 @@ void MisalignedOverTheEnd(CpuState& s) {
 
 const Case kCases[] = {
     {"INT3 under TF: no #DB before the handler's first instruction", {{0x90}, {0x90}}, {}},
-    {"FNSTENV shows where the guest's instruction lies", {{0xd9, 0xe8}, {0xd9, 0x37}}, {}},
     {"REP LODSW with a 32-bit address and ECX = 0",
      {{0x67, 0x66, 0xf3, 0xad}},
      [](CpuState& s) { s.gpr[kRcx] = u64{1} << 40; }},
@@ -133,14 +133,6 @@ const Case kCases[] = {
     {"XSAVE of which all is absent",
      {{0x31, 0xd2}, {0x0f, 0xae, 0x27}},
      [](CpuState& s) { s.gpr[kRdi] = kAbsentPage + 64; }},
-    {"FNSTENV of 16 bits", {{0x90}, {0xd9, 0xe8}, {0x66, 0xd9, 0x37}}, {}},
-    {"FNSTENV behind an instruction with a memory operand",
-     {{0xc7, 0x07, 0, 0, 0x80, 0x3f}, {0xd9, 0x07}, {0xd9, 0xe8}, {0xd9, 0x37}},
-     {}},
-    {"FNSAVE shows where the guest's instruction lies",
-     {{0xd9, 0xeb}, {0xd9, 0xe8}, {0xdd, 0x37}},
-     {}},
-    {"FNSAVE of 16 bits", {{0xd9, 0xeb}, {0x66, 0xdd, 0x37}}, {}},
     {"FXSAVE64 and FXSAVE show where the guest's instruction lies",
      {{0xd9, 0xeb}, {0x48, 0x0f, 0xae, 0x07}, {0x0f, 0xae, 0x87, 0, 2, 0, 0}},
      {}},
@@ -432,6 +424,31 @@ const Case kCases[] = {
 TEST_CASE("Everything that the fuzzer ever found", "[oracle]") {
   Harness harness;
   for (const Case& c : kCases) {
+    INFO(c.name);
+    CHECK(Run(harness, c) == "");
+  }
+}
+
+const Case kX87Environments[] = {
+    {"FNSTENV shows where the guest's instruction lies", {{0xd9, 0xe8}, {0xd9, 0x37}}, {}},
+    {"FNSTENV of 16 bits", {{0x90}, {0xd9, 0xe8}, {0x66, 0xd9, 0x37}}, {}},
+    {"FNSTENV behind an instruction with a memory operand",
+     {{0xc7, 0x07, 0, 0, 0x80, 0x3f}, {0xd9, 0x07}, {0xd9, 0xe8}, {0xd9, 0x37}},
+     {}},
+    {"FNSAVE shows where the guest's instruction lies",
+     {{0xd9, 0xeb}, {0xd9, 0xe8}, {0xdd, 0x37}},
+     {}},
+    {"FNSAVE of 16 bits", {{0xd9, 0xeb}, {0x66, 0xdd, 0x37}}, {}},
+};
+
+// Callouts save the vector state on their way, and on other hosts the pointers are lost with that.
+TEST_CASE("x87 environments show where the guest's instruction lies", "[oracle]") {
+  if (!testsuite::CanCheck(testsuite::FxsaveAlwaysHasX87Pointers(), "x87 environments' pointers",
+                           "FXSAVE to store them without an exception")) {
+    return;
+  }
+  Harness harness;
+  for (const Case& c : kX87Environments) {
     INFO(c.name);
     CHECK(Run(harness, c) == "");
   }
