@@ -192,8 +192,10 @@ constexpr Mask kMasks[] = {
      "until the site has learnt, as translator/flag_liveness.h says. At the regular end all flags "
      "count, and at every later fault.",
      [](Masking& m) {
-       // Code that was overwritten is new code, and so are its sites.
-       if (m.run >= 2 && m.code == m.initial_code) return;
+       // Code that was overwritten is new code, and so are its sites. Where the sequence is
+       // interrupted, translations begin elsewhere from run to run: one that keeps all flags by
+       // chance teaches its sites nothing.
+       if (m.run >= 2 && !IsInterrupted(m.kind) && m.code == m.initial_code) return;
        if (m.native.vector == vcpu::kBreakpoint || m.native.state.rip != m.guest.state.rip) return;
        const u16 cs = m.native.state.selector[vcpu::kCs];
        // Of code that was overwritten the translation may be the old one, with other needs.
