@@ -17,7 +17,7 @@ using translator::kNoPage;
 
 template <class T>
 void CodeIndex::Table<T>::Clear() {
-  slots_.assign(1u << 12, nullptr);
+  slots_.assign(1u << 12, {});
   mask_ = slots_.size() - 1;
   used_ = 0;
 }
@@ -25,25 +25,25 @@ void CodeIndex::Table<T>::Clear() {
 template <class T>
 void CodeIndex::Table<T>::Reserve() {
   if (2 * (used_ + 1) <= slots_.size()) return;
-  std::vector<T*> old(slots_.size() * 2, nullptr);
+  std::vector<Slot> old(slots_.size() * 2);
   old.swap(slots_);
   mask_ = slots_.size() - 1;
-  for (T* one : old) {
-    if (one != nullptr) *Find(hash_(*one), [](const T&) { return false; }) = one;
+  for (const Slot& slot : old) {
+    if (slot.one != nullptr) Find(slot.hash, [](const T&) { return false; })->one = slot.one;
   }
 }
 
 // Backward-shift deletion: no tombstones.
 template <class T>
-void CodeIndex::Table<T>::Erase(T** slot) {
+void CodeIndex::Table<T>::Erase(Slot* slot) {
   u64 hole = static_cast<u64>(slot - slots_.data());
-  for (u64 at = (hole + 1) & mask_; slots_[at] != nullptr; at = (at + 1) & mask_) {
-    const u64 home = hash_(*slots_[at]) & mask_;
+  for (u64 at = (hole + 1) & mask_; slots_[at].one != nullptr; at = (at + 1) & mask_) {
+    const u64 home = slots_[at].hash & mask_;
     if (((at - home) & mask_) < ((at - hole) & mask_)) continue;  // it would come before its home
     slots_[hole] = slots_[at];
     hole = at;
   }
-  slots_[hole] = nullptr;
+  slots_[hole] = {};
   --used_;
 }
 
@@ -59,49 +59,43 @@ u64 CodeIndex::MappingHash(LinearAddr linear_page, PhysPage phys_page) {
   return XXH3_64bits(key, sizeof(key));
 }
 
-u64 CodeIndex::VersionHashOf(const Ccf& ccf) {
-  return VersionHash(ccf.mapping, ccf.pc.PageOffset(), ccf.mode);
-}
-
-u64 CodeIndex::MappingHashOf(const CodeMapping& mapping) {
-  return MappingHash(mapping.linear_page, mapping.phys_page);
-}
-
-Ccf** CodeIndex::VersionHead(const CodeMapping* mapping, u64 offset, const CodeMode& mode) const {
+CodeIndex::VersionSlot* CodeIndex::FindVersions(const CodeMapping* mapping, u64 offset,
+                                                const CodeMode& mode) const {
   return versions_.Find(VersionHash(mapping, offset, mode), [&](const Ccf& ccf) {
     return ccf.mapping == mapping && ccf.pc.PageOffset() == offset && ccf.mode == mode;
   });
 }
 
-CodeMapping** CodeIndex::MappingSlot(LinearAddr linear_page, PhysPage phys_page) const {
+CodeIndex::MappingSlot* CodeIndex::FindMappingSlot(LinearAddr linear_page,
+                                                   PhysPage phys_page) const {
   return mappings_.Find(MappingHash(linear_page, phys_page), [&](const CodeMapping& one) {
     return one.linear_page == linear_page && one.phys_page == phys_page;
   });
 }
 
 CodeMapping* CodeIndex::FindMapping(LinearAddr linear_page, PhysPage phys_page) const {
-  return *MappingSlot(linear_page, phys_page);
+  return FindMappingSlot(linear_page, phys_page)->one;
 }
 
 CodeMapping* CodeIndex::FindOrAddMapping(const Ccf& ccf) {
   const LinearAddr linear_page = ccf.pc.PageBase();
   mappings_.Reserve();
-  CodeMapping** slot = MappingSlot(linear_page, ccf.phys_page);
-  if (*slot != nullptr) return *slot;
+  CodeMapping*& mapping = FindMappingSlot(linear_page, ccf.phys_page)->one;
+  if (mapping != nullptr) return mapping;
   mappings_.Taken();
-  *slot = &all_mappings_.emplace_back(
+  mapping = &all_mappings_.emplace_back(
       CodeMapping{.linear_page = linear_page, .phys_page = ccf.phys_page});
   CodeMapping*& ring = FindOrAddPage(ccf.phys_page)->mappings;
-  if (ring == nullptr) ring = *slot;
-  (*slot)->next_of_page = ring->next_of_page == nullptr ? *slot : ring->next_of_page;
-  ring->next_of_page = *slot;
-  return *slot;
+  if (ring == nullptr) ring = mapping;
+  mapping->next_of_page = ring->next_of_page == nullptr ? mapping : ring->next_of_page;
+  ring->next_of_page = mapping;
+  return mapping;
 }
 
 void CodeIndex::Move(CodeMapping* mapping, LinearAddr linear_page) {
-  mappings_.Erase(MappingSlot(mapping->linear_page, mapping->phys_page));
+  mappings_.Erase(FindMappingSlot(mapping->linear_page, mapping->phys_page));
   mapping->linear_page = linear_page;
-  *MappingSlot(linear_page, mapping->phys_page) = mapping;
+  FindMappingSlot(linear_page, mapping->phys_page)->one = mapping;
   mappings_.Taken();
 }
 
@@ -118,7 +112,7 @@ void CodeIndex::Clear() {
 
 Ccf* CodeIndex::Newest(LinearAddr pc, PhysPage phys_page, const CodeMode& mode) const {
   const CodeMapping* mapping = FindMapping(pc.PageBase(), phys_page);
-  return mapping == nullptr ? nullptr : *VersionHead(mapping, pc.PageOffset(), mode);
+  return mapping == nullptr ? nullptr : FindVersions(mapping, pc.PageOffset(), mode)->one;
 }
 
 Ccf* CodeIndex::Find(LinearAddr pc, PhysPage phys_page, const CodeMode& mode,
@@ -130,7 +124,7 @@ Ccf* CodeIndex::Find(LinearAddr pc, PhysPage phys_page, const CodeMode& mode,
 }
 
 Ccf* CodeIndex::First(const Ccf& ccf) const {
-  Ccf* first = *VersionHead(ccf.mapping, ccf.pc.PageOffset(), ccf.mode);
+  Ccf* first = FindVersions(ccf.mapping, ccf.pc.PageOffset(), ccf.mode)->one;
   while (first->older != nullptr) first = first->older;
   return first;
 }
@@ -138,10 +132,10 @@ Ccf* CodeIndex::First(const Ccf& ccf) const {
 Ccf* CodeIndex::Add(Ccf* ccf) {
   ccf->mapping = FindOrAddMapping(*ccf);
   versions_.Reserve();
-  Ccf** head = VersionHead(ccf->mapping, ccf->pc.PageOffset(), ccf->mode);
-  if (*head == nullptr) versions_.Taken();
-  ccf->older = *head;
-  *head = ccf;
+  Ccf*& head = FindVersions(ccf->mapping, ccf->pc.PageOffset(), ccf->mode)->one;
+  if (head == nullptr) versions_.Taken();
+  ccf->older = head;
+  head = ccf;
   AddToMapping(ccf);
   AddToPlace(ccf);
   Ccf* last = ccf;

@@ -108,28 +108,37 @@ class CodeIndex {
     std::vector<translator::Ccf*> crossing;
     translator::CodeMapping* mappings = nullptr;  // a ring: the one to ask next
   };
-  // Open addressing; a slot points to what has the key.
+  // Open addressing; a slot points to what has the key. It keeps the key's hash beside it: what is
+  // pointed to lies far from the host's caches, and is looked at only where the hash is the same.
   template <class T>
   class Table {
    public:
-    explicit Table(u64 (*hash)(const T&)) : hash_(hash) {}
+    struct Slot {
+      u64 hash = 0;
+      T* one = nullptr;
+    };
     void Clear();
-    // The slot of the key, or the free one where it belongs. `same(t)` compares keys.
+    // The slot of the key, or the free one where it belongs: Slot::hash is its hash. `same(t)`
+    // compares keys.
     template <class Same>
-    T** Find(u64 hash, Same same) const {
+    Slot* Find(u64 hash, Same same) const {
       u64 at = hash & mask_;
-      while (slots_[at] != nullptr && !same(*slots_[at])) at = (at + 1) & mask_;
+      while (slots_[at].one != nullptr && !(slots_[at].hash == hash && same(*slots_[at].one))) {
+        at = (at + 1) & mask_;
+      }
+      slots_[at].hash = hash;
       return &slots_[at];
     }
     void Reserve();  // room for one more
     void Taken() { ++used_; }
-    void Erase(T** slot);
+    void Erase(Slot* slot);
 
    private:
-    u64 (*hash_)(const T&);
-    mutable std::vector<T*> slots_;
+    mutable std::vector<Slot> slots_;
     u64 mask_ = 0, used_ = 0;
   };
+  using VersionSlot = Table<translator::Ccf>::Slot;
+  using MappingSlot = Table<translator::CodeMapping>::Slot;
 
   // How many bytes of the second page an instruction depends on that crosses into it.
   static constexpr u64 kLongestTail = 16;
@@ -137,11 +146,9 @@ class CodeIndex {
   static u64 VersionHash(const translator::CodeMapping* mapping, u64 offset,
                          const translator::CodeMode& mode);
   static u64 MappingHash(LinearAddr linear_page, PhysPage phys_page);
-  static u64 VersionHashOf(const translator::Ccf& ccf);
-  static u64 MappingHashOf(const translator::CodeMapping& mapping);
-  translator::Ccf** VersionHead(const translator::CodeMapping* mapping, u64 offset,
-                                const translator::CodeMode& mode) const;
-  translator::CodeMapping** MappingSlot(LinearAddr linear_page, PhysPage phys_page) const;
+  VersionSlot* FindVersions(const translator::CodeMapping* mapping, u64 offset,
+                            const translator::CodeMode& mode) const;
+  MappingSlot* FindMappingSlot(LinearAddr linear_page, PhysPage phys_page) const;
   translator::CodeMapping* FindOrAddMapping(const translator::Ccf& ccf);
   Page* FindOrAddPage(PhysPage phys_page);
   Page* FindPage(PhysPage phys_page) const;
@@ -158,8 +165,8 @@ class CodeIndex {
   // How many mappings of a page FindUnused() asks.
   static constexpr unsigned kAsked = 8;
 
-  Table<translator::Ccf> versions_{&VersionHashOf};
-  Table<translator::CodeMapping> mappings_{&MappingHashOf};
+  Table<translator::Ccf> versions_;
+  Table<translator::CodeMapping> mappings_;
   std::deque<translator::CodeMapping> all_mappings_;
   mutable std::vector<Page> pages_;  // open addressing
   u32 pages_used_ = 0;
