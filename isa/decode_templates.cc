@@ -10,49 +10,37 @@
 namespace alibi::isa {
 namespace {
 
-constexpr bool IsLegacyPrefix(u8 byte) {
-  switch (byte) {
-    case 0x26:
-    case 0x2e:
-    case 0x36:
-    case 0x3e:
-    case 0x64:
-    case 0x65:
-    case 0x66:
-    case 0xf0:
-    case 0xf2:
-    case 0xf3:
-      return true;
-    default:
-      return false;
-  }
-}
-
 constexpr bool IsRex(u8 byte) { return (byte & 0xf0) == 0x40; }
 
-// Sign-extended or not, from little-endian bytes.
-u64 LoadUnsigned(const u8* bytes, unsigned size) {
-  u64 value = 0;
-  for (unsigned i = 0; i < size; ++i) value |= u64{bytes[i]} << (8 * i);
-  return value;
-}
-u64 LoadSigned(const u8* bytes, unsigned size) {
-  const unsigned unused = 64 - 8 * size;
-  return static_cast<u64>(static_cast<i64>(LoadUnsigned(bytes, size) << unused) >> unused);
-}
+// What a byte is where a prefix or an opcode of the first map may be.
+enum class Lead : u8 {
+  kOpcode,
+  kOpcodeWithModRm,
+  kPrefix,
+  kEscape,  // 0F
+  kVex2,    // C5 and C4
+  kVex3,
+  kOther,  // not worth a template, or none can be made
+};
 
-std::size_t HashHead(const u8* bytes, unsigned length, unsigned code_bits) {
-  u64 low = 0, high = 0;
-  if (length <= 8) {
-    std::memcpy(&low, bytes, length);
-  } else {
-    std::memcpy(&low, bytes, 8);
-    std::memcpy(&high, bytes + 8, length - 8);
+constexpr std::array<Lead, 256> kLeads = [] {
+  std::array<Lead, 256> leads{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    leads[byte] = kModRmOpcodes.Has(static_cast<u8>(byte)) ? Lead::kOpcodeWithModRm : Lead::kOpcode;
   }
-  const u64 mixed =
-      (low ^ (high * 0x9e3779b97f4a7c15u) ^ (u64{code_bits} << 56)) * 0xff51afd7ed558ccdu;
-  return mixed >> 40;
-}
+  for (const u8 prefix : {0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0xf0, 0xf2, 0xf3}) {
+    leads[prefix] = Lead::kPrefix;
+  }
+  leads[0x0f] = Lead::kEscape;
+  leads[0xc5] = Lead::kVex2;
+  leads[0xc4] = Lead::kVex3;
+  // Another address size; EVEX (scaled displacements), XOP; two immediates; an address instead of a
+  // displacement.
+  for (const u8 other : {0x67, 0x62, 0x8f, 0x9a, 0xea, 0xc8, 0xa0, 0xa1, 0xa2, 0xa3}) {
+    leads[other] = Lead::kOther;
+  }
+  return leads;
+}();
 
 }  // namespace
 
@@ -60,45 +48,38 @@ unsigned HeadLength(const u8* bytes, unsigned available, unsigned code_bits) {
   // 16-bit addresses have another ModRM byte; neither they nor their code are frequent.
   if (code_bits == 16) return 0;
   unsigned at = 0;
-  while (at < available && IsLegacyPrefix(bytes[at])) ++at;
+  while (at < available && kLeads[bytes[at]] == Lead::kPrefix) ++at;
   if (code_bits == 64 && at < available && IsRex(bytes[at])) ++at;
   if (at + 3 >= available) return 0;  // a few bytes at the end of a page are not worth a check each
-  u8 opcode = bytes[at];
-  bool modrm;
-  switch (opcode) {
-    case 0x67:  // another address size
-    case 0x62:
-    case 0x8f:  // EVEX (scaled displacements), XOP
-    case 0x9a:
-    case 0xea:
-    case 0xc8:  // two immediates
-    case 0xa0:
-    case 0xa1:
-    case 0xa2:
-    case 0xa3:  // an address instead of a displacement
-      return 0;
-    case 0xc4:
-      if (code_bits != 64) return 0;  // LES
-      at += 3;
-      modrm = true;
+  bool modrm = true;
+  switch (kLeads[bytes[at]]) {
+    case Lead::kOpcode:
+    case Lead::kPrefix:  // behind REX: the decoder will tell
+      modrm = false;
       break;
-    case 0xc5:
-      if (code_bits != 64) return 0;  // LDS
-      at += 2;
-      modrm = at < available && bytes[at] != 0x77;
+    case Lead::kOpcodeWithModRm:
       break;
-    case 0x0f:
-      opcode = bytes[++at];
+    case Lead::kEscape: {
+      const u8 opcode = bytes[++at];
       if (opcode == 0x0f) return 0;  // the opcode is where the immediate would be
       if (opcode == 0x38 || opcode == 0x3a) {
         ++at;
-        modrm = true;
       } else {
         modrm = kModRmOpcodes0F.Has(opcode);
       }
       break;
-    default:
-      modrm = kModRmOpcodes.Has(opcode);
+    }
+    case Lead::kVex2:
+      if (code_bits != 64) return 0;  // LDS
+      at += 2;
+      modrm = at < available && bytes[at] != 0x77;
+      break;
+    case Lead::kVex3:
+      if (code_bits != 64) return 0;  // LES
+      at += 3;
+      break;
+    case Lead::kOther:
+      return 0;
   }
   ++at;
   if (!modrm) return at <= available ? at : 0;
@@ -106,6 +87,39 @@ unsigned HeadLength(const u8* bytes, unsigned available, unsigned code_bits) {
   const u8 fields = bytes[at++];
   if ((fields & 7) == 4 && fields < 0xc0) ++at;
   return at <= available ? at : 0;
+}
+
+DecodeTemplates::Code DecodeTemplates::Load(const u8* bytes, unsigned available) {
+  u64 words[2] = {};
+  if (available >= sizeof(words)) {
+    std::memcpy(words, bytes, sizeof(words));
+  } else {
+    std::memcpy(words, bytes, available);
+  }
+  return Code{words[1]} << 64 | words[0];
+}
+
+// Two stores that overlap: bytes end where they do.
+void DecodeTemplates::SetBytes(Code code, Instr* instr) {
+  const u64 first = static_cast<u64>(code), last = static_cast<u64>(code >> 56);
+  static_assert(sizeof(instr->bytes) == 15);
+  std::memcpy(instr->bytes.data(), &first, 8);
+  std::memcpy(instr->bytes.data() + 7, &last, 8);
+}
+
+// `size` bytes from `offset` on, sign-extended or not.
+u64 DecodeTemplates::ValueAt(Code code, unsigned offset, unsigned size, bool is_signed) {
+  const u64 value = static_cast<u64>(code >> (8 * offset));
+  const unsigned unused = 64 - 8 * size;
+  return is_signed ? static_cast<u64>(static_cast<i64>(value << unused) >> unused)
+                   : value << unused >> unused;
+}
+
+std::size_t DecodeTemplates::Hash(Code head, unsigned code_bits) {
+  const u64 low = static_cast<u64>(head), high = static_cast<u64>(head >> 64);
+  const u64 mixed =
+      (low ^ (high * 0x9e3779b97f4a7c15u) ^ (u64{code_bits} << 56)) * 0xff51afd7ed558ccdu;
+  return mixed >> 40;
 }
 
 DecodeTemplates::DecodeTemplates() : index_(kTemplates) { templates_.reserve(kTemplates); }
@@ -119,32 +133,28 @@ DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, Linear
                                      unsigned code_bits, Instr* out) {
   const unsigned head = HeadLength(bytes, std::min(available, 15u), code_bits);
   if (head == 0) return isa::Decode(bytes, available, pc, code_bits, out);
-  u16& number = index_[HashHead(bytes, head, code_bits) % kTemplates];
+  const Code code = Load(bytes, available);
+  u16& number = index_[Hash(FirstBytes(code, head), code_bits) % kTemplates];
   const Template* entry = number != 0 ? &templates_[number - 1u] : nullptr;
   if (entry != nullptr && entry->same >= head && entry->instr.code_bits == code_bits &&
-      entry->instr.length <= available &&
-      std::memcmp(entry->instr.bytes.data(), bytes, entry->same) == 0) {
+      entry->instr.length <= available && FirstBytes(code, entry->same) == entry->code) {
     const Instr& known = entry->instr;
     ++hits_;
     *out = known;
     out->pc = pc;
-    std::memcpy(out->bytes.data(), bytes, known.length);
+    SetBytes(FirstBytes(code, known.length), out);
     const Layout& layout = known.layout;
     if (layout.disp_size != 0 && known.mem.present) {
-      out->mem.disp = static_cast<i64>(LoadSigned(bytes + layout.disp, layout.disp_size));
+      out->mem.disp = static_cast<i64>(ValueAt(code, layout.disp, layout.disp_size, true));
     }
     if (layout.imm_size != 0) {
-      const u8* at = bytes + layout.imm;
-      if (layout.imm_kind == ImmKind::kUnsigned) {
-        out->immediate = LoadUnsigned(at, layout.imm_size);
-      } else {
-        out->immediate = LoadSigned(at, layout.imm_size);
-        if (layout.imm_kind == ImmKind::kRelative) {
-          const unsigned bits = known.operand_bits == 16 ? 16 : code_bits == 64 ? 64 : 32;
-          out->branch_target = LinearAddr(LowBits(out->next_pc().value + out->immediate, bits));
-        } else {
-          out->immediate = LowBits(out->immediate, known.operand_bits);
-        }
+      const bool is_signed = layout.imm_kind != ImmKind::kUnsigned;
+      out->immediate = ValueAt(code, layout.imm, layout.imm_size, is_signed);
+      if (layout.imm_kind == ImmKind::kRelative) {
+        const unsigned bits = known.operand_bits == 16 ? 16 : code_bits == 64 ? 64 : 32;
+        out->branch_target = LinearAddr(LowBits(out->next_pc().value + out->immediate, bits));
+      } else if (is_signed) {
+        out->immediate = LowBits(out->immediate, known.operand_bits);
       }
     }
     return DecodeStatus::kOk;
@@ -166,6 +176,7 @@ DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, Linear
   Template& made = templates_[number - 1u];
   // An immediate that says more than a value makes a template for the same bytes only.
   made.same = static_cast<u8>(out->Is(kImmediateDecides) ? out->length : head);
+  made.code = FirstBytes(code, made.same);
   made.instr = *out;
   return status;
 }

@@ -29,11 +29,22 @@ class DecodeTemplates {
   static DecodeTemplates& OfThread();
 
  private:
+  // An instruction's first bytes as a number, the first one lowest.
+  using Code = unsigned __int128;
   struct Template {
-    u8 same = 0;  // leading bytes that must be equal
+    Code code = 0;  // the leading bytes that must be equal ...
+    u8 same = 0;    // ... and how many they are
     Instr instr;
   };
-  static constexpr std::size_t kTemplates = 4096;
+  static constexpr std::size_t kTemplates = 8192;
+
+  static Code Load(const u8* bytes, unsigned available);
+  static Code FirstBytes(Code code, unsigned count) {
+    return code & ((Code{1} << (8 * count)) - 1);
+  }
+  static std::size_t Hash(Code head, unsigned code_bits);
+  static void SetBytes(Code code, Instr* instr);
+  static u64 ValueAt(Code code, unsigned offset, unsigned size, bool is_signed);
 
   // Templates lie in the order they were made in, so that a short run touches little memory.
   std::vector<u16> index_;  // by the head's hash: number of its template + 1, or 0

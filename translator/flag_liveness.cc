@@ -58,8 +58,8 @@ u32 FlagsLiveAt(LinearAddr pc, CodeWindow* window) {
     if (pc < window->begin || pc >= window->end) break;
     isa::Instr instr;
     if (templates.Decode(window->bytes + (pc - window->begin),
-                         static_cast<unsigned>(std::min<u64>(window->end - pc, 15)), pc,
-                         window->code_bits, &instr) != isa::DecodeStatus::kOk) {
+                         static_cast<unsigned>(window->end - pc), pc, window->code_bits,
+                         &instr) != isa::DecodeStatus::kOk) {
       break;
     }
     FixBranchTarget(&instr, window->code_base);
