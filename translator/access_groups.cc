@@ -2,6 +2,7 @@
 #include "translator/access_groups.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace alibi::translator {
 namespace {
@@ -100,8 +101,8 @@ class KnownRegisters {
       Forget(vcpu::kRbp);
       return;
     }
-    for (u8 reg = 0; reg < 16; ++reg) {
-      if (!Holds(reg)) continue;
+    for (unsigned left = mask_; left != 0; left &= left - 1) {
+      const u8 reg = static_cast<u8>(std::countr_zero(left));
       if (reg == vcpu::kRsp && stack != 0) {
         offset_[reg] += stack;
       } else if (ConstantAdjust(instr, reg, &delta)) {
@@ -124,28 +125,35 @@ class Planner {
       : tu_(tu), mode_(mode), sites_(sites), plans_(*plans) {}
 
   void Run() {
+    if (!mode_.flat) return;
+    unsigned accesses = 0;
+    for (unsigned i = 0; i < tu_.count; ++i) {
+      accesses_[i] = AccessOf(i);
+      accesses += accesses_[i].base != isa::kNoReg;
+    }
+    if (accesses < 2) return;
     for (unsigned i = 0; i < tu_.count; ++i) Plan(i);
     Close();
   }
 
  private:
   struct Access {
-    u8 base = isa::kNoReg;
-    i64 offset = 0, size = 0;
-    i64 base_moves = 0;  // PUSH, POP
-    bool store = false;
+    u8 base;
+    i64 offset, size;
+    i64 base_moves;  // PUSH, POP
+    bool store;
   };
 
   // An access off a base register that may be a leader or follower; base kNoReg: none.
   Access AccessOf(unsigned i) const {
     const isa::Instr& instr = tu_.instrs[i];
-    Access access;
-    if (sites_[i].kind != SiteKind::kDirect || sites_[i].alone || !mode_.flat) return access;
+    constexpr Access kNone{isa::kNoReg, 0, 0, 0, false};
+    if (sites_[i].kind != SiteKind::kDirect || sites_[i].alone) return kNone;
     if (instr.treatment == isa::Treatment::kIdent && instr.mem.present) {
       if (instr.mem.size == 0 || instr.mem.size > 64 || !IsBaseDisp(instr, mode_) ||
           !FitsI32(instr.mem.disp + instr.mem.size) || UsesHighByte(instr) ||
           UsesBothStolen(instr)) {
-        return access;
+        return kNone;
       }
       return {instr.mem.base, instr.mem.disp, instr.mem.size, 0, instr.mem.written};
     }
@@ -154,9 +162,9 @@ class Planner {
     }
     const bool push = instr.op == isa::Op::kPush || instr.op == isa::Op::kCall;
     const bool pop = instr.op == isa::Op::kPop || instr.op == isa::Op::kRet;
-    if (!(push || pop) || instr.mem.present || instr.operand_bits != mode_.code_bits) return access;
+    if (!(push || pop) || instr.mem.present || instr.operand_bits != mode_.code_bits) return kNone;
     // POP rsp reads its own base.
-    if (instr.op == isa::Op::kPop && instr.gprs[0].reg == vcpu::kRsp) return access;
+    if (instr.op == isa::Op::kPop && instr.gprs[0].reg == vcpu::kRsp) return kNone;
     const i64 size = mode_.code_bits / 8;
     return {vcpu::kRsp, push ? -size : 0, size, push ? -size : size, push};
   }
@@ -194,14 +202,14 @@ class Planner {
     KnownRegisters known = known_;
     for (unsigned k = i + 1; k < tu_.count; ++k) {
       known.Pass(tu_.instrs[k - 1], 0);
-      if (known.Holds(AccessOf(k).base)) return true;
+      if (known.Holds(accesses_[k].base)) return true;
       if (known.None() || (!Harmless(k) && !Foldable(k))) return false;
     }
     return false;
   }
 
   void Plan(unsigned i) {
-    const Access access = AccessOf(i);
+    const Access& access = accesses_[i];
     const bool joined = known_.Holds(access.base) && Join(i, access);
     if (leader_ >= 0 && !joined) {
       if (Foldable(i) && UsedBehind(i)) {
@@ -256,6 +264,7 @@ class Planner {
   const CodeMode& mode_;
   const std::array<SitePlan, kMaxTuInstructions>& sites_;
   AccessPlans& plans_;
+  std::array<Access, kMaxTuInstructions> accesses_;  // of the TU's instructions
   int leader_ = -1;
   KnownRegisters known_;
   unsigned members_ = 0;

@@ -422,7 +422,7 @@ void Emitter::Impl::FlushCold() {
     NoteCold(miss.instr_index);
     RestoreFlags(cold_, miss.save);
     if (miss.ea.base_disp) {
-      cold_.assembler.lea(x86::r11, x86::ptr(Gp64(miss.ea.base), miss.ea.disp));
+      cold_.LeaR11(miss.ea.base, miss.ea.disp);
     }
     const x86::Mem group = State(offsetof(VcpuState, scratch.group));
     if (miss.hot_resume) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));

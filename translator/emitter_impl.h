@@ -165,7 +165,7 @@ class Emitter::Impl {
                  offsetof(vcpu::Segment, base));
   }
   static x86::Mem GuestGpr(u8 reg) { return State(offsetof(vcpu::VcpuState, gpr) + 8u * reg); }
-  x86::Assembler& a() { return hot_.assembler; }
+  WatchingAssembler& a() { return hot_.assembler; }
 
   struct ColdLookup {
     SiteDesc* site;

@@ -108,7 +108,7 @@ Emitter::Impl::Ea Emitter::Impl::StackEa(u8 base, i32 delta, unsigned size, bool
 }
 
 void Emitter::Impl::EaToR11(const Ea& ea) {
-  if (ea.base_disp) a().lea(x86::r11, x86::ptr(Gp64(ea.base), ea.disp));
+  if (ea.base_disp) hot_.LeaR11(ea.base, ea.disp);
 }
 
 void Emitter::Impl::LinearToR11(const Ea& ea) {

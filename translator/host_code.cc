@@ -21,6 +21,18 @@ void HostCode::RawGs(std::initializer_list<u8> bytes, i32 displacement) {
   assembler.embed(all, bytes.size() + 4);
 }
 
+void HostCode::LeaR11(u8 base, i32 displacement) {
+  unsigned displacement_bytes = displacement == static_cast<i8>(displacement) ? 1 : 4;
+  if (displacement == 0 && (base & 7) != vcpu::kRbp) displacement_bytes = 0;
+  const u8 mod = displacement_bytes == 0 ? 0 : displacement_bytes == 1 ? 0x40 : 0x80;
+  u8 bytes[8] = {static_cast<u8>(base < 8 ? 0x4c : 0x4d), 0x8d,
+                 static_cast<u8>(mod | 0x18 | (base & 7))};
+  unsigned size = 3;
+  if ((base & 7) == vcpu::kRsp) bytes[size++] = 0x24;
+  std::memcpy(bytes + size, &displacement, 4);
+  assembler.embed(bytes, size + displacement_bytes);
+}
+
 HostCode::FarJump HostCode::Jmp() {
   Raw({0xe9, 0, 0, 0, 0});
   return {Offset() - 4};

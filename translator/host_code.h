@@ -9,6 +9,7 @@
 
 #include <asmjit/x86.h>
 
+#include <cstring>
 #include <initializer_list>
 
 #include "base/types.h"
@@ -42,6 +43,13 @@ class WatchingAssembler final : public x86::Assembler {
                       const asmjit::Operand_& o2, const asmjit::Operand_* more) override {
     wrote_r10_ = wrote_r10_ || IsR10(o0) || (id == x86::Inst::kIdXchg && IsR10(o1));
     return x86::Assembler::_emit(id, o0, o1, o2, more);
+  }
+  // Most of the emitted code comes this way, a few bytes at a time.
+  asmjit::Error embed(const void* bytes, size_t size) override {
+    if (remainingSpace() < size) return x86::Assembler::embed(bytes, size);
+    std::memcpy(_bufferPtr, bytes, size);
+    _bufferPtr += size;
+    return asmjit::kErrorOk;
   }
 
  private:
@@ -113,6 +121,8 @@ class HostCode {
   void AddR11Gs(i32 displacement) { RawGs({0x65, 0x4c, 0x03, 0x1c, 0x25}, displacement); }
   void MovGsRax(i32 displacement) { RawGs({0x65, 0x48, 0x89, 0x04, 0x25}, displacement); }
   void MovRaxGs(i32 displacement) { RawGs({0x65, 0x48, 0x8b, 0x04, 0x25}, displacement); }
+  // lea r11, [base + displacement].
+  void LeaR11(u8 base, i32 displacement);
   void MovR11Rax() { Raw({0x49, 0x89, 0xc3}); }
   void MovRaxR11() { Raw({0x4c, 0x89, 0xd8}); }
 
