@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// alibi bench linux and alibi bench scaling: a Linux guest's speed, against native and QEMU TCG.
+// alibi bench linux, scaling and debian: a Linux guest's speed, against native and QEMU TCG.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -31,34 +32,50 @@ using namespace std::chrono_literals;
 
 constexpr unsigned kRuns = 5, kQuickRuns = 1;
 
-// The two commands: the same machines, other workloads.
+// The commands: the same machines, other workloads.
 struct Suite {
+  bench::LinuxSuite id;
   const char* command;
   const char* help;
   const char* json;
-  bool scaling;
+  std::chrono::milliseconds limit, quick_limit;  // of one machine's run
   std::string (*table)(const bench::LinuxMeasurements&, bool colors);
   std::string (*svg)(const bench::LinuxMeasurements&, const std::string& subtitle);
 };
 
 const Suite kLinux = {
+    bench::LinuxSuite::kLinux,
     "bench linux",
     "Boots one of Debian's kernels on Alibi and on QEMU TCG, in turn, and measures the boot and\n"
     "programs in the guest; the same programs run natively. Prints a table, writes JSON and an\n"
     "SVG.",
     "alibi-bench-linux.json",
-    false,
+    20min,
+    2min,
     bench::LinuxTable,
     bench::LinuxSvg};
 const Suite kScaling = {
+    bench::LinuxSuite::kScaling,
     "bench scaling",
     "What an operation of a Linux guest costs as something grows past a bound of the engine:\n"
     "processes, pages of code and data, address space, sites; on Alibi, on QEMU TCG and natively.\n"
     "Prints tables, writes JSON and an SVG.",
     "alibi-bench-scaling.json",
-    true,
+    20min,
+    2min,
     bench::ScalingTable,
     bench::ScalingSvg};
+const Suite kDebian = {
+    bench::LinuxSuite::kDebian,
+    "bench debian",
+    "Boots a whole Debian to its login prompt and runs its programs, as they are shipped: shells,\n"
+    "Python, compilers, gdb, git, compressors; on Alibi, on QEMU TCG and natively. Makes that\n"
+    "Debian first, if it is not there. Prints a table, writes JSON and an SVG.",
+    "alibi-bench-debian.json",
+    60min,
+    20min,
+    bench::LinuxTable,
+    bench::LinuxSvg};
 
 struct LinuxBenchOptions {
   std::string kernel = "cloud-amd64";
@@ -77,7 +94,7 @@ struct LinuxBenchOptions {
 };
 
 bool Belongs(const Suite& suite, const bench::LinuxWorkload& workload) {
-  return suite.scaling == (workload.bound != nullptr);
+  return suite.id == workload.suite;
 }
 
 std::string WorkloadNames(const Suite& suite) {
@@ -187,6 +204,16 @@ Result<std::vector<bench::ReferenceHost>> ReadReference(const std::string& data_
   return hosts;
 }
 
+// What the guests boot and where native runs are, as far as it is the same for all commands' runs.
+Result<bench::LinuxFiles> Fetch(const Suite& suite, const LinuxBenchOptions& options,
+                                const std::string& own_path, const std::string& data_folder) {
+  if (suite.id != bench::LinuxSuite::kDebian) {
+    return bench::FetchLinux(options.kernel, own_path, data_folder);
+  }
+  return bench::FetchDebian(
+      data_folder, [](const std::string& what) { fmt::print(stderr, "alibi: {}\n", what); });
+}
+
 std::function<void(const std::string&)> Progress() {
   if (isatty(STDERR_FILENO)) {
     return [](const std::string& what) {
@@ -205,9 +232,11 @@ int Run(const Suite& suite, int argc, char** argv) {
   app.add_option("--only", options.only, "only these workloads: " + WorkloadNames(suite))
       ->type_name("NAMES")
       ->delimiter(',');
-  app.add_option("--kernel", options.kernel, "which of Debian's kernels, as for ./alibi linux")
-      ->type_name("KERNEL")
-      ->capture_default_str();
+  if (suite.id != bench::LinuxSuite::kDebian) {
+    app.add_option("--kernel", options.kernel, "which of Debian's kernels, as for ./alibi linux")
+        ->type_name("KERNEL")
+        ->capture_default_str();
+  }
   app.add_option("--cpu", options.guest.cpu,
                  "Alibi's CPU model, as for alibi run: " + CpuModelList())
       ->type_name("MODEL")
@@ -226,9 +255,10 @@ int Run(const Suite& suite, int argc, char** argv) {
                "count the time that a machine had a core, instead of all that passed: for a busy "
                "host");
   app.add_flag("--no-qemu", options.no_qemu, "leave QEMU out");
-  app.add_option("--prepare", options.prepare,
-                 "measure nothing, but write the initial RAM disk and a script for each machine to "
-                 "this folder: for profiling one workload by hand")
+  app.add_option(
+         "--prepare", options.prepare,
+         "measure nothing, but write what is made for the guests and a script for each machine to "
+         "this folder: for profiling one workload by hand")
       ->type_name("FOLDER")
       ->check(CLI::ExistingDirectory);
   app.add_option("--policy", options.policy,
@@ -263,7 +293,7 @@ int Run(const Suite& suite, int argc, char** argv) {
                "alibi: no qemu-system-x86_64 here, so no qemu-tcg column; run: "
                "sudo apt-get install qemu-system-x86\n");
   }
-  auto fetched = bench::FetchLinux(options.kernel, own_path, data_folder);
+  auto fetched = Fetch(suite, options, own_path, data_folder);
   if (!fetched.ok()) return Fail(kNoInput, fetched.error().message);
   bench::LinuxFiles files = *fetched;
   const bool bits64 = bench::RunsLinuxbench(options.kernel);
@@ -275,9 +305,9 @@ int Run(const Suite& suite, int argc, char** argv) {
   const bench::ScratchFolder scratch;
   if (scratch.path().empty()) return Fail(kCannotCreate, "/tmp: no folder can be made there");
   files.folder = options.prepare.empty() ? scratch.path() : options.prepare;
-  if (const Status written = bench::WriteInitramfs(files.folder, bits64, &files); !written.ok()) {
-    return Fail(kNoInput, written.error().message);
-  }
+  const Status written = files.IsDebian() ? bench::WriteProgramDisk(files.folder, &files)
+                                          : bench::WriteInitramfs(files.folder, bits64, &files);
+  if (!written.ok()) return Fail(kNoInput, written.error().message);
   auto reference = ReadReference(data_folder);
   if (!reference.ok()) return Fail(kNoInput, reference.error().message);
   const std::vector<bench::LinuxMachine> machines =
@@ -295,7 +325,7 @@ int Run(const Suite& suite, int argc, char** argv) {
   run.quick = options.quick;
   run.cpu_time = options.cpu_time;
   run.runs = options.runs != 0 ? options.runs : options.quick ? kQuickRuns : kRuns;
-  if (options.quick) run.run_limit = 2min;
+  run.run_limit = options.quick ? suite.quick_limit : suite.limit;
   run.names = names;
   run.progress = Progress();
   const bench::LinuxMeasurements measurements = bench::RunLinux(machines, run);
@@ -303,29 +333,30 @@ int Run(const Suite& suite, int argc, char** argv) {
 
   const auto host = bench::DescribeHost(qemu);
   const std::string kernel_file = files.kernel.substr(files.kernel.rfind('/') + 1);
+  const std::string guest = files.IsDebian() ? "Debian, packages " + files.packages : kernel_file;
   const std::string line = fmt::format(
       "{}, {}; guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
-      host["kernel"].get<std::string>(), kernel_file, bench::kLinuxRamMegabytes, run.runs,
+      host["kernel"].get<std::string>(), guest, files.ram_megabytes, run.runs,
       run.runs == 1 ? "" : "s",
       fmt::format("{}{}{}{}", options.quick ? ", quick" : "", options.cpu_time ? ", CPU time" : "",
                   options.guest.cpu == "host" ? "" : ", CPU " + options.guest.cpu,
                   options.guest.append.empty() ? "" : ", " + options.guest.append));
-  fmt::print(
-      "{}\n\n{}", line,
-      suite.table(measurements, isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr));
+  const bool colors = isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr;
+  fmt::print("{}\n\n{}", line, suite.table(measurements, colors));
   // Short runs are mostly translation, which the stored ones are not.
   if (!options.quick) {
     fmt::print("{}", bench::MuchWorseThanElsewhere(measurements, *reference, options.kernel));
   }
-  const nlohmann::ordered_json settings = {
+  nlohmann::ordered_json settings = {
       {"kernel", kernel_file},
       {"cpu", options.guest.cpu},
-      {"command_line", bench::LinuxCommandLine("", options.guest.append)},
-      {"ram_megabytes", std::atoi(bench::kLinuxRamMegabytes)},
+      {"command_line", bench::LinuxCommandLine(files, "", options.guest.append)},
+      {"ram_megabytes", std::stoi(files.ram_megabytes)},
       {"runs", run.runs},
       {"quick", options.quick},
       {"coherence", options.coherence},
       {"cpu_time", options.cpu_time}};
+  if (files.IsDebian()) settings["packages"] = files.packages;
   if (!WriteFile(options.json, bench::LinuxJson(measurements, host, settings).dump(1) + "\n")) {
     return Fail(kCannotCreate, options.json + ": not written; is the disk full?");
   }
@@ -340,5 +371,6 @@ int Run(const Suite& suite, int argc, char** argv) {
 
 int CmdBenchLinux(int argc, char** argv) { return Run(kLinux, argc, argv); }
 int CmdBenchScaling(int argc, char** argv) { return Run(kScaling, argc, argv); }
+int CmdBenchDebian(int argc, char** argv) { return Run(kDebian, argc, argv); }
 
 }  // namespace alibi::vmm

@@ -47,7 +47,7 @@ Names ComputeNames() {
 Names LinuxNames() {
   Names names;
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
-    if (!workload.is_boot && workload.bound == nullptr) names.push_back(workload.name);
+    if (!workload.is_boot && workload.suite == LinuxSuite::kLinux) names.push_back(workload.name);
   }
   return names;
 }

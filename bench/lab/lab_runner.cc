@@ -401,10 +401,10 @@ class LabRunner {
     options.ended = [&](const ChildResult& child) { KeepOutput(run, child); };
     for (const LinuxWorkload& workload : LinuxWorkloads()) {
       const std::vector<std::string>& only = run.workload.only;
+      if (workload.suite != LinuxSuite::kLinux) continue;
       if (workload.is_boot ||
           (run.workload.program == Program::kLinux &&
-           (only.empty() ? workload.bound == nullptr
-                         : std::count(only.begin(), only.end(), workload.name) != 0))) {
+           (only.empty() || std::count(only.begin(), only.end(), workload.name) != 0))) {
         options.names.push_back(workload.name);
       }
     }

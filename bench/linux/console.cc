@@ -9,6 +9,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kPrefix = "@@bench ";
+// agetty's, behind the name of the host; no line end follows.
+constexpr std::string_view kPrompt = " login: ";
 // A guest that prints without line ends must not fill our memory.
 constexpr std::size_t kLongestLine = 65536;
 
@@ -37,6 +39,7 @@ void LinuxConsole::Feed(std::string_view text, double host_seconds, double cpu_s
       pending_.clear();
     } else if (c != '\r' && pending_.size() < kLongestLine) {
       pending_ += c;
+      if (pending_.ends_with(kPrompt)) marks_.try_emplace(kLoginMark, now);
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linuxbench says on the console, with the host's time of each line.
+// What linuxbench says on the console, with the host's time of each line, and of a login prompt.
 #ifndef ALIBI_BENCH_LINUX_CONSOLE_H_
 #define ALIBI_BENCH_LINUX_CONSOLE_H_
 
@@ -27,6 +27,9 @@ struct ClockMark {
   double guest = 0, host = 0, cpu = 0;
 };
 
+// The first login prompt, which tells no guest's time.
+inline constexpr const char* kLoginMark = "login";
+
 class LinuxConsole {
  public:
   // Output as it came from the machine, in pieces of any size, `host_seconds` after its start, when
@@ -34,6 +37,7 @@ class LinuxConsole {
   void Feed(std::string_view text, double host_seconds, double cpu_seconds = 0);
 
   const std::map<std::string, LinuxOutcome>& outcomes() const { return outcomes_; }
+  // Of linuxbench's lines, or kLoginMark.
   std::optional<ClockMark> Mark(const std::string& name) const;
   // The workload that was begun last and gave no outcome; "" if there is none.
   const std::string& unfinished() const { return unfinished_; }

@@ -31,6 +31,18 @@ TEST_CASE("Results come from the console, in pieces and between other lines") {
   CHECK(console.last_line() == "[    0.000000] Linux version");
 }
 
+TEST_CASE("The first login prompt is a mark, though no line ends there") {
+  LinuxConsole console;
+  console.Feed("Debian GNU/Linux 12 debian ttyS0\r\n\r\ndebian lo", 7, 6);
+  CHECK_FALSE(console.Mark(kLoginMark).has_value());
+  console.Feed("gin: ", 8, 7);
+  console.Feed("@@bench {\"mark\":\"begin\",\"clock\":0.5}\ndebian login: ", 9, 8);
+  REQUIRE(console.Mark(kLoginMark).has_value());
+  CHECK(console.Mark(kLoginMark)->host == 8);
+  CHECK(console.Mark(kLoginMark)->cpu == 7);
+  CHECK(console.Mark("begin")->host == 9);
+}
+
 TEST_CASE("A failed workload has its reason and no figures") {
   LinuxConsole console;
   console.Feed("@@bench {\"name\":\"pipe\",\"error\":\"pipe: too many open files\"}\n", 1);
@@ -94,6 +106,8 @@ TEST_CASE("Workloads are found by name") {
   REQUIRE(FindLinuxWorkload("forkwait") != nullptr);
   CHECK(FindLinuxWorkload("forkwait")->aim == 3);
   CHECK(FindLinuxWorkload("boot")->is_boot);
+  CHECK(FindLinuxWorkload("login")->suite == LinuxSuite::kDebian);
+  CHECK(FindLinuxWorkload("true")->most == 5);
   CHECK(FindLinuxWorkload("nothing") == nullptr);
 }
 

@@ -18,10 +18,32 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// What a disk's size is a multiple of.
+constexpr std::size_t kSector = 4096;
+
 // What the dynamic program needs, where it looks for it: the host's own, which built it. On a host
 // that has it elsewhere, execdyn fails in the guests and says so.
 constexpr const char* kLibraries[] = {"/lib64/ld-linux-x86-64.so.2",
                                       "/lib/x86_64-linux-gnu/libc.so.6"};
+
+// The native counterpart of a booted Debian, run by sh with TREE LINUXBENCH WORDS: the tree, which
+// stays as it is, and a tmpfs in /mnt, as guest.sh makes it.
+constexpr const char* kChroot = R"(
+mount --rbind "$1" "$1"
+cd "$1"
+mount --rbind /proc proc
+mount --rbind /dev dev
+mount -t tmpfs -o size=75% bench mnt
+cp "$2" mnt/linuxbench
+mount -o remount,bind,ro,nosuid,nodev "$1"
+exec /usr/sbin/chroot . /mnt/linuxbench run "$3" /mnt "")";
+
+// As option lists of Alibi and QEMU want file names.
+std::string WithoutCommas(const std::string& path) {
+  std::string text;
+  for (char c : path) text += c == ',' ? ",," : std::string(1, c);
+  return text;
+}
 
 Result<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -53,6 +75,52 @@ Result<LinuxFiles> FetchLinux(const std::string& kernel, const std::string& alib
   const std::size_t boot = files.kernel.rfind("/boot/");
   files.busybox = files.kernel.substr(0, boot) + "/bin/busybox";
   return files;
+}
+
+Result<LinuxFiles> FetchDebian(const std::string& data_folder,
+                               const std::function<void(const std::string&)>& progress) {
+  // All but the last line is progress.
+  std::string line;
+  const auto take = [&](std::string_view text, int) {
+    for (char c : text) {
+      if (!line.empty() && line.back() == '\n') {
+        line.pop_back();
+        progress(line);
+        line.clear();
+      }
+      line += c;
+    }
+  };
+  const ChildResult child = RunChild({"/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", "python3",
+                                      data_folder + "/bench/linux/debian_image.py"},
+                                     2h, take);
+  if (child.exit_status != 0) {
+    return Error{fmt::format("no Debian to boot ({})", child.Describe())};
+  }
+  const std::string image = line.substr(0, line.find('\n'));
+  auto packages = ReadFile(image + "/packages.sha256");
+  if (!packages.ok()) return packages.error();
+  LinuxFiles files;
+  files.linuxbench = data_folder + "/bench/linux/guest/linuxbench";
+  files.kernel = image + "/kernel";
+  files.initramfs = image + "/initrd";
+  files.ram_megabytes = kDebianRamMegabytes;
+  files.disk = image + "/disk";
+  files.tree = image + "/tree";
+  files.packages = *packages;
+  return files;
+}
+
+Status WriteProgramDisk(const std::string& folder, LinuxFiles* files) {
+  auto program = ReadFile(files->linuxbench);
+  if (!program.ok()) return program.error();
+  program->resize((program->size() + kSector - 1) / kSector * kSector);
+  files->program_disk = folder + "/linuxbench";
+  std::ofstream file(files->program_disk, std::ios::trunc | std::ios::binary);
+  file << *program;
+  file.close();
+  if (!file.good()) return Error{files->program_disk + ": cannot be written; is the disk full?"};
+  return Ok();
 }
 
 Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFiles* files) {
@@ -88,10 +156,13 @@ std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names) {
   return fmt::format("{}:only={}", quick ? "quick" : "full", fmt::join(names, ","));
 }
 
-std::string LinuxCommandLine(const std::string& words, const std::string& append) {
+std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,
+                             const std::string& append) {
   std::string line = kLinuxKernelWords;
+  if (files.IsDebian()) line = "root=/dev/vda rw " + line;
   if (!append.empty()) line += " " + append;
-  if (!words.empty()) line += " linuxbench=" + words;
+  // In a Debian it is this word that has the machine switched off, however little it runs.
+  if (!words.empty() || files.IsDebian()) line += " linuxbench=" + words;
   return line;
 }
 
@@ -101,8 +172,13 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
   std::vector<std::string> command = {alibi,      "run",
                                       "--kernel", files.kernel,
                                       "--initrd", files.initramfs,
-                                      "--ram",    std::string(kLinuxRamMegabytes) + "M",
-                                      "--append", LinuxCommandLine(words, guest.append)};
+                                      "--ram",    files.ram_megabytes + "M",
+                                      "--append", LinuxCommandLine(files, words, guest.append)};
+  if (files.IsDebian()) {
+    command.insert(command.end(),
+                   {"--disk", WithoutCommas(files.disk) + ",format=raw,snapshot", "--disk",
+                    WithoutCommas(files.program_disk) + ",format=raw,readonly"});
+  }
   if (guest.cpu != "host") command.insert(command.end(), {"--cpu", guest.cpu});
   return command;
 }
@@ -110,27 +186,42 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
 std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
                                           const std::string& words,
                                           const LinuxGuestOptions& guest) {
-  return {qemu,
-          "-accel",
-          "tcg",
-          "-cpu",
-          "max",
-          "-machine",
-          "pc",
-          "-m",
-          kLinuxRamMegabytes,
-          "-nographic",
-          "-no-reboot",
-          "-kernel",
-          files.kernel,
-          "-initrd",
-          files.initramfs,
-          "-append",
-          LinuxCommandLine(words, guest.append)};
+  std::vector<std::string> command = {qemu,
+                                      "-accel",
+                                      "tcg",
+                                      "-cpu",
+                                      "max",
+                                      "-machine",
+                                      "pc",
+                                      "-m",
+                                      files.ram_megabytes,
+                                      "-nographic",
+                                      "-no-reboot",
+                                      "-kernel",
+                                      files.kernel,
+                                      "-initrd",
+                                      files.initramfs,
+                                      "-append",
+                                      LinuxCommandLine(files, words, guest.append)};
+  if (files.IsDebian()) {
+    const auto drive = [](const std::string& path, const char* how) {
+      return fmt::format("file={},if=virtio,format=raw,{}", WithoutCommas(path), how);
+    };
+    command.insert(command.end(), {"-drive", drive(files.disk, "snapshot=on"), "-drive",
+                                   drive(files.program_disk, "readonly=on")});
+  }
+  return command;
 }
 
 std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words) {
-  return {files.linuxbench, "run", words, files.folder, files.busybox};
+  if (!files.IsDebian()) {
+    return {files.linuxbench, "run", words, files.folder, files.busybox};
+  }
+  std::vector<std::string> command = {"unshare", "--mount"};
+  if (geteuid() != 0) command.push_back("--map-root-user");
+  command.insert(command.end(),
+                 {"sh", "-ec", kChroot, "native", files.tree, files.linuxbench, words});
+  return command;
 }
 
 ScratchFolder::ScratchFolder() {
@@ -140,7 +231,7 @@ ScratchFolder::ScratchFolder() {
 
 ScratchFolder::~ScratchFolder() {
   if (path_.empty()) return;
-  for (const char* name : {"initramfs", "initramfs.gz", "file", "input", "output"}) {
+  for (const char* name : {"initramfs", "initramfs.gz", "linuxbench", "file", "input", "output"}) {
     unlink((path_ + "/" + name).c_str());
   }
   rmdir(path_.c_str());

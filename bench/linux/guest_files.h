@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a measured Linux machine boots: Debian's kernel, and the initial RAM disk made for it.
+// What a measured Linux machine boots: Debian's kernel, and the initial RAM disk made for it; or a
+// whole Debian with its own, and a disk.
 #ifndef ALIBI_BENCH_LINUX_GUEST_FILES_H_
 #define ALIBI_BENCH_LINUX_GUEST_FILES_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 namespace alibi::bench {
 
 inline constexpr const char* kLinuxRamMegabytes = "512";
+inline constexpr const char* kDebianRamMegabytes = "2048";
 // Both machines restart on a panic at once; `-no-reboot` and alibi run end there.
 inline constexpr const char* kLinuxKernelWords = "console=ttyS0 quiet panic=-1";
 
@@ -19,6 +22,12 @@ struct LinuxFiles {
   std::string kernel, busybox, linuxbench, initramfs;
   std::string dynamic;  // the dynamic program beside linuxbench
   std::string folder;   // on tmpfs, for the native runs' files
+  std::string ram_megabytes = kLinuxRamMegabytes;
+  // Of a whole Debian only. Its disk, which stays as it is; the same files, for native runs; and
+  // what is installed, as a checksum.
+  std::string disk, tree, packages;
+  std::string program_disk;  // linuxbench as a disk
+  bool IsDebian() const { return !disk.empty(); }
 };
 
 // linuxbench is a 64-bit program: other kernels only boot.
@@ -28,6 +37,14 @@ bool RunsLinuxbench(const std::string& kernel);
 // first time. `data_folder`: laid out like bazel-bin.
 Result<LinuxFiles> FetchLinux(const std::string& kernel, const std::string& alibi,
                               const std::string& data_folder);
+
+// The Debian that tools/linux/debian_image.py makes, the first time, and keeps. `progress`: what it
+// says meanwhile.
+Result<LinuxFiles> FetchDebian(const std::string& data_folder,
+                               const std::function<void(const std::string&)>& progress);
+
+// files->program_disk, in `folder`.
+Status WriteProgramDisk(const std::string& folder, LinuxFiles* files);
 
 // files->initramfs, in `folder`. Compressed, as initial RAM disks are; left as it is where gzip is
 // missing.
@@ -43,7 +60,8 @@ struct LinuxGuestOptions {
 std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names);
 
 // `words`: linuxbench's, such as "quick:only=getppid"; "": the machine boots and powers off.
-std::string LinuxCommandLine(const std::string& words, const std::string& append);
+std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,
+                             const std::string& append);
 
 // The machines' commands, the console being stdout.
 std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::string& alibi,
@@ -52,7 +70,7 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
 std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
                                           const std::string& words,
                                           const LinuxGuestOptions& guest = {});
-// On the host, without a machine.
+// On the host, without a machine; of a whole Debian in a chroot, as root or in a user namespace.
 std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words);
 
 // A folder that goes away with this object, and with it what machines and native runs leave there.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/linux/linux_report.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "testsuite/golden.h"
@@ -23,6 +24,13 @@ LinuxMeasurements Canned() {
   results.Add(kTcg, "", {"getppid", {500e-9}, ""});
   results.Add(kTcg, "", {"forkwait", {500e-6}, ""});
   results.Add(kTcg, "", {"matmul", {60e-3}, ""});
+  results.Add(kHost, "", {"true", {1e-3}, ""});
+  results.Add(kOurs, "", {"true", {5.5e-3}, ""});
+  results.Add(kTcg, "", {"true", {17e-3}, ""});
+  results.Add(kOurs, "", {"gdb", {1}, ""});
+  results.Add(kTcg, "", {"gdb", {1.4}, ""});
+  measurements.other.Add(kOurs, "", {"forkwait", {245e-6}, ""});
+  measurements.other.Add(kTcg, "", {"forkwait", {300e-6}, ""});
   results.AddMiss(kOurs, "matmul: killed by signal 8");
   measurements.clocks = {{kOurs, 10, 10.01, 9.9}, {kOurs, 12, 12, 11.9}, {kTcg, 20, 20.02, 12}};
   return measurements;
@@ -54,8 +62,22 @@ TEST_CASE("The JSON has the shape of the nanobenchmarks") {
   CHECK(first["policy"] == "hysteresis");
   CHECK(first["median_seconds"] == 0.9);
   CHECK(first["samples"].size() == 3);
+  const auto forkwait = std::find_if(
+      json["benchmarks"].begin(), json["benchmarks"].end(),
+      [](const auto& row) { return row["name"] == "forkwait" && row["system"] == "alibi"; });
+  REQUIRE(forkwait != json["benchmarks"].end());
+  CHECK((*forkwait)["clock_seconds"] == 250e-6);
+  CHECK((*forkwait)["cpu_seconds"] == 245e-6);
   CHECK(json["failures"][0]["what"] == "matmul: killed by signal 8");
   CHECK(json["clocks"][2]["host_seconds"] == 20.02);
+}
+
+TEST_CASE("With CPU time, the clock is the other measure") {
+  LinuxMeasurements measurements = Canned();
+  measurements.cpu_time = true;
+  CHECK_THAT(LinuxTable(measurements, false), Catch::Contains("alibi clock  tcg clock"));
+  const auto json = LinuxJson(measurements, {}, {});
+  for (const auto& row : json["benchmarks"]) CHECK(row["cpu_seconds"] == row["median_seconds"]);
 }
 
 TEST_CASE("The chart shows what was measured") {

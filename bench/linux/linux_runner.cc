@@ -23,11 +23,16 @@ constexpr double kConsoleDelay = 0.05;
 // CPU times are known to 10 ms.
 constexpr double kShortestShare = 0.2;
 
+// Seconds per operation, by the clock and of CPU time.
+struct Sample {
+  double clock = 0, cpu = 0;
+};
+
 // What one machine gave in all runs so far.
 struct Tally {
   std::set<std::string> given_up;  // crashed or failed: not tried again
   bool broken = false;             // it did not even boot
-  std::map<std::string, std::vector<double>> samples;
+  std::map<std::string, std::vector<Sample>> samples;
   std::map<std::string, std::set<std::string>> checks;
 };
 
@@ -49,11 +54,18 @@ class Runner {
       }
     }
     CompareChecks();
+    measurements_.cpu_time = options_.cpu_time;
     for (const LinuxWorkload& workload : LinuxWorkloads()) {
       for (std::size_t i = 0; i < machines_.size(); ++i) {
         const auto it = tallies_[i].samples.find(workload.name);
         if (it == tallies_[i].samples.end()) continue;
-        measurements_.results.Add(machines_[i].system, "", {workload.name, it->second, ""});
+        Measurement clock{workload.name, {}, ""}, cpu{workload.name, {}, ""};
+        for (const Sample& sample : it->second) {
+          clock.samples.push_back(sample.clock);
+          cpu.samples.push_back(sample.cpu);
+        }
+        measurements_.results.Add(machines_[i].system, "", options_.cpu_time ? cpu : clock);
+        measurements_.other.Add(machines_[i].system, "", options_.cpu_time ? clock : cpu);
       }
     }
     return std::move(measurements_);
@@ -129,28 +141,30 @@ class Runner {
       return;
     }
     tally.broken = true;
-    Miss(machine, (console.done()                      ? "after the last workload: "
-                   : console.Mark("shell").has_value() ? "between workloads: "
-                   : machine.boots                     ? "before the shell: "
-                                                       : "linuxbench: ") +
+    const bool up = console.Mark("shell") || console.Mark(kLoginMark);
+    Miss(machine, (console.done()  ? "after the last workload: "
+                   : up            ? "between workloads: "
+                   : machine.boots ? "before the shell: "
+                                   : "linuxbench: ") +
                       what);
   }
 
-  // What figures are multiplied by: the part of a core that was used in a stretch of time, as far
-  // as the clock tick of CPU times allows to tell; `otherwise` for a shorter stretch.
-  double Share(double cpu, double host, double otherwise) const {
-    if (!options_.cpu_time) return 1;
-    return host < kShortestShare ? otherwise : std::clamp(cpu / host, 0.01, 1.0);
+  // The part of a core that was used in a stretch of time, as far as the clock tick of CPU times
+  // allows to tell; `otherwise` for a shorter stretch. More than 1: a VMM has threads.
+  static double Share(double cpu, double host, double otherwise) {
+    return host < kShortestShare ? otherwise : std::max(cpu / host, 0.01);
   }
 
   void TakeBoot(const LinuxConsole& console, Tally& tally) {
-    const auto init = console.Mark("init"), shell = console.Mark("shell");
-    if (init && Contains(options_.names, kInitWorkload)) {
-      tally.samples[kInitWorkload].push_back(init->guest * Share(init->cpu, init->host, 1));
-    }
-    if (shell && Contains(options_.names, kBootWorkload)) {
-      tally.samples[kBootWorkload].push_back(shell->host * Share(shell->cpu, shell->host, 1));
-    }
+    const auto take = [&](const char* workload, const char* mark, double ClockMark::*clock) {
+      const auto at = console.Mark(mark);
+      if (!at || !Contains(options_.names, workload)) return;
+      const double seconds = *at.*clock;
+      tally.samples[workload].push_back({seconds, seconds * Share(at->cpu, at->host, 1)});
+    };
+    take(kInitWorkload, "init", &ClockMark::guest);
+    take(kBootWorkload, "shell", &ClockMark::host);
+    take(kLoginWorkload, kLoginMark, &ClockMark::host);
   }
 
   void TakeOutcomes(const LinuxMachine& machine, const LinuxConsole& console, Tally& tally) {
@@ -174,9 +188,9 @@ class Runner {
         tally.given_up.insert(name);
         continue;
       }
-      std::vector<double>& samples = tally.samples[name];
+      std::vector<Sample>& samples = tally.samples[name];
       const double own_share = Share(outcome.cpu, outcome.host, share);
-      for (double seconds : outcome.seconds) samples.push_back(seconds * own_share);
+      for (double seconds : outcome.seconds) samples.push_back({seconds, seconds * own_share});
       tally.checks[name].insert(outcome.check);
     }
   }

@@ -25,8 +25,8 @@ struct LinuxMachine {
 struct LinuxRunOptions {
   unsigned runs = 5;
   bool quick = false;
-  // Figures are multiplied by the part of a core that the machine got: for a host that is busy
-  // with other things. All workloads keep one VCPU busy.
+  // Figures are CPU time: those of the clock multiplied by the part of a core that the machine
+  // used. For a host that is busy with other things; all workloads keep one VCPU busy.
   bool cpu_time = false;
   std::vector<std::string> names;  // of workloads
   std::chrono::milliseconds run_limit = std::chrono::minutes(20);
@@ -48,7 +48,10 @@ inline constexpr double kMaxClockError = 0.05;
 bool ClockIsRight(const LinuxClock& clock);
 
 struct LinuxMeasurements {
-  Results results;  // seconds per operation
+  Results results;  // seconds per operation, and what went wrong
+  Results other;    // the same by the other measure
+  bool cpu_time =
+      false;  // `results` are CPU time, `other` the clock's: the guest's, for a boot the host's
   std::vector<LinuxClock> clocks;
 };
 

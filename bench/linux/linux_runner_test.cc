@@ -114,6 +114,26 @@ TEST_CASE("A workload that takes the machine with it is given up; the others go 
   CHECK(got.results.AlibiFailed());
 }
 
+TEST_CASE("The boot of a Debian ends with its login prompt") {
+  const std::string login = "sleep 0.3; printf 'debian login: '; ";
+  LinuxRunOptions options = Options({"login", "true"});
+  const LinuxMeasurements got =
+      RunLinux({Fake(kOurs, login + Mark("begin", 1) + Outcome("true", "ab", 1) + Mark("done", 1))},
+               options);
+  CHECK(got.results.Misses().empty());
+  CHECK(got.results.Samples("true", kOurs).size() == 2);
+  const std::vector<double>& boots = got.results.Samples("login", kOurs);
+  REQUIRE(boots.size() == 2);
+  CHECK(boots[0] >= 0.3);
+  // By the clock and of CPU time: it slept.
+  REQUIRE(got.other.Samples("login", kOurs).size() == 2);
+  CHECK(got.other.Samples("login", kOurs)[0] < 0.2);
+
+  const LinuxMeasurements fell =
+      RunLinux({Fake(kOurs, login + "echo 'Oops'; exit 3")}, Options({"login", "true"}));
+  CHECK(HasMiss(fell.results, kOurs, "between workloads: exit status 3"));
+}
+
 TEST_CASE("A machine that does not boot is not tried again") {
   const std::string tries = Folder() + "/tries";
   unlink(tries.c_str());
@@ -165,6 +185,23 @@ TEST_CASE("CPU time counts the whole group, and what is not computed is not coun
   CHECK(GroupCpuSeconds(0x7fffffff) == 0);
 }
 
+TEST_CASE("Figures are by the clock and of CPU time; an option says which come first") {
+  const std::string asleep =
+      kBoot + Mark("begin", 1) + "echo '@@bench {\"begin\":\"pipe\"}'; sleep 1; " +
+      Outcome("pipe", "cd", 10).substr(Outcome("pipe", "cd", 10).find(';') + 1) + Mark("done", 2);
+  for (const bool cpu_time : {false, true}) {
+    LinuxRunOptions options = Options({"pipe"});
+    options.runs = 1;
+    options.cpu_time = cpu_time;
+    const LinuxMeasurements got = RunLinux({Fake(kOurs, asleep)}, options);
+    CHECK(got.cpu_time == cpu_time);
+    REQUIRE(got.results.Samples("pipe", kOurs).size() == 1);
+    REQUIRE(got.other.Samples("pipe", kOurs).size() == 1);
+    CHECK((cpu_time ? got.other : got.results).Samples("pipe", kOurs)[0] == 1);
+    CHECK((cpu_time ? got.results : got.other).Samples("pipe", kOurs)[0] < 0.5);
+  }
+}
+
 TEST_CASE("A wrong checksum is a failure") {
   const std::string wrong =
       kBoot + Mark("begin", 1) + Outcome("getppid", "ff", 1) + Mark("done", 1);
@@ -201,6 +238,11 @@ TEST_CASE("linuxbench says why a workload failed") {
            [&](std::string_view text, int) { console.Feed(text, 0); });
   CHECK_THAT(console.outcomes().at("gzip").error, Catch::StartsWith("a child process failed"));
   CHECK(console.done());
+  // Not in a Debian of ours.
+  RunChild({std::getenv("LINUXBENCH"), "run", "quick:only=true", Folder(), ""}, 60s,
+           [&](std::string_view text, int) { console.Feed(text, 0); });
+  CHECK_THAT(console.outcomes().at("true").error,
+             Catch::StartsWith("the command ended with status 1: cp: "));
 }
 
 }  // namespace

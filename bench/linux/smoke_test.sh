@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # `alibi bench linux` and `alibi bench scaling` from end to end: some workloads, on Debian's kernel if
 # it is here already (a test fetches nothing), on QEMU TCG too if that is installed. And what is said
-# when there is no kernel.
+# when there is no kernel, by `alibi bench debian` (its end-to-end test is
+# //testsuite/linux:bench_debian_long_test) when there is no Debian.
 #   usage: smoke_test.sh ALIBI
 set -euo pipefail
 
@@ -28,6 +29,17 @@ grep -q "no kernel to boot" errors.txt || fail "not the reason: $(cat errors.txt
 status=0
 "$alibi" bench linux --only getpid 2>errors.txt || status=$?
 [[ $status == 64 ]] || fail "an unknown workload: status $status"
+
+status=0
+XDG_CACHE_HOME=$work/empty timeout -k 2 60 "$alibi" bench debian --no-qemu >out.txt 2>errors.txt ||
+  status=$?
+[[ $status == 66 ]] || fail "without a Debian: status $status, $(cat errors.txt)"
+[[ $(wc -l <errors.txt) == 1 ]] || fail "one line says it, not: $(cat errors.txt)"
+grep -q "no Debian to boot.*ALIBI_OFFLINE" errors.txt || fail "not the reason: $(cat errors.txt)"
+
+status=0
+"$alibi" bench debian --only true,getppid 2>errors.txt || status=$?
+[[ $status == 64 ]] || fail "a workload of the other command: status $status"
 
 # --- With the kernel that ./alibi linux has fetched ---
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)/.cache}

@@ -13,6 +13,7 @@ LinuxWorkload ScalingRow(std::string_view bound, unsigned size) {
             row.per,
             1,
             row.meaning,
+            LinuxSuite::kScaling,
             false,
             &row,
             size};
@@ -32,14 +33,21 @@ const std::vector<ScalingBound>& ScalingBounds() {
 
 const std::vector<LinuxWorkload>& LinuxWorkloads() {
   static const std::vector<LinuxWorkload> kWorkloads = {
-      {kBootWorkload, "boot", 2, "from the start of the VMM to the shell's first line", true},
-      {kInitWorkload, "boot", 2, "the kernel's own time, by its clock, until /init", true},
+      {kBootWorkload, "boot", 2, "from the start of the VMM to the shell's first line",
+       LinuxSuite::kLinux, true},
+      {kInitWorkload, "boot", 2, "the kernel's own time, by its clock, until /init",
+       LinuxSuite::kLinux, true},
 #define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, meaning) \
-  {#name, per, aim, meaning},
+  {#name, per, aim, meaning, LinuxSuite::kLinux},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, full, quick) ScalingRow(bound, size),
 #include "bench/linux/scaling.inc"
+      {kLoginWorkload, "boot", 3, "from the start of the VMM to the login prompt",
+       LinuxSuite::kDebian, true},
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, command, meaning) \
+  {name, per, aim, meaning, LinuxSuite::kDebian, false, nullptr, 0, most},
+#include "bench/linux/debian.inc"
   };
   return kWorkloads;
 }

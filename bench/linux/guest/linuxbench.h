@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guest side of `alibi bench linux`: one static program with all workloads, which runs
-// unchanged on the host and in each guest.
+// The guest side of `alibi bench linux`, `scaling` and `debian`: one static program with all
+// workloads, which runs unchanged on the host and in each guest.
 #ifndef ALIBI_BENCH_LINUX_GUEST_LINUXBENCH_H_
 #define ALIBI_BENCH_LINUX_GUEST_LINUXBENCH_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-// What a workload gets. `count` operations, see workloads.inc and scaling.inc.
+// What a workload gets. `count` operations, see workloads.inc, scaling.inc and debian.inc.
 struct Run {
   unsigned count;
   unsigned size;        // see scaling.inc; else 0
@@ -15,6 +15,8 @@ struct Run {
   const char* busybox;  // path
   const char* self;     // path of this program
   const char* dynamic;  // path of a dynamic one, beside it
+  const char* command;  // see debian.inc; else NULL
+  int show;             // what the command prints is printed
 };
 
 // Runs `count` operations; returns a checksum of what they computed, which is the same on every
@@ -25,6 +27,7 @@ typedef uint64_t (*WorkloadFunction)(const struct Run* run);
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, ...) uint64_t function(const struct Run* run);
 #include "bench/linux/scaling.inc"
+uint64_t RunCommand(const struct Run* run);
 
 // Says what failed (with errno) as the workload's result, and exits.
 _Noreturn void Die(const char* what);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // linuxbench run WORDS FOLDER BUSYBOX       runs workloads; WORDS, separated by ':', may hold
-//                                           quick and only=NAME,NAME
+//                                           quick, show (what commands print, too) and
+//                                           only=NAME,NAME
 // linuxbench nothing                        what forkexec runs
 //
 // Results are lines "@@bench JSON" on stdout, which in a guest is the serial console. Each workload
@@ -24,14 +25,18 @@ static const struct Workload {
   const char* name;
   WorkloadFunction function;
   unsigned full, quick, samples, size;
+  const char* command;
 } kWorkloads[] = {
 #define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, meaning) \
-  {#name, function, full, quick, samples, 0},
+  {#name, function, full, quick, samples, 0, NULL},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, full, quick) \
-  {bound "/" #size, function, full, quick, 1, size},
+  {bound "/" #size, function, full, quick, 1, size, NULL},
 #include "bench/linux/scaling.inc"
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, command, meaning) \
+  {name, RunCommand, full, quick, samples, 0, command},
+#include "bench/linux/debian.inc"
 };
 
 static const char* workload_name = "";
@@ -83,6 +88,7 @@ void WaitFor(int pid) {
 static void RunWorkload(const struct Workload* workload, struct Run run, int quick) {
   run.count = quick ? workload->quick : workload->full;
   run.size = workload->size;
+  run.command = workload->command;
   const unsigned samples = quick ? 1 : workload->samples;
   uint64_t sum = 0;
   double seconds[8];
@@ -104,9 +110,10 @@ static void RunWorkload(const struct Workload* workload, struct Run run, int qui
   printf("]}\n");
 }
 
-// Rows of scaling.inc run if they are named.
-static int IsSelected(const char* only, const char* name) {
-  if (only == NULL) return strchr(name, '/') == NULL;
+// Rows of scaling.inc and debian.inc run if they are named.
+static int IsSelected(const char* only, const struct Workload* workload) {
+  const char* name = workload->name;
+  if (only == NULL) return workload->size == 0 && workload->command == NULL;
   const size_t length = strlen(name);
   for (const char* at = only; at != NULL; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
     if (strncmp(at, name, length) == 0 && (at[length] == 0 || at[length] == ',')) return 1;
@@ -133,18 +140,19 @@ static int RunAll(char* words, const char* folder, const char* busybox) {
   if (n <= 0) Die("/proc/self/exe");
   const int folder_length = (int)(strrchr(self, '/') - self);
   snprintf(dynamic, sizeof(dynamic), "%.*s/dynamic", folder_length, self);
-  const struct Run run = {0, 0, folder, busybox, self, dynamic};
+  struct Run run = {0, 0, folder, busybox, self, dynamic, NULL, 0};
   const char* only = NULL;
   int quick = 0;
   for (char* word = strtok(words, ":"); word != NULL; word = strtok(NULL, ":")) {
     if (strcmp(word, "quick") == 0) quick = 1;
+    if (strcmp(word, "show") == 0) run.show = 1;
     if (strncmp(word, "only=", 5) == 0) only = word + 5;
   }
   StayOnOneCore();
   Mark("begin");
   for (size_t i = 0; i < sizeof(kWorkloads) / sizeof(kWorkloads[0]); ++i) {
     workload_name = kWorkloads[i].name;
-    if (!IsSelected(only, workload_name)) continue;
+    if (!IsSelected(only, &kWorkloads[i])) continue;
     printf("@@bench {\"begin\":\"%s\"}\n", workload_name);
     fflush(stdout);
     const int child = fork();

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/linux/guest_files.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace alibi::bench {
+namespace {
+
+std::string Folder() {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  return folder != nullptr ? folder : "/tmp";
+}
+
+LinuxFiles Debian() {
+  LinuxFiles files;
+  files.kernel = "/c/kernel";
+  files.initramfs = "/c/initrd";
+  files.linuxbench = "/b/linuxbench";
+  files.ram_megabytes = kDebianRamMegabytes;
+  files.disk = "/c/a,b/disk";
+  files.tree = "/c/a,b/tree";
+  files.program_disk = "/s/linuxbench";
+  return files;
+}
+
+// The word behind each `option`.
+std::vector<std::string> Values(const std::vector<std::string>& command, const char* option) {
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i + 1 < command.size(); ++i) {
+    if (command[i] == option) values.push_back(command[i + 1]);
+  }
+  return values;
+}
+
+TEST_CASE(
+    "Both machines boot Debian's disk, which they leave as it is, with linuxbench as another") {
+  const auto own = AlibiLinuxCommand(Debian(), "/alibi", "quick:only=true", {});
+  CHECK(Values(own, "--disk") == std::vector<std::string>{"/c/a,,b/disk,format=raw,snapshot",
+                                                          "/s/linuxbench,format=raw,readonly"});
+  const auto peer = QemuLinuxCommand(Debian(), "/qemu", "quick:only=true", {});
+  CHECK(Values(peer, "-drive") ==
+        std::vector<std::string>{"file=/c/a,,b/disk,if=virtio,format=raw,snapshot=on",
+                                 "file=/s/linuxbench,if=virtio,format=raw,readonly=on"});
+  CHECK(Values(own, "--append") == Values(peer, "-append"));
+  CHECK(Values(own, "--ram") == std::vector<std::string>{"2048M"});
+  CHECK(Values(peer, "-m") == std::vector<std::string>{"2048"});
+}
+
+TEST_CASE("A Debian is told to switch itself off even if it runs nothing") {
+  CHECK(LinuxCommandLine(Debian(), "", "pti=on") ==
+        "root=/dev/vda rw console=ttyS0 quiet panic=-1 pti=on linuxbench=");
+  CHECK(LinuxCommandLine({}, "", "") == "console=ttyS0 quiet panic=-1");
+  CHECK(LinuxCommandLine({}, "quick:only=x87", "") ==
+        "console=ttyS0 quiet panic=-1 linuxbench=quick:only=x87");
+}
+
+TEST_CASE("Without a Debian there are no disks") {
+  LinuxFiles files;
+  files.kernel = "/c/kernel";
+  const auto own = AlibiLinuxCommand(files, "/alibi", "", {});
+  CHECK(Values(own, "--disk").empty());
+  CHECK(Values(own, "--ram") == std::vector<std::string>{"512M"});
+  CHECK(Values(QemuLinuxCommand(files, "/qemu", "", {}), "-drive").empty());
+  CHECK(NativeLinuxCommand(files, "quick").front() == files.linuxbench);
+}
+
+TEST_CASE("Natively Debian is a chroot of the same files") {
+  const auto command = NativeLinuxCommand(Debian(), "quick:only=true");
+  CHECK(command.front() == "unshare");
+  const std::vector<std::string> last(command.end() - 3, command.end());
+  CHECK(last == std::vector<std::string>{"/c/a,b/tree", "/b/linuxbench", "quick:only=true"});
+}
+
+TEST_CASE("The program's disk is the program, and whole sectors") {
+  LinuxFiles files = Debian();
+  files.linuxbench = Folder() + "/program";
+  std::ofstream(files.linuxbench) << std::string(5000, 'x');
+  const ScratchFolder scratch;
+  REQUIRE(WriteProgramDisk(scratch.path(), &files).ok());
+  CHECK(std::filesystem::file_size(files.program_disk) == 8192);
+  std::ifstream disk(files.program_disk);
+  const std::string text(std::istreambuf_iterator<char>(disk), {});
+  CHECK(text == std::string(5000, 'x') + std::string(3192, '\0'));
+
+  files.linuxbench = Folder() + "/none";
+  CHECK_FALSE(WriteProgramDisk(scratch.path(), &files).ok());
+}
+
+TEST_CASE("Scratch folders go away with what runs leave there") {
+  std::string path;
+  {
+    const ScratchFolder scratch;
+    path = scratch.path();
+    LinuxFiles files = Debian();
+    files.linuxbench = Folder() + "/program";
+    std::ofstream(files.linuxbench) << "x";
+    REQUIRE(WriteProgramDisk(path, &files).ok());
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace alibi::bench

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`alibi bench debian` from end to end: makes the image if it is not there, and runs each row once, on
+Alibi and natively. Every row has a figure, which it has only if both computed the same, and the image
+is afterwards what it was.
+
+    bench_debian_test.py ALIBI debian.inc
+
+Needs Debian's package servers the first time, and the packages that its error names. Each line PASS or
+FAIL becomes a test case.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+from verdicts import conclude, report  # noqa: E402
+
+ALIBI, ROWS = (os.path.abspath(path) for path in sys.argv[1:3])
+PATIENCE = 3000  # seconds, on a busy host
+BOOT = "login"
+
+
+def bench(*options):
+    done = subprocess.run([ALIBI, "bench", "debian", "--quick", "--no-qemu", "--cpu-time", *options],
+                          check=False, timeout=PATIENCE, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    print(done.stdout + done.stderr, flush=True)
+    return done
+
+
+def image():
+    """The folder's path, from the script that the program carries along."""
+    script = pathlib.Path(ALIBI).parents[1] / "bench/linux/debian_image.py"
+    done = subprocess.run([sys.executable, script], check=True, text=True, stdout=subprocess.PIPE)
+    return pathlib.Path(done.stdout.splitlines()[-1])
+
+
+def state(folder):
+    """Of all that a run could have changed."""
+    with open(folder / "disk", "rb") as disk:
+        sums = hashlib.sha256()
+        for block in iter(lambda: disk.read(1 << 20), b""):
+            sums.update(block)
+    tree = sorted((str(path), path.lstat().st_mtime_ns, path.lstat().st_size)
+                  for path in (folder / "tree").rglob("*"))
+    return sums.hexdigest(), hashlib.sha256(repr(tree).encode()).hexdigest()
+
+
+def main():
+    if os.environ.get("ALIBI_OFFLINE"):
+        print("SKIP: ALIBI_OFFLINE forbids to get packages")
+        return 0
+    names = re.findall(r'^ALIBI_DEBIAN\("([^"]+)"', pathlib.Path(ROWS).read_text(encoding="utf-8"), re.M)
+    report("rows", None if len(names) > 10 else f"only {names}")
+    before = state(image())
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
+        os.chdir(folder)
+        done = bench("--json", "first.json")
+        report("exit status", done.returncode and f"{done.returncode}: {done.stderr[-500:]}")
+        first = json.loads(pathlib.Path("first.json").read_text(encoding="utf-8"))
+        report("failures", "; ".join(failure["what"] for failure in first["failures"]))
+        found = {(row["name"], row["system"]) for row in first["benchmarks"]
+                 if row["clock_seconds"] > 0 and row["cpu_seconds"] > 0}
+        report(BOOT, None if (BOOT, "alibi") in found else "no figure")
+        for name in names:
+            missing = [system for system in ("native", "alibi") if (name, system) not in found]
+            report(name, f"no figure of {', '.join(missing)}" if missing else None)
+    report("the image is as it was", None if state(image()) == before else "it changed")
+    return conclude("bench debian")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
