@@ -35,6 +35,18 @@ std::string SvgPath(const std::string& json) {
   return (json.ends_with(kSuffix) ? json.substr(0, json.size() - kSuffix.size()) : json) + ".svg";
 }
 
+Result<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  // Iterators over the stream's buffer would throw when a folder is read, which can be opened.
+  char piece[4096];
+  while (file.read(piece, sizeof(piece)), file.gcount() > 0) {
+    text.append(piece, static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) return Error{path + ": cannot be read"};
+  return text;
+}
+
 bool WriteFile(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::trunc | std::ios::binary);
   file << text;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bench commands share: where programs lie, and files that they write.
+// What the bench commands share: where programs lie, and files that they read and write.
 #ifndef ALIBI_CLI_BENCH_FILES_H_
 #define ALIBI_CLI_BENCH_FILES_H_
 
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "base/result.h"
 #include "bench/log_folder.h"
 
 namespace alibi::vmm {
@@ -17,6 +18,7 @@ std::string OwnPath();
 std::string DataFolder(const std::string& own_path);
 // "out.json" -> "out.svg".
 std::string SvgPath(const std::string& json);
+Result<std::string> ReadFile(const std::string& path);
 // False: not written, at least not whole.
 bool WriteFile(const std::string& path, const std::string& text);
 

@@ -9,11 +9,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
+#include <optional>
 
 #include "adapt/policy.h"
 #include "bench/child_process.h"
 #include "bench/host_info.h"
+#include "bench/linux/compare.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/linux_report.h"
 #include "bench/linux/linux_runner.h"
@@ -83,6 +84,7 @@ struct LinuxBenchOptions {
   std::string json;
   std::string svg;
   std::string prepare;
+  std::string compare;
   std::vector<std::string> only;
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
   std::string policy = MachineConfig().policy;
@@ -196,10 +198,9 @@ int Prepare(const LinuxBenchOptions& options, const std::vector<std::string>& na
 // Results of other hosts.
 Result<std::vector<bench::ReferenceHost>> ReadReference(const std::string& data_folder) {
   const std::string path = data_folder + "/bench/linux/hosts.json";
-  std::ifstream file(path);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.good() && !file.eof()) return Error{path + ": cannot be read"};
-  auto hosts = bench::ParseReference(text);
+  const auto text = ReadFile(path);
+  if (!text.ok()) return text.error();
+  auto hosts = bench::ParseReference(text.value());
   if (!hosts.ok()) return Error{path + ": " + hosts.error().message};
   return hosts;
 }
@@ -249,6 +250,9 @@ int Run(const Suite& suite, int argc, char** argv) {
   app.add_option("--json", options.json, "where the JSON goes")
       ->type_name("FILE")
       ->capture_default_str();
+  app.add_option("--compare", options.compare,
+                 "an older JSON: its figures beside the new ones, and what got worse")
+      ->type_name("OLD.json");
   app.add_option("--svg", options.svg, "where the SVG goes (beside the JSON)")->type_name("FILE");
   app.add_option("--coherence", options.coherence, "as for alibi run")->capture_default_str();
   app.add_flag("--cpu-time", options.cpu_time,
@@ -285,6 +289,18 @@ int Run(const Suite& suite, int argc, char** argv) {
     return Fail(kUsage, "--prepare runs nothing: give --log to its alibi.sh instead");
   }
   if (options.svg.empty()) options.svg = SvgPath(options.json);
+  // Read before the new one is written, which may be the same file.
+  std::optional<bench::OldReport> old;
+  if (!options.compare.empty()) {
+    const auto text = ReadFile(options.compare);
+    if (!text.ok()) return Fail(kNoInput, "--compare: " + text.error().message);
+    auto report = bench::ParseReport(text.value(), suite.id);
+    if (!report.ok()) {
+      return Fail(kBadImage, fmt::format("--compare: {} is no report of alibi {}: {}",
+                                         options.compare, suite.command, report.error().message));
+    }
+    old = *report;
+  }
 
   const std::string own_path = OwnPath(), data_folder = DataFolder(own_path);
   const std::string qemu = options.no_qemu ? "" : bench::FindProgram("qemu-system-x86_64");
@@ -357,6 +373,9 @@ int Run(const Suite& suite, int argc, char** argv) {
       {"coherence", options.coherence},
       {"cpu_time", options.cpu_time}};
   if (files.IsDebian()) settings["packages"] = files.packages;
+  if (old) {
+    fmt::print("\n{}", bench::CompareTable(*old, measurements, host, settings, colors));
+  }
   if (!WriteFile(options.json, bench::LinuxJson(measurements, host, settings).dump(1) + "\n")) {
     return Fail(kCannotCreate, options.json + ": not written; is the disk full?");
   }

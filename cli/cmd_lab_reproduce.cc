@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "bench/lab/reproduce/claims.h"
@@ -27,10 +26,9 @@ constexpr const char* kPage = "/reproduction.md";
 constexpr const char* kFigures = "/reproduction.json";
 
 Result<lab::Figures> ReadFigures(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.good() && !file.eof()) return Error{path + ": cannot be read"};
-  auto figures = lab::Figures::FromJson(text);
+  const auto text = ReadFile(path);
+  if (!text.ok()) return text.error();
+  auto figures = lab::Figures::FromJson(text.value());
   if (!figures.ok()) return Error{fmt::format("{}: {}", path, figures.error().message)};
   return figures;
 }

@@ -41,6 +41,16 @@ status=0
 "$alibi" bench debian --only true,getppid 2>errors.txt || status=$?
 [[ $status == 64 ]] || fail "a workload of the other command: status $status"
 
+# --- A report to compare with that is none ---
+echo '{"host":{},"benchmarks":[]}' >foreign.json
+for case in "66 none.json" "66 $work" "65 foreign.json" "65 errors.txt"; do
+  read -r wanted file <<<"$case"
+  status=0
+  "$alibi" bench debian --compare "$file" >out.txt 2>errors.txt || status=$?
+  [[ $status == "$wanted" ]] || fail "--compare $file: status $status, $(cat errors.txt)"
+  [[ $(wc -l <errors.txt) == 1 ]] || fail "one line says it, not: $(cat errors.txt)"
+done
+
 # --- With the kernel that ./alibi linux has fetched ---
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)/.cache}
 if [[ ! -e $XDG_CACHE_HOME/alibi/linux/cloud-amd64/done ]]; then
@@ -75,6 +85,12 @@ done
 [[ $status == 0 ]] || fail "status $status: $(cat out.txt)"
 grep -q "</svg>" out.svg || fail "the SVG is not whole"
 cat out.txt
+
+# --- Beside an older report ---
+cp out.json old.json
+timeout -k 2 130 "$alibi" bench linux --quick --no-qemu --only getppid --compare old.json \
+  --json out.json >out.txt || grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
+grep -q "^Beyond the noise: " out.txt || fail "not compared: $(cat out.txt)"
 
 # --- What grows: a small size of each bound ---
 scaling=processes/64,code-pages/64,data-pages/256,regions/64,sites/1024
