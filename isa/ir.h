@@ -154,6 +154,7 @@ struct Instr {
     if (HasRelativeTarget()) branch_target += delta;
   }
   bool HasImmediate() const { return layout.imm_size != 0; }
+  unsigned immediate_bytes() const { return layout.imm_size; }
   bool HasRelativeTarget() const { return layout.imm_kind == ImmKind::kRelative; }
   // Of MOV: from or to the address that follows the opcode, and the accumulator (A0-A3).
   bool IsMoffs() const { return mem.present && layout.modrm == 0xff; }

@@ -235,7 +235,7 @@ void Fragments::MoveCcf(Ccf* ccf) {
   for (ExitDesc* exit : ccf->exits()) {
     if (exit->kind == ExitKind::kIndirect) continue;
     exit->target += delta;
-    if (exit->kind != ExitKind::kCrossPage || exit->patch_length == kJumpBytes) continue;
+    if (!exit->NamesTableEntry()) continue;
     const i32 place = JumpTablePlace(exit->target, JumpKind::kCrossPage);
     tc_->Write(exit->patch + exit->patch_length - sizeof(place), &place, sizeof(place));
   }

@@ -265,6 +265,17 @@ TEST_CASE("A page's CCFs move to another address, links and all") {
   CHECK(from->exits()[1]->linked == next);
 }
 
+// Its PCs are encoded in 32 bits: the places where 64 would be patched are others.
+TEST_CASE("Kernel code in the highest 2 GB does not move") {
+  constexpr LinearAddr kKernel{0xffff'ffff'8123'4000}, kModule{0xffff'ffff'c012'3000};
+  Bench bench;
+  Ccf* ccf = bench.Make(kKernel);
+  CHECK_FALSE(bench.Move(kModule));
+  CHECK_FALSE(bench.Move(kHere));
+  CHECK(bench.Find(kKernel) == ccf);
+  CHECK_FALSE(translator::IsMovable(LinearAddr(~u64{0} - kPageSize)));
+}
+
 TEST_CASE("A CCF whose exits are unlinked moves as it is without") {
   Bench bench;
   Ccf* to = bench.Make(kHere + 16);

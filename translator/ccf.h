@@ -13,7 +13,9 @@
 #include "abi/callouts.h"
 #include "base/types.h"
 #include "isa/ir.h"
+#include "translator/code_references.h"
 #include "translator/entry_check.h"
+#include "translator/examined_code.h"
 #include "translator/instr_list.h"
 #include "translator/translation_unit.h"
 #include "vcpu/memory.h"
@@ -25,12 +27,9 @@ struct Ccf;
 
 inline constexpr PhysPage kNoPage{~u64{0}};
 
-// May code at this linear address be moved to another one of which the same is true? The PCs that
-// it names are then encoded alike at both: none fits 32 bits or is negative. (Code reaches 2 GB
-// beyond its own page, and that of kernels does not move.)
-constexpr bool IsMovable(LinearAddr pc) {
-  return pc.value >> 33 != 0 && (pc.value + (u64{1} << 33)) >> 47 == 0;
-}
+// May code at this linear address be moved in the TC to another one of which the same is true?
+// (That of kernels stays where it is.)
+constexpr bool IsMovable(LinearAddr pc) { return FormOf(pc) == PcForm::kWide; }
 
 // A redirection of a CCF's entry overwrites so many bytes: nothing but the entry itself may be
 // jumped to in them.
@@ -92,6 +91,7 @@ struct SitePlan {
   SiteKind kind = SiteKind::kDirect;
   LookupKind lookup = LookupKind::kSlot;
   bool alone = false;  // must not share another access's look-up (its group crossed pages)
+  constexpr bool operator==(const SitePlan&) const = default;
 };
 
 // Which access of its instruction a site makes.
@@ -146,6 +146,9 @@ struct ExitDesc {
   u8 instr_index = 0;
   bool elided = false;  // falls through into `linked`, there is no jump
 
+  // By its target's entry, whose %gs displacement the jump ends with.
+  bool NamesTableEntry() const { return kind == ExitKind::kCrossPage && patch_length != 5; }
+
   // kDirect: where its CCF's mapping is now. The stub of a CCF that was replaced long ago may still
   // be reached: a request to stop borrows it for the entry of an elided successor.
   LinearAddr Target() const;
@@ -172,6 +175,7 @@ struct FaultPoint {
 struct ColdMapEntry {
   u16 cold_offset = 0;
   u8 instr_index = 0;
+  u8 unused = 0;
 };
 
 // Where the code holds a linear address that moves with the CCF's PC: 64 bits, at an
@@ -249,6 +253,7 @@ struct Ccf {
   }
 
  private:
+  friend class PackedCcf;
   friend class SideData;
   // Where the lists begin. The most aligned are the first.
   u64 SitesAt() const { return exit_count * sizeof(ExitDesc*); }
@@ -279,7 +284,7 @@ struct EmitTarget {
   u32 hot_room = 0;
   u32 cold_room = 0;
   HostAddr data_origin;  // of the whole region: what VcpuState::last_branch counts from
-  u8* data = nullptr;    // descriptors; same address for reading and writing
+  u8* data = nullptr;    // descriptors, right behind the CCF; for reading and writing
   u32 data_room = 0;
 };
 
@@ -302,9 +307,13 @@ struct EmitResult {
   bool fits = true;
   u32 hot_size = 0, cold_size = 0, data_size = 0;
   u32 slots_used = 0;
-  // If it fits: the code, the emitter's own until it emits again.
+  // Nothing in it depends on this machine but what the references say.
+  bool portable = false;
+  // If it fits: the code and its references, the emitter's own until it emits again.
   const u8* hot_code = nullptr;
   const u8* cold_code = nullptr;
+  const CodeReferences* hot_references = nullptr;
+  const CodeReferences* cold_references = nullptr;
 };
 
 }  // namespace alibi::translator

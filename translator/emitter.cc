@@ -42,6 +42,8 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   next_slot_ = request.slot_seed;
   overflow_ = false;
   missing_ = Missing(request.mode);
+  form_ = request.mode.code_bits == 64 ? FormOf(tu_->pc) : PcForm::kFixed;
+  portable_ = !request.count && tu_->examined.portable();
   cold_lookups_.clear();
   cold_exits_.clear();
   cold_calls_.clear();
@@ -49,7 +51,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   cold_.Start(request.target.cold);
 
   ccf->pc = tu_->pc;
-  ccf->movable = request.mode.code_bits == 64 && IsMovable(tu_->pc);
+  ccf->movable = form_ == PcForm::kWide;
   ccf->mode = request.mode;
   ccf->guest_bytes = static_cast<u16>(tu_->byte_length);
   ccf->flags_live_in = tu_->flags_live_before[0] != 0;
@@ -88,8 +90,11 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   result.fits = !overflow_ && result.hot_size <= request.target.hot_room &&
                 result.cold_size <= request.target.cold_room;
   if (!result.fits) return result;
+  result.portable = portable_;
   result.hot_code = hot_.Bytes();
   result.cold_code = cold_.Bytes();
+  result.hot_references = &hot_.references;
+  result.cold_references = &cold_.references;
   ccf->hot_start = request.target.hot;
   ccf->hot_end = request.target.hot + result.hot_size;
   ccf->cold_start = request.target.cold;
@@ -147,8 +152,28 @@ void Emitter::Impl::MovPc(const x86::Gp& reg, LinearAddr pc) {
     return;
   }
   a().mov(reg, asmjit::imm(pc.value));
-  // Others are never moved, and may be encoded shorter.
-  if (ccf_->movable) side_.pcs.push_back(static_cast<PcPlace>(hot_.Offset() - sizeof(pc)));
+  if (form_ == PcForm::kWide) {
+    side_.pcs.push_back(static_cast<PcPlace>(hot_.Offset() - sizeof(pc)));
+  } else if (form_ == PcForm::kKernel) {
+    portable_ = portable_ && FormOf(pc) == PcForm::kKernel;
+    hot_.NotePc32();
+  }
+}
+
+void Emitter::Impl::NoteDisplacement(unsigned behind) {
+  if (!NamesPlace(moving_.displacement)) return;
+  hot_.NotePc32(behind);
+  noted_displacement_ = true;
+}
+
+void Emitter::Impl::NoteImmediate() {
+  if (!moving_.immediate) return;
+  if (moving_.immediate.size == 8) {
+    hot_.NotePc64();
+  } else {
+    hot_.NotePc32();
+  }
+  noted_immediate_ = true;
 }
 
 void Emitter::Impl::CallStub(HostAddr stub, SiteDesc* site) {
@@ -183,7 +208,17 @@ void Emitter::Impl::EmitInstr(unsigned i) {
   entry.ident = instr.treatment == isa::Treatment::kIdent && !instr.mem.present;
   side_.map.push_back(entry);
   hot_.assembler.set_wrote_r10(false);
+  moving_ = form_ == PcForm::kKernel ? isa::MovingPartsOf(instr) : isa::MovingParts{};
+  noted_displacement_ = !NamesPlace(moving_.displacement);
+  noted_immediate_ = !NamesPlace(moving_.immediate);
+  // What a group's accesses are apart would be reckoned with a constant that moves.
+  if (followed_ != 0 &&
+      ((NamesPlace(moving_.immediate) && instr.Is(isa::kAddsConstant | isa::kSubtractsConstant)) ||
+       (NamesPlace(moving_.displacement) && instr.op == isa::Op::kLea))) {
+    portable_ = false;
+  }
   EmitTranslation(instr);
+  portable_ = portable_ && noted_displacement_ && noted_immediate_;
   // What this check misses, the guest could use to choose an address of the VMM.
   const bool waits = (followed_ >> i) & 1;
   ALIBI_CHECK(!waits || !hot_.assembler.wrote_r10(),
@@ -267,6 +302,7 @@ void Emitter::Impl::EmitPlain(const isa::Instr& instr) {
     if (site != nullptr) MarkFaultPoint(site, false);
     if (isa::SameInHostCode(instr)) {
       a().embed(instr.bytes.data(), instr.length);
+      NoteImmediate();
       return;
     }
     side_.map.back().ident = false;
@@ -274,6 +310,7 @@ void Emitter::Impl::EmitPlain(const isa::Instr& instr) {
     const unsigned length = isa::RewriteInstr(instr, isa::Rewrite{}, bytes);
     ALIBI_CHECK(length != 0, "a register-only instruction can be expressed in 64-bit code");
     a().embed(bytes, length);
+    NoteImmediate();
     return;
   }
   side_.map.back().ident = false;
@@ -286,6 +323,7 @@ void Emitter::Impl::EmitPlain(const isa::Instr& instr) {
   }
   if (site != nullptr) MarkFaultPoint(site, false);
   a().embed(instr.bytes.data(), instr.length);
+  NoteImmediate();
   for (u8 reg : {vcpu::kR10, vcpu::kR11}) {
     bool written = false;
     for (unsigned k = 0; k < instr.gpr_count; ++k) {
@@ -325,6 +363,7 @@ void Emitter::Impl::EmitSimulateWhole(bool ends_tu) {
   SiteDesc* site = NewSite();
   CallStub(stubs_.at(Callout::kSimulate), site);
   if (ends_tu) site->resume = {};
+  NoteNoParts();
 }
 
 void Emitter::Impl::EmitRaise(vcpu::Vector vector) {
@@ -333,9 +372,11 @@ void Emitter::Impl::EmitRaise(vcpu::Vector vector) {
   CallStub(stubs_.at(Callout::kRaise), site);
   site->resume = {};
   hot_.assembler.set_wrote_r10(false);  // for what follows: nothing is reached
+  NoteNoParts();
 }
 
 void Emitter::Impl::EmitExit(LinearAddr target_pc) {
+  if (form_ == PcForm::kKernel && FormOf(target_pc) != form_) portable_ = false;
   if (!Chainable(target_pc)) {
     MovPc(x86::r11, target_pc);
     ExitDesc* exit = NewExit(ExitKind::kCrossPage, target_pc);
@@ -408,6 +449,7 @@ void Emitter::Impl::NoteBranch(const ExitDesc* exit) {
     offset = 1 + static_cast<u32>(HostAddr(exit) - request_->target.data_origin);
   }
   a().mov(State(offsetof(VcpuState, last_branch), 4), offset);
+  if (exit != nullptr) hot_.NoteBranchNote();
 }
 
 MissWord Emitter::Impl::MissWordOf(const SiteDesc& site) const {
@@ -423,12 +465,13 @@ void Emitter::Impl::FlushCold() {
     RestoreFlags(cold_, miss.save);
     if (miss.ea.base_disp) {
       cold_.LeaR11(miss.ea.base, miss.ea.disp);
+      if (miss.ea.moving) cold_.NotePc32();
     }
     const x86::Mem group = State(offsetof(VcpuState, scratch.group));
     if (miss.hot_resume) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
     if (miss.keep_r10) cold_.assembler.mov(group, x86::r10);
     if (miss.hot_resume) miss.site->resume = cold_.Here() + HostCode::kJmpWithWordBytes;
-    cold_.JmpWithWord(MissWordOf(*miss.site).word, stubs_.miss);
+    cold_.JmpWithMiss(MissWordOf(*miss.site), stubs_.miss);
     if (!miss.hot_resume) continue;
     cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
     if (miss.keep_r10) cold_.assembler.mov(x86::r10, group);

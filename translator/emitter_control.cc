@@ -76,6 +76,10 @@ void Emitter::Impl::EmitReturnAddressPush(const isa::Instr& instr) {
     MarkFaultPoint(site, follower);
     const i32 value = size == 2 ? static_cast<i16>(pc) : static_cast<i32>(pc);
     a().mov(slot, asmjit::imm(i64{value}));
+    if (form_ == PcForm::kKernel) {
+      hot_.NotePc32();
+      portable_ = portable_ && FormOf(instr.next_pc()) == form_ && size == 8;
+    }
   } else {
     MovPc(x86::r11, instr.next_pc());  // free: the stack of 64-bit code is [rsp + disp]
     MarkFaultPoint(site, follower);

@@ -38,6 +38,7 @@ class Emitter::Impl {
     bool host_in_r11 = false;  // looked up already: r11 is the host address
     u8 base = isa::kNoReg;
     i32 disp = 0;
+    bool moving = false;  // `disp` moves with the code's PC
   };
 
   // --- emitter.cc ---
@@ -67,6 +68,14 @@ class Emitter::Impl {
   void* NewData(u32 size);
   // A linear address that moves with the PC.
   void MovPc(const x86::Gp& reg, LinearAddr pc);
+  // An address that moves; what leads there from the PC stays as it is in r11.
+  static bool NamesPlace(const isa::MovingWord& word) { return word && !word.against; }
+  // What was just written ends with the instruction's displacement, and so many bytes more.
+  void NoteDisplacement(unsigned behind = 0);
+  // ... with its immediate.
+  void NoteImmediate();
+  // Its code names neither.
+  void NoteNoParts() { noted_displacement_ = noted_immediate_ = true; }
   void CallStub(HostAddr stub, SiteDesc* site);  // resumes right behind
   void MarkFaultPoint(SiteDesc* site, bool follower);
   void NoteCold(u8 instr_index);  // what follows in the cold part is this instruction's
@@ -197,6 +206,10 @@ class Emitter::Impl {
   unsigned index_ = 0;
   u32 data_used_ = 0;
   u8 missing_ = 0;  // OpNeeds that do not hold in this TU
+  PcForm form_ = PcForm::kFixed;
+  bool portable_ = true;
+  isa::MovingParts moving_;  // of the instruction; its code was seen to name them:
+  bool noted_displacement_ = false, noted_immediate_ = false;
   MissWord MissWordOf(const SiteDesc& site) const;
   unsigned ChooseSlot(const isa::Instr& instr, AccessShape shape);
   // %gs displacement of an inline TLB entry.

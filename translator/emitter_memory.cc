@@ -25,12 +25,18 @@ x86::Mem Emitter::Impl::Address(const isa::MemOperand& mem) {
 // Leaves the EA in r11 unless [base + disp] will do. Uses r10 for a second stolen register.
 Emitter::Impl::Ea Emitter::Impl::PrepareEa(const isa::MemOperand& mem, const isa::Instr& instr) {
   if (&mem == &instr.mem && IsBaseDisp(instr, request_->mode)) {
-    return {.base_disp = true, .base = mem.base, .disp = static_cast<i32>(mem.disp)};
+    return {.base_disp = true,
+            .base = mem.base,
+            .disp = static_cast<i32>(mem.disp),
+            .moving = NamesPlace(moving_.displacement)};
   }
   const bool wide = mem.address_bits == 64;
   const bool based =
       instr.code_bits == 64 && (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs);
-  if (mem.rip_relative && !wide) ccf_->movable = false;  // half of a PC
+  if (mem.rip_relative && !wide) {  // half of a PC
+    ccf_->movable = false;
+    if (form_ != PcForm::kFixed) portable_ = false;
+  }
   i64 disp = mem.disp;
   if (mem.rip_relative) disp += static_cast<i64>(instr.next_pc().value);
   u8 base = mem.base, index = mem.index;
@@ -42,6 +48,7 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const isa::MemOperand& mem, const isa
       a().mov(x86::r11d, asmjit::imm(address));
     } else {
       a().mov(x86::r11, asmjit::imm(address));
+      NoteDisplacement();
     }
   } else {
     x86::Gp host_base, host_index;
@@ -71,6 +78,7 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const isa::MemOperand& mem, const isa
     }
     if (wide) {
       a().lea(x86::r11, address);
+      NoteDisplacement();
     } else {
       a().lea(x86::r11d, address);
     }
@@ -108,7 +116,9 @@ Emitter::Impl::Ea Emitter::Impl::StackEa(u8 base, i32 delta, unsigned size, bool
 }
 
 void Emitter::Impl::EaToR11(const Ea& ea) {
-  if (ea.base_disp) hot_.LeaR11(ea.base, ea.disp);
+  if (!ea.base_disp) return;
+  hot_.LeaR11(ea.base, ea.disp);
+  if (ea.moving) NoteDisplacement();
 }
 
 void Emitter::Impl::LinearToR11(const Ea& ea) {
@@ -167,6 +177,8 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
   site->size = static_cast<u16>(size);
   site->shape = shape;
   site->in_group = group.folded;
+  // A group's range moves only if all of its addresses do.
+  if (ea.moving && (group.leader || group.follower)) portable_ = false;
   if (group.follower) return site;
 
   Ea range = ea;
@@ -220,6 +232,7 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
   hot_.MovR10Gs(neg_page);
   if (range.base_disp) {
     a().lea(x86::r10, x86::ptr(Gp64(range.base), x86::r10, 0, range.disp));
+    if (range.moving) NoteDisplacement();
   } else {
     a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
   }
@@ -250,6 +263,7 @@ void Emitter::Impl::EmitMemory(const isa::Instr& instr) {
         !(mem.index != isa::kNoReg && IsStolen(mem.index))) {
       side_.map.back().ident = true;
       a().embed(instr.bytes.data(), instr.length);
+      NoteDisplacement();
       return;
     }
     isa::MemOperand flat = mem;
@@ -320,6 +334,7 @@ void Emitter::Impl::EmitOperation(const isa::Instr& instr, const Ea* ea, SiteDes
       host = {vcpu::kR11, isa::kNoReg};
     } else {
       a().lea(x86::r11, HostOperand(*ea, 0));
+      if (ea->moving) NoteDisplacement();
       rewrite.memory = {vcpu::kR11, isa::kNoReg, 0};
       host = {vcpu::kR10, vcpu::kR11};
     }
@@ -364,6 +379,10 @@ void Emitter::Impl::EmitOperation(const isa::Instr& instr, const Ea* ea, SiteDes
   }
   MarkFaultPoint(site, follower);
   a().embed(bytes, length);
+  if (ea != nullptr && ea->moving && rewrite.memory.base == ea->base) {
+    NoteDisplacement(instr.immediate_bytes());
+  }
+  NoteImmediate();
   for (unsigned s = 0; s < count; ++s) {
     bool written = false;
     for (unsigned k = 0; k < instr.gpr_count; ++k) {
@@ -413,6 +432,7 @@ bool Emitter::Impl::EmitSimulatedStore(const isa::Instr& instr) {
     a().mov(x86::r10, Gp64(vcpu::kRax));
   } else {
     a().mov(x86::r10, asmjit::imm(instr.immediate));
+    NoteImmediate();
   }
   a().mov(value, x86::r10);
   SiteDesc* site = NewSite();
@@ -468,6 +488,7 @@ bool Emitter::Impl::EmitPush(const isa::Instr& instr) {
   if (instr.gpr_count == 0) {
     MarkFaultPoint(site, follower);
     a().mov(slot, asmjit::imm(static_cast<i64>(instr.immediate)));
+    NoteImmediate();
     AdjustRsp(-static_cast<i32>(size));
     return true;
   }
@@ -494,6 +515,7 @@ void Emitter::Impl::LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site) {
   } else {
     a().movzx(x86::r11d, source);
   }
+  if (ea.moving) NoteDisplacement();
 }
 
 bool Emitter::Impl::EmitPop(const isa::Instr& instr) {

@@ -154,7 +154,7 @@ bool Emitter::Impl::EmitString(const isa::Instr& instr) {
     RestoreFlags(cold_, save);
     cold_.assembler.mov(x86::r11, Gp64(p.reg));
     p.site->resume = cold_.Here() + HostCode::kJmpWithWordBytes;
-    cold_.JmpWithWord(MissWordOf(*p.site).word, stubs_.miss);
+    cold_.JmpWithMiss(MissWordOf(*p.site), stubs_.miss);
     SaveFlags(cold_, save);
     cold_.AddR11Gs(FieldOf(*p.site, offsetof(InlineTlbEntry, neg_page)));
     const HostCode::FarJump unfilled = cold_.JumpIfAbove(x86::r11, most);

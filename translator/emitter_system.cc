@@ -73,6 +73,7 @@ bool Emitter::Impl::EmitIn(const isa::Instr& instr) {
   }
   const u8* latch = request_->ports->Latch(static_cast<u16>(instr.immediate & 0xff));
   if (latch == nullptr) return false;
+  portable_ = false;
   a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(latch)));
   a().mov(x86::al, x86::ptr(x86::r10));
   return true;

@@ -66,6 +66,9 @@ u32 FlagsLiveAt(LinearAddr pc, CodeWindow* window) {
     if (window->shown != nullptr) isa::HideUnlessShown(*window->shown, &instr);
     window->examined_begin = std::min(window->examined_begin, pc);
     window->examined_end = std::max(window->examined_end, instr.next_pc());
+    if (window->examined != nullptr) {
+      window->examined->Note(instr, static_cast<i64>(pc - window->pc));
+    }
     if (MayShowAllFlags(instr, window->exact_sites)) break;
     live |= instr.flags_read & undecided;
     undecided &= ~instr.flags_read;

@@ -10,6 +10,7 @@
 
 #include "base/types.h"
 #include "isa/ir.h"
+#include "translator/examined_code.h"
 
 namespace alibi::translator {
 
@@ -31,6 +32,9 @@ struct CodeWindow {
   const ExactFlagSites* exact_sites = nullptr;  // null: there are none
   LinearAddr examined_begin;
   LinearAddr examined_end;
+  // The same, from `pc` on; null: nobody asks.
+  ExaminedCode* examined = nullptr;
+  LinearAddr pc{};
 };
 
 // The decoder knows linear PCs only: a near branch in a segment with a base wraps in the segment.

@@ -73,14 +73,16 @@ void HostCode::Bind(FarJump jump, HostAddr target) {
   ALIBI_CHECK(distance == static_cast<i32>(distance), "TC regions lie within rel32 reach");
   const i32 rel = static_cast<i32>(distance);
   std::memcpy(assembler.bufferData() + jump.rel32, &rel, 4);
+  references.jumps.push_back(static_cast<u16>(jump.rel32));
 }
 
-void HostCode::JmpWithWord(u64 word, HostAddr target) {
+void HostCode::JmpWithWord(u64 word, std::vector<u16>* kind, HostAddr target) {
   u8 bytes[kJmpWithWordBytes] = {0x49, 0xba};
   std::memcpy(bytes + 2, &word, 8);
   bytes[10] = 0xe9;
   assembler.set_wrote_r10(true);
   assembler.embed(bytes, sizeof(bytes));
+  Note(kind, kJmpWithWordBytes - 2);
   Bind(FarJump{Offset() - 4}, target);
 }
 

@@ -12,7 +12,9 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "abi/callouts.h"
 #include "base/types.h"
+#include "translator/code_references.h"
 #include "vcpu/state.h"
 
 namespace alibi::translator {
@@ -79,6 +81,7 @@ class HostCode {
   void Start(HostAddr host) {
     host_ = host;
     assembler.setOffset(0);
+    references.Clear();
   }
   u32 Offset() const { return static_cast<u32>(assembler.offset()); }
   HostAddr Here() const { return host_ + Offset(); }
@@ -108,10 +111,18 @@ class HostCode {
   void JmpTo(HostAddr target) { Bind(Jmp(), target); }
   // mov r10, word; jmp target: how every stub is reached.
   static constexpr unsigned kJmpWithWordBytes = 15;
-  void JmpWithWord(u64 word, HostAddr target);
-  void JmpWithDescriptor(const void* descriptor, HostAddr target) {
-    JmpWithWord(reinterpret_cast<u64>(descriptor), target);
+  void JmpWithMiss(MissWord miss, HostAddr target) {
+    JmpWithWord(miss.word, &references.misses, target);
   }
+  void JmpWithDescriptor(const void* descriptor, HostAddr target) {
+    JmpWithWord(reinterpret_cast<u64>(descriptor), &references.descriptors, target);
+  }
+
+  // --- What was just written ends with a value that moves with the code's PC ---
+  // ... and with so many bytes more.
+  void NotePc32(unsigned behind = 0) { Note(&references.pcs32, 4 + behind); }
+  void NotePc64(unsigned behind = 0) { Note(&references.pcs64, 8 + behind); }
+  void NoteBranchNote() { Note(&references.branch_notes, 4); }
 
   // --- The parts of a look-up: with live flags they are most of the code, and never vary ---
   void MovR10Gs(i32 displacement) {
@@ -130,6 +141,10 @@ class HostCode {
   void String(bool rep, bool repne, unsigned size, u8 byte_opcode);
 
  private:
+  void JmpWithWord(u64 word, std::vector<u16>* kind, HostAddr target);
+  void Note(std::vector<u16>* kind, unsigned bytes_ago) {
+    kind->push_back(static_cast<u16>(Offset() - bytes_ago));
+  }
   void Raw(std::initializer_list<u8> bytes) { assembler.embed(bytes.begin(), bytes.size()); }
   // `bytes` and, as the address they end with, a %gs displacement.
   void RawGs(std::initializer_list<u8> bytes, i32 displacement);
@@ -143,6 +158,7 @@ class HostCode {
 
  public:
   WatchingAssembler assembler;
+  CodeReferences references;
 };
 
 // Where rax waits while it holds the flags.

@@ -38,6 +38,12 @@ void InstrList::Keep(const TranslationUnit& tu, u8* bytes) {
   std::memcpy(code + offset, &last, sizeof(last));
 }
 
+void InstrList::Keep(const u8* offsets, unsigned count, const u8* code, u8* bytes) {
+  *bytes++ = 0;
+  std::memcpy(bytes, offsets, count + 1);
+  std::memcpy(bytes + count + 1, code, offsets[count]);
+}
+
 isa::Instr InstrList::operator[](u64 i) const {
   isa::Instr instr;
   const unsigned begin = offsets()[i], end = offsets()[i + 1];

@@ -16,6 +16,9 @@ class InstrList {
   // What Keep() writes.
   static u64 BytesFor(const TranslationUnit& tu);
   static void Keep(const TranslationUnit& tu, u8* bytes);
+  // The same, of `count` defined instructions: where each begins in `code`, and the last one ends.
+  static u64 BytesFor(unsigned count, unsigned byte_length) { return count + 2 + byte_length; }
+  static void Keep(const u8* offsets, unsigned count, const u8* code, u8* bytes);
 
   // Of a TU of `count` instructions at `pc` that was kept at `bytes`, and was built for these.
   InstrList(const u8* bytes, unsigned count, LinearAddr pc, unsigned code_bits, u32 code_base,
@@ -29,6 +32,10 @@ class InstrList {
 
   unsigned size() const { return count_; }
   LinearAddr pc(unsigned i) const { return pc_ + offsets()[i]; }
+  // The last one is undefined: see Keep().
+  bool ends_undefined() const { return bytes_[0] != 0; }
+  // Where each begins, and the last one ends.
+  const u8* offsets() const { return bytes_ + 1; }
   // Decodes: uses vector registers.
   isa::Instr operator[](u64 i) const;
   isa::Instr front() const { return (*this)[0]; }
@@ -54,8 +61,6 @@ class InstrList {
   // Behind each other: is the last instruction undefined? Where each instruction begins, and the
   // last one ends; their bytes; the last instruction as it would be at 0, if it is undefined: how
   // far the decoder looked for that is not known.
-  bool ends_undefined() const { return bytes_[0] != 0; }
-  const u8* offsets() const { return bytes_ + 1; }
   const u8* code() const { return offsets() + count_ + 1; }
 
   const u8* bytes_;

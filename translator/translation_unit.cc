@@ -43,6 +43,7 @@ isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit*
   out->byte_length = 0;
   out->ends_with_control = false;
   out->crosses_page = false;
+  out->examined.Clear(code.code_bits == 64 && FormOf(code.pc) == PcForm::kKernel);
   unsigned limit = std::min(code.max_instructions, kMaxTuInstructions);
   isa::DecodeTemplates& templates = isa::DecodeTemplates::OfThread();
   while (out->count < limit && out->byte_length < code.available && !out->ends_with_control) {
@@ -63,6 +64,7 @@ isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit*
     }
     FixBranchTarget(&instr, code.code_base);
     if (code.shown != nullptr) isa::HideUnlessShown(*code.shown, &instr);
+    out->examined.Note(instr, out->byte_length);
     ++out->count;
     out->byte_length += instr.length;
     out->ends_with_control = EndsTranslationUnit(instr);
@@ -76,7 +78,9 @@ isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit*
                     .shown = code.shown,
                     .exact_sites = code.exact_sites,
                     .examined_begin = code.pc,
-                    .examined_end = code.pc + std::min(out->byte_length, code.available)};
+                    .examined_end = code.pc + std::min(out->byte_length, code.available),
+                    .examined = &out->examined,
+                    .pc = code.pc};
   FindLiveFlags(&window, code.look_ahead, out);
   out->examined_begin = window.examined_begin;
   out->examined_end = window.examined_end;

@@ -8,6 +8,7 @@
 
 #include "isa/decoder.h"
 #include "isa/ir.h"
+#include "translator/examined_code.h"
 #include "translator/flag_liveness.h"
 
 namespace alibi::translator {
@@ -30,6 +31,8 @@ struct TranslationUnit {
   std::array<u32, kMaxTuInstructions> flags_live_before{};
   // ... and those that are live after it (sequences placed behind its operation).
   std::array<u32, kMaxTuInstructions> flags_live_after{};
+  // The same more exactly, for those who keep the translation.
+  ExaminedCode examined;
 };
 
 // The code that a TU is made of.

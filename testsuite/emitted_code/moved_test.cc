@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A translation that is moved to another linear address is, byte for byte, the one that would have
 // been made there: its code, and its data in the TC.
-#include <fmt/format.h>
-
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
-#include <sstream>
-#include <string>
 #include <vector>
 
 #include "base/types.h"
 #include "runtime/fragments.h"
+#include "testsuite/emitted_code/golden_cases.h"
 #include "translator/emitter.h"
 #include "translator/translation_unit.h"
 
@@ -35,39 +30,6 @@ constexpr LinearAddr kThere = kHere + u64{22} * 32 * 0x10001 * kPageSize;
 constexpr SitePlan kPlans[] = {
     {}, {SiteKind::kDirect, LookupKind::kTable}, {SiteKind::kChecked}, {SiteKind::kSimulate}};
 
-struct Case {
-  std::string line;
-  std::vector<u8> bytes;
-  bool user = false;
-};
-
-// The cases of 64-bit code of the golden files.
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
-  for (const char* name : {"operands", "control", "stack", "strings", "system", "segments",
-                           "integer", "x87", "mmx", "sse", "vex", "evex"}) {
-    std::ifstream in(fmt::format("testsuite/emitted_code/golden/{}.txt", name));
-    REQUIRE(in);
-    for (std::string line; std::getline(in, line);) {
-      if (line.rfind("64", 0) != 0) continue;
-      std::istringstream words(line);
-      Case one;
-      one.line = line;
-      std::string word;
-      words >> word;
-      one.user = word == "64u:";
-      do {
-        words >> word;
-        one.bytes.push_back(static_cast<u8>(std::strtoul(word.c_str(), nullptr, 16)));
-      } while (word.back() != ':');
-      cases.push_back(one);
-    }
-  }
-  // What its PC decides, and nothing else: half of a PC cannot move.
-  cases.push_back({"mov eax, [eip + 16]", {0x67, 0x8b, 0x05, 0x10, 0, 0, 0}, false});
-  return cases;
-}
-
 class Nobody final : public Fragments::Listener {
   void CodeReplaced(const Ccf&, const Ccf&) override {}
   void CodeInvalidated(PhysAddr) override {}
@@ -76,7 +38,7 @@ class Nobody final : public Fragments::Listener {
 class Bench {
  public:
   // Emits the case at `pc`, for the TC's next place. Null: it is no instruction there.
-  Ccf* Emit(const Case& what, const SitePlan& plan, bool indirect, LinearAddr pc, Ccf* ccf,
+  Ccf* Emit(const GoldenCase& what, const SitePlan& plan, bool indirect, LinearAddr pc, Ccf* ccf,
             const translator::EmitTarget& target) {
     const auto status = BuildTranslationUnit({.pc = pc,
                                               .code_bits = 64,
@@ -116,7 +78,7 @@ TEST_CASE("A moved translation is the one that would have been made there") {
   Bench bench;
   PhysPage phys_page;
   unsigned moved = 0;
-  for (const Case& what : Cases()) {
+  for (const GoldenCase& what : GoldenCases()) {
     INFO(what.line);
     for (const SitePlan& plan : kPlans) {
       for (const bool indirect : {false, true}) {
