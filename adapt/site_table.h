@@ -19,6 +19,14 @@ class SiteTable {
   SiteRecord* Find(PhysAddr phys);  // null: innocent, never seen (or forgotten)
   // False: Find() has nothing for any site of phys's page.
   bool MayHaveInPage(PhysAddr phys) const { return page_heads_[PageHash(phys.InPage())] != kNone; }
+  // f(record) for those in use until it is true, and whether it was.
+  template <class F>
+  bool AnyInPage(PhysPage page, F f) const {
+    for (u32 i = page_heads_[PageHash(page)]; i != kNone; i = next_in_page_[i]) {
+      if (records_[i].phys.InPage() == page && f(records_[i])) return true;
+    }
+    return false;
+  }
   // It stays where it is until its page is forgotten. `pc` is where a new one was first seen.
   SiteRecord& FindOrInsert(LinearAddr pc, PhysAddr phys);
   // For reports: every record in use, forgotten ones included as long as their place is not needed.

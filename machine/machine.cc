@@ -73,6 +73,7 @@ Status Machine::Init(const MachineConfig& config) {
   options.cpuid = cpuid_;
   options.policy = policy_.get();
   options.tc_bytes = config.tc_bytes;
+  options.store_folder = config.store_folder;
   options.executions = config.executions;
   auto engine = runtime::TranslatingEngine::Create(options);
   if (!engine.ok()) return engine.error();

@@ -45,6 +45,7 @@ struct MachineConfig {
   // Told once, on the VCPU's thread between instructions, when a plug-in has misbehaved: one line.
   std::function<void(const std::string&)> policy_report;
   u64 tc_bytes = u64{64} << 20;
+  std::string store_folder;  // see runtime::TranslatingEngineOptions
   u64 shadow_bytes = kMaxShadowBytes;
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
   // What the guest is told of its CPU; it outlives the machine. Null: the host's model.

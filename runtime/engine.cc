@@ -107,6 +107,8 @@ EngineImpl::EngineImpl(const TranslatingEngineOptions& options)
                          *options.platform, *options.cpuid,  this} {}
 
 EngineImpl::~EngineImpl() {
+  // What cannot be kept is translated again.
+  if (store_ != nullptr) (void)store_->Save();
   if (bounce_ != nullptr) munmap(bounce_, kBounceBytes);
 }
 
@@ -144,6 +146,7 @@ Status EngineImpl::Init() {
   tc().Write(request.host, code.data(), code.size());
 
   emitter_ = std::make_unique<translator::Emitter>(stubs_);
+  if (Status opened = OpenStore(); !opened.ok()) return opened;
 
   mmu_.set_listener(this);
   const void* const default_jumps[] = {stubs_.at(Callout::kLookupComputed).As(),

@@ -22,12 +22,16 @@
 #include "runtime/sites.h"
 #include "runtime/stubs.h"
 #include "runtime/translating_engine.h"
+#include "runtime/translation_store.h"
 #include "runtime/watch.h"
 #include "simulator/simulator.h"
 #include "translator/emitter.h"
+#include "translator/packed_ccf.h"
 #include "vcpu/debug_step.h"
 
 namespace alibi::runtime {
+
+struct GuestCode;
 
 class EngineImpl final : public TranslatingEngine,
                          public mmu::TraceListener,
@@ -129,12 +133,22 @@ class EngineImpl final : public TranslatingEngine,
     if (observer_ != nullptr) observer_->OnAdaptation(from, to);
   }
   void CodeInvalidated(PhysAddr page) override { mmu_.ResetJumpEntriesForPhysPage(page); }
-  struct GuestCode;
   void FetchCode(GuestCode* code);
   vcpu::Outcome DecodeUnit(GuestCode* code);
   void PlanSites(const GuestCode& code, translator::EmitRequest* request);
-  Ccf* EmitUnit(const GuestCode& code, Pending* how);
+  translator::EmitRequest CommonRequest() const;
+  Ccf* EmitUnit(const GuestCode& code, const translator::PackedCcf* stored, Pending* how);
+  Fragments::Replaced Register(Ccf* ccf, const GuestCode& code);
   void TraceCodeOf(const Ccf& ccf);
+
+  // --- stored.cc ---
+  Status OpenStore();
+  bool UsesStore(const GuestCode& code) const;
+  std::optional<translator::PackedCcf> FindStored(const GuestCode& code);
+  static bool HasPlansOf(const translator::PackedCcf& stored, const GuestCode& code);
+  // What has just been emitted.
+  void Store(const GuestCode& code, const translator::EmitRequest& request,
+             const translator::EmitResult& emitted, const Ccf& ccf);
   // Throws all translations away, `how`'s exit among them.
   void FlushTc(Pending* how);
 
@@ -284,6 +298,8 @@ class EngineImpl final : public TranslatingEngine,
   adapt::Policy& policy_;
   std::optional<Fragments> fragments_;
   std::unique_ptr<translator::Emitter> emitter_;
+  std::unique_ptr<TranslationStore> store_;  // null: nothing is kept
+  std::unique_ptr<translator::PackedCcf::Room> unpacking_;
   const isa::FeatureSet shown_features_;
   std::unique_ptr<translator::TranslationUnit> tu_;
   Stubs stubs_;

@@ -52,6 +52,9 @@ struct TranslatingEngineOptions : EngineOptions {
   PlanOverride* plan_override = nullptr;
   ExecutionSink* executions = nullptr;  // not null: translations count how often they run
   u64 tc_bytes = u64{64} << 20;         // of translations; at least 1 MB
+  // Of translations that other runs have made (runtime/translation_store.h); "": none are kept, nor
+  // where this program was linked without a build ID.
+  std::string store_folder;
 };
 
 // What the guest can make grow; now, at most so far, at most ever.

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "isa/decoder.h"
 #include "runtime/engine_impl.h"
+#include "runtime/guest_code.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
@@ -24,26 +25,6 @@ using vcpu::GuestFault;
 
 namespace {
 
-// What is known of the instructions of one page.
-class SitesOfPage final : public translator::ExactFlagSites {
- public:
-  SitesOfPage(adapt::SiteTable& sites, PhysAddr page)
-      : sites_(sites), page_(page.PageBase()), any_(sites.MayHaveInPage(page_)) {}
-  bool any() const { return any_; }
-  const adapt::SiteRecord* Find(LinearAddr pc) const {
-    return any_ ? sites_.Find(page_ + pc.PageOffset()) : nullptr;
-  }
-  bool KeepsExactFlags(LinearAddr pc) const override {
-    const adapt::SiteRecord* site = Find(pc);
-    return site != nullptr && site->shows_flags;
-  }
-
- private:
-  adapt::SiteTable& sites_;
-  const PhysAddr page_;
-  const bool any_;
-};
-
 Why WhyOf(const CodeMode& mode, Fragments::Replaced replaced) {
   if (mode.single) return Why::kSingle;
   if (mode.simulate) return Why::kSimulate;
@@ -59,28 +40,6 @@ Why WhyOf(const CodeMode& mode, Fragments::Replaced replaced) {
 }
 
 }  // namespace
-
-// What one translation is made from.
-struct EngineImpl::GuestCode {
-  GuestCode(LinearAddr code_pc, PhysAddr code_phys, const CodeMode& code_mode,
-            adapt::SiteTable& table)
-      : pc(code_pc), phys(code_phys), mode(code_mode), sites(table, code_phys) {}
-
-  // The bytes of its physical page; in RAM only.
-  const u8* page() const { return bytes - phys.PageOffset(); }
-
-  const LinearAddr pc;
-  const PhysAddr phys;
-  const CodeMode& mode;
-  const SitesOfPage sites;
-  bool in_ram = true;
-  const u8* bytes = nullptr;  // at `phys`
-  unsigned available = 0;     // in this page, and not behind CS's limit
-  u64 in_segment = 0;         // up to CS's limit, in whichever page
-  unsigned max_instructions = 0;
-  PhysPage second_page = kNoPage;  // of an instruction that crosses
-  u8 copy[16];
-};
 
 HostAddr EngineImpl::PrepareEntry() {
   Pending how = std::exchange(pending_, {});
@@ -199,33 +158,20 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
 void EngineImpl::PlanSites(const GuestCode& code, translator::EmitRequest* request) {
   for (unsigned i = 0; i < tu_->count; ++i) {
     translator::SitePlan& plan = request->plans[i];
-    if (const adapt::SiteRecord* site = code.sites.Find(tu_->instrs[i].pc)) {
-      plan.kind = static_cast<translator::SiteKind>(site->kind);
-      plan.alone = site->alone;
-      if (site->table_lookup) plan.lookup = translator::LookupKind::kTable;
-    }
-    if (options_.plan_override != nullptr) {
+    plan = code.PlanOf(tu_->instrs[i].pc);
+    if (options_.plan_override != nullptr && !code.SimulatesAll()) {
       options_.plan_override->Override(tu_->instrs[i], &plan);
     }
-    if (code.mode.simulate || code.mode.careful ||
-        (InfoOf(tu_->instrs[i].op).Has(isa::kLogsControl) && events_.Wants(RecordKind::kControl))) {
+    if (InfoOf(tu_->instrs[i].op).Has(isa::kLogsControl) && events_.Wants(RecordKind::kControl)) {
       plan.kind = translator::SiteKind::kSimulate;
     }
   }
 }
 
-// Emits tu_ into the TC, where the exit through which the guest comes may fall into it.
-Ccf* EngineImpl::EmitUnit(const GuestCode& code, Pending* how) {
-  const CodeMode& mode = code.mode;
-  Ccf* const ccf = tc().NewCcf();
-  ccf->phys_page = code.phys.InPage();
-  ccf->phys_page2 = code.second_page;
+// What is the same for all TUs.
+translator::EmitRequest EngineImpl::CommonRequest() const {
   translator::EmitRequest request;
-  request.tu = tu_.get();
-  request.mode = mode;
-  request.indirect_entry = how->by_table && !mode.simulate && !mode.single && mode.UsesJumpTable();
   request.shown = &shown_features_;
-  request.slot_seed = slot_seed_;
   request.count = options_.executions != nullptr;
   request.ports = options_.ports;
   request.sysret_loads_ss =
@@ -233,22 +179,51 @@ Ccf* EngineImpl::EmitUnit(const GuestCode& code, Pending* how) {
   for (const bool repe_cmpsb : {false, true}) {
     request.cmps_destination_first[repe_cmpsb] = vcpu::HostComparesDestinationFirst(repe_cmpsb);
   }
-  PlanSites(code, &request);
+  return request;
+}
+
+// Puts what `stored` or, without it, tu_ says into the TC, where the exit through which the guest
+// comes may fall into it.
+Ccf* EngineImpl::EmitUnit(const GuestCode& code, const translator::PackedCcf* stored,
+                          Pending* how) {
+  Ccf* const ccf = tc().NewCcf();
+  ccf->phys_page = code.phys.InPage();
+  ccf->phys_page2 = code.second_page;
+  translator::EmitRequest request = CommonRequest();
+  request.tu = tu_.get();
+  request.mode = code.mode;
+  request.indirect_entry =
+      how->by_table && !code.mode.simulate && !code.mode.single && code.mode.UsesJumpTable();
+  request.slot_seed = slot_seed_;
 
   // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF
   // takes the jump's place.
   ExitDesc* elided = nullptr;
-  if (how->exit != nullptr && !mode.single && !mode.simulate && code.second_page == kNoPage &&
-      fragments_->DropJump(how->exit, code.pc, ccf->phys_page)) {
+  if (how->exit != nullptr && !code.mode.single && !code.mode.simulate &&
+      code.second_page == kNoPage && fragments_->DropJump(how->exit, code.pc, ccf->phys_page)) {
     elided = std::exchange(how->exit, nullptr);
   }
   request.target = tc().Target();
-  const translator::EmitResult emitted = emitter_->Emit(request, ccf);
+  translator::EmitResult emitted;
+  if (stored != nullptr) {
+    emitted = stored->Unpack({.pc = code.pc,
+                              .mode = code.mode,
+                              .indirect_entry = request.indirect_entry,
+                              .shown = request.shown,
+                              .stubs = &stubs_,
+                              .page = code.page(),
+                              .target = request.target},
+                             unpacking_.get(), ccf);
+  } else {
+    PlanSites(code, &request);
+    emitted = emitter_->Emit(request, ccf);
+    ccf->examined_begin = tu_->examined_begin;
+    ccf->examined_end = tu_->examined_end;
+  }
   ALIBI_CHECK(emitted.fits, "a CCF fits the room that HasRoom() promised");
+  if (stored == nullptr && UsesStore(code)) Store(code, request, emitted, *ccf);
   slot_seed_ += emitted.slots_used;
   counters_.emitted_bytes += emitted.hot_size + emitted.cold_size;
-  ccf->examined_begin = tu_->examined_begin;
-  ccf->examined_end = tu_->examined_end;
   tc().Commit(ccf, emitted);
   if (elided != nullptr) fragments_->Elide(elided, ccf);
   return ccf;
@@ -264,24 +239,27 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
   if (!tc().HasRoom() || sites_->table().overflowed()) FlushTc(how);
   GuestCode code(pc, phys, mode, sites_->table());
   FetchCode(&code);
-  const vcpu::Outcome decoded = DecodeUnit(&code);
-  if (decoded.faulted()) {
-    Deliver(decoded.fault());
-    return nullptr;
-  }
-  if (code.in_ram && code.second_page == kNoPage && code.max_instructions != 1) {
+  if (code.in_ram && code.max_instructions != 1) {
     if (Ccf* old = fragments_->Revive(pc, phys.InPage(), mode, code.page(), points_)) {
       TraceCodeOf(*old);
       if (events_.Wants(RecordKind::kTranslation)) events_.Translation(*old, Why::kRevived, begin);
       return old;
     }
   }
-  Ccf* const ccf = EmitUnit(code, how);
-  if (code.in_ram) {
-    ccf->content_hash = Fragments::ContentHash(*ccf, code.page());
-    TraceCodeOf(*ccf);
+  if (const auto stored = FindStored(code)) {
+    Ccf* const ccf = EmitUnit(code, &*stored, how);
+    Register(ccf, code);
+    ++counters_.loaded_translations;
+    counters_.loading_cycles += __rdtsc() - begin;
+    return ccf;
   }
-  const Fragments::Replaced replaced = fragments_->Add(ccf);
+  const vcpu::Outcome decoded = DecodeUnit(&code);
+  if (decoded.faulted()) {
+    Deliver(decoded.fault());
+    return nullptr;
+  }
+  Ccf* const ccf = EmitUnit(code, nullptr, how);
+  const Fragments::Replaced replaced = Register(ccf, code);
   ++counters_.translations;
   counters_.translated_instructions += tu_->count;
   counters_.translated_guest_bytes += tu_->byte_length;
@@ -293,6 +271,15 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
   }
   if (observer_ != nullptr) observer_->OnTranslation(*ccf);
   return ccf;
+}
+
+// A CCF has been committed.
+Fragments::Replaced EngineImpl::Register(Ccf* ccf, const GuestCode& code) {
+  if (code.in_ram) {
+    ccf->content_hash = Fragments::ContentHash(*ccf, code.page());
+    TraceCodeOf(*ccf);
+  }
+  return fragments_->Add(ccf);
 }
 
 void EngineImpl::FlushTc(Pending* how) {
