@@ -164,8 +164,8 @@ std::string MeasuringWords(bool compute, bool quick, const std::vector<std::stri
 
 std::vector<std::string> AlibiImageCommand(const std::string& alibi, const std::string& image,
                                            const std::string& policy, const std::string& words) {
-  return {alibi,      "run",  image,      "--no-reboot", "--ram", std::string(kRam) + "M",
-          "--policy", policy, "--append", words};
+  return {alibi,      "run",  image,      "--no-reboot", "--ram",      std::string(kRam) + "M",
+          "--policy", policy, "--append", words,         "--tc-cache", "none"};
 }
 
 std::vector<std::string> QemuImageCommand(const std::string& qemu, const std::string& image,

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 
 #include "alibi/version.h"
 
@@ -117,6 +118,15 @@ std::string FormatSize(u64 bytes) {
     ++unit;
   }
   return fmt::format("{} {}", bytes, kUnits[unit]);
+}
+
+std::string UserCacheFolder(const std::string& name) {
+  // Relative paths are to be ignored there.
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/alibi/" + name;
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home != '/') return "";
+  return std::string(home) + "/.cache/alibi/" + name;
 }
 
 }  // namespace alibi::vmm

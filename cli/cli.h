@@ -42,6 +42,10 @@ Result<u64> ParseSize(const std::string& text);
 // "128 MB", for messages.
 std::string FormatSize(u64 bytes);
 
+// The user's folder for what can be made again ("name" in it), as the XDG Base Directory
+// Specification has it; "": the user has no home.
+std::string UserCacheFolder(const std::string& name);
+
 // The subcommands, each in its cmd_*.cc.
 int CmdRun(int argc, char** argv);
 int CmdCpu(int argc, char** argv);

@@ -242,6 +242,11 @@ int Run(const Suite& suite, int argc, char** argv) {
                  "Alibi's CPU model, as for alibi run: " + CpuModelList())
       ->type_name("MODEL")
       ->capture_default_str();
+  app.add_option("--tc-cache", options.guest.tc_cache,
+                 "as for alibi run: a folder from which later machines have what earlier ones "
+                 "translated, or none")
+      ->type_name("DIR|none")
+      ->capture_default_str();
   app.add_option("--append", options.guest.append, "more for both guests' kernel command line")
       ->type_name("ARGUMENTS");
   app.add_option("--runs", options.runs,
@@ -366,6 +371,7 @@ int Run(const Suite& suite, int argc, char** argv) {
   nlohmann::ordered_json settings = {
       {"kernel", kernel_file},
       {"cpu", options.guest.cpu},
+      {"tc_cache", options.guest.tc_cache != "none"},
       {"command_line", bench::LinuxCommandLine(files, "", options.guest.append)},
       {"ram_megabytes", std::stoi(files.ram_megabytes)},
       {"runs", run.runs},

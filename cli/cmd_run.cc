@@ -33,6 +33,7 @@
 #include "pc/boot/linux.h"
 #include "pc/boot/linux_rom.h"
 #include "pc/pc_machine.h"
+#include "runtime/translation_store.h"
 
 namespace alibi::vmm {
 namespace {
@@ -49,6 +50,7 @@ struct RunOptions {
   std::string cpu = "host";
   std::string ram = "128M";
   std::string tc_size = "64M";
+  std::string tc_cache;
   std::string shadow_size = "512M";
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
   std::string policy = MachineConfig().policy;
@@ -189,6 +191,7 @@ class RunCommand {
   Failed ReadModules();
   Failed ReadRom();
   Failed OpenDevices();
+  Failed ChooseStore();
   // --- The machine ---
   Failed OpenConsole();
   Failed OpenCom1();
@@ -209,6 +212,7 @@ class RunCommand {
   bool firmware_text_ = true;
   bool real_mode_ = false;  // a Linux kernel that starts through the BIOS
   u64 ram_ = 0, tc_ = 0, shadow_ = 0;
+  std::string store_folder_;  // "": no translations are kept
   mmu::Coherence coherence_ = MachineConfig().coherence;
   // The machine refers to these.
   std::optional<ChosenCpu> cpu_;
@@ -226,15 +230,23 @@ class RunCommand {
 
 int RunCommand::Main(int argc, char** argv) {
   if (const Failed status = Parse(argc, argv)) return *status;
-  constexpr Failed (RunCommand::*kSteps[])() = {
-      &RunCommand::ChooseFirmware, &RunCommand::CheckSizes,
-      &RunCommand::CheckChoices,   &RunCommand::ChooseGuestCpu,
-      &RunCommand::ReadDebugPorts, &RunCommand::ReadDeviceOptions,
-      &RunCommand::ReadImage,      &RunCommand::ReadModules,
-      &RunCommand::ReadRom,        &RunCommand::OpenDevices,
-      &RunCommand::OpenConsole,    &RunCommand::OpenCom1,
-      &RunCommand::CreateMachine,  &RunCommand::LoadKernel,
-      &RunCommand::Attach,         &RunCommand::Run};
+  constexpr Failed (RunCommand::*kSteps[])() = {&RunCommand::ChooseFirmware,
+                                                &RunCommand::CheckSizes,
+                                                &RunCommand::CheckChoices,
+                                                &RunCommand::ChooseGuestCpu,
+                                                &RunCommand::ReadDebugPorts,
+                                                &RunCommand::ReadDeviceOptions,
+                                                &RunCommand::ReadImage,
+                                                &RunCommand::ReadModules,
+                                                &RunCommand::ReadRom,
+                                                &RunCommand::OpenDevices,
+                                                &RunCommand::ChooseStore,
+                                                &RunCommand::OpenConsole,
+                                                &RunCommand::OpenCom1,
+                                                &RunCommand::CreateMachine,
+                                                &RunCommand::LoadKernel,
+                                                &RunCommand::Attach,
+                                                &RunCommand::Run};
   for (const auto step : kSteps) {
     if (const Failed status = (this->*step)()) return *status;
   }
@@ -322,6 +334,11 @@ void RunCommand::AddOptions(CLI::App& app) {
   observation_.AddOptions(app);
   app.add_option("--tc-size", options_.tc_size,
                  "room for translations: bytes, or with K, M, G (64M)");
+  app.add_option("--tc-cache", options_.tc_cache,
+                 "where translations are kept for later runs: a folder that only "
+                 "you can write to, or\n"
+                 "none (~/.cache/alibi/translations)")
+      ->type_name("DIR|none");
   app.add_option("--shadow-size", options_.shadow_size,
                  "room for shadow page tables: bytes, or with K, M, G (512M)");
   app.add_option("--sandbox", options_.sandbox,
@@ -523,6 +540,20 @@ RunCommand::Failed RunCommand::OpenDevices() {
   return std::nullopt;
 }
 
+// A folder that was asked for must do; the usual one is done without.
+RunCommand::Failed RunCommand::ChooseStore() {
+  if (options_.tc_cache == "none") return std::nullopt;
+  const bool usual = options_.tc_cache.empty();
+  store_folder_ = usual ? UserCacheFolder("translations") : options_.tc_cache;
+  if (store_folder_.empty()) return std::nullopt;  // a user without a home
+  const Status usable = runtime::TranslationStore::CheckFolder(store_folder_);
+  if (usable.ok()) return std::nullopt;
+  if (!usual) return Fail(kUsage, "--tc-cache: " + usable.error().message);
+  fmt::print(stderr, "alibi: translations are not kept: {}\n", usable.error().message);
+  store_folder_.clear();
+  return std::nullopt;
+}
+
 void RunCommand::ConfigureMachine() {
   config_.machine.cpuid = &cpu_->policy;
   config_.machine.policy = options_.policy;
@@ -531,6 +562,7 @@ void RunCommand::ConfigureMachine() {
     fmt::print(stderr, "alibi: {}\n", line);
   };
   config_.machine.tc_bytes = tc_;
+  config_.machine.store_folder = store_folder_;
   config_.machine.shadow_bytes = shadow_;
   observation_.Configure(&config_.machine);
   config_.ram_bytes = ram_;

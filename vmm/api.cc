@@ -437,6 +437,7 @@ class MachineImpl final : public Machine {
     config.cpuid = &cpuid_;
     config.tc_bytes = options.translation_cache_bytes & ~kPageMask;
     config.arena_bytes = options.most_memory_bytes;
+    config.store_folder = options.translation_store;
     auto machine = vmm::Machine::Create(config, {vcpu_, vcpu_, vcpu_});
     if (!machine.ok()) return machine.error();
     machine_ = std::move(*machine);

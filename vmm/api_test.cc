@@ -754,6 +754,11 @@ TEST_CASE("Bad options and memory are explained") {
   options = {};
   options.translation_cache_bytes = 0;
   CHECK_FALSE(Machine::Create(options).ok());
+  options = {};
+  options.translation_store = "/dev/null/store";
+  const auto stored = Machine::Create(options);
+  REQUIRE_FALSE(stored.ok());
+  CHECK(stored.error().message.find("/dev/null") != std::string::npos);
   Guest guest({0xf4});
   CHECK_FALSE(guest.machine->AddMemory(0x200000, 0).ok());
   CHECK_FALSE(guest.machine->AddMemory(0x200001, 4096).ok());

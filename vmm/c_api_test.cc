@@ -276,6 +276,9 @@ TEST_CASE("Wrong arguments are said, and make no machine") {
   options = SmallMachine();
   options.translation_cache_bytes = 1;
   CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "1 MB");
+  options = SmallMachine();
+  options.translation_store = "/dev/null/store";
+  CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "/dev/null");
   CHECK(machine == nullptr);
   CheckFails(alibi_machine_create(&options, nullptr), ALIBI_ERROR_ARGUMENT,
              "alibi_machine_create: a null pointer");

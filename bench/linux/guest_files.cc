@@ -169,11 +169,12 @@ std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,
 std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::string& alibi,
                                            const std::string& words,
                                            const LinuxGuestOptions& guest) {
-  std::vector<std::string> command = {alibi,      "run",
-                                      "--kernel", files.kernel,
-                                      "--initrd", files.initramfs,
-                                      "--ram",    files.ram_megabytes + "M",
-                                      "--append", LinuxCommandLine(files, words, guest.append)};
+  std::vector<std::string> command = {alibi,        "run",
+                                      "--kernel",   files.kernel,
+                                      "--initrd",   files.initramfs,
+                                      "--ram",      files.ram_megabytes + "M",
+                                      "--append",   LinuxCommandLine(files, words, guest.append),
+                                      "--tc-cache", guest.tc_cache};
   if (files.IsDebian()) {
     command.insert(command.end(),
                    {"--disk", WithoutCommas(files.disk) + ",format=raw,snapshot", "--disk",

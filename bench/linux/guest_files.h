@@ -54,6 +54,8 @@ Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFile
 struct LinuxGuestOptions {
   std::string append = "";   // more for the kernel's command line
   std::string cpu = "host";  // as for `alibi run --cpu`; QEMU's is "max"
+  // As for `alibi run`: without it no machine gains from one that ran before.
+  std::string tc_cache = "none";
 };
 
 // What linuxbench is told, to run these workloads; "" for none.

@@ -62,6 +62,7 @@ TEST_CASE("Without a Debian there are no disks") {
   files.kernel = "/c/kernel";
   const auto own = AlibiLinuxCommand(files, "/alibi", "", {});
   CHECK(Values(own, "--disk").empty());
+  CHECK(Values(own, "--tc-cache") == std::vector<std::string>{"none"});
   CHECK(Values(own, "--ram") == std::vector<std::string>{"512M"});
   CHECK(Values(QemuLinuxCommand(files, "/qemu", "", {}), "-drive").empty());
   CHECK(NativeLinuxCommand(files, "quick").front() == files.linuxbench);

@@ -34,6 +34,9 @@ struct MachineOptions {
   std::uint64_t translation_cache_bytes = std::uint64_t{64} << 20;  // 1 MB to 1 GB
   // The most memory all slots together can have. Costs address space only.
   std::uint64_t most_memory_bytes = std::uint64_t{256} << 30;
+  // A folder where translations are kept for later runs, as for `alibi run --tc-cache`: made if it
+  // is missing; it must be the user's own and nobody else's to write. "": none are kept.
+  std::string translation_store;
 };
 
 // Handlers are called during Vcpu::Run(), on its thread, from inside the guest's instruction. They

@@ -72,6 +72,13 @@ TEST_CASE("other coherence strategies") {
   for (std::string name; words >> name;) RunKernel("threshold(1)", "--coherence " + name);
 }
 
+// The second run finds what the first has kept.
+TEST_CASE("translations that another run has made") {
+  const char* directory = std::getenv("TEST_TMPDIR");
+  const std::string store = std::string(directory != nullptr ? directory : "/tmp") + "/store";
+  for (unsigned run = 0; run < 2; ++run) RunKernel("threshold(1)", "--tc-cache " + store);
+}
+
 // The smallest TC: kernels that translate much fill it many times over, and nothing is lost.
 TEST_CASE("a TC that is flushed again and again") { RunKernel("threshold(1)", "--tc-size 1M"); }
 
