@@ -6,18 +6,32 @@
 #ifndef ALIBI_TRANSLATOR_CODE_REFERENCES_H_
 #define ALIBI_TRANSLATOR_CODE_REFERENCES_H_
 
-#include <vector>
+#include <array>
 
 #include "base/types.h"
 
 namespace alibi::translator {
 
+// Of 4 KB of code at most (kMaxHotBytes, kMaxColdBytes), which have no more places than that.
+class PlaceList {
+ public:
+  void clear() { count_ = 0; }
+  void Add(u64 place) { places_[count_++ % kMost] = static_cast<u16>(place); }
+  const u16* begin() const { return places_.data(); }
+  const u16* end() const { return places_.data() + count_; }
+
+ private:
+  static constexpr unsigned kMost = 1024;
+  std::array<u16, kMost> places_;
+  unsigned count_ = 0;
+};
+
 struct CodeReferences {
-  std::vector<u16> jumps;         // 32 bits, relative to the next byte
-  std::vector<u16> descriptors;   // 64 bits, addresses of descriptors
-  std::vector<u16> misses;        // 64 bits, MissWord
-  std::vector<u16> branch_notes;  // 32 bits, for VcpuState::last_branch
-  std::vector<u16> pcs32, pcs64;  // what moves with a kernel's PC (examined_code.h)
+  PlaceList jumps;         // 32 bits, relative to the next byte
+  PlaceList descriptors;   // 64 bits, addresses of descriptors
+  PlaceList misses;        // 64 bits, MissWord
+  PlaceList branch_notes;  // 32 bits, for VcpuState::last_branch
+  PlaceList pcs32, pcs64;  // what moves with a kernel's PC (isa/moving_parts.h)
 
   void Clear() {
     for (auto* list : {&jumps, &descriptors, &misses, &branch_notes, &pcs32, &pcs64}) list->clear();

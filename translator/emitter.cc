@@ -44,6 +44,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   missing_ = Missing(request.mode);
   form_ = request.mode.code_bits == 64 ? FormOf(tu_->pc) : PcForm::kFixed;
   portable_ = !request.count && tu_->examined.portable();
+  moving_ = {};
   cold_lookups_.clear();
   cold_exits_.clear();
   cold_calls_.clear();
@@ -202,23 +203,27 @@ void Emitter::Impl::NoteWaitingDisplacements() {
   ALIBI_CHECK(!followed, "the group of every follower has a leader");
 }
 
+void Emitter::Impl::NoticeMovingParts(const isa::Instr& instr) {
+  moving_ = isa::MovingPartsOf(instr);
+  noted_displacement_ = !NamesPlace(moving_.displacement);
+  noted_immediate_ = !NamesPlace(moving_.immediate);
+  // What a group's accesses are apart would be reckoned with a constant that moves.
+  if (followed_ != 0 &&
+      ((!noted_immediate_ && instr.Is(isa::kAddsConstant | isa::kSubtractsConstant)) ||
+       (!noted_displacement_ && instr.op == isa::Op::kLea))) {
+    portable_ = false;
+  }
+}
+
 void Emitter::Impl::EmitInstr(unsigned i) {
   const isa::Instr& instr = tu_->instrs[i];
   CodeMapEntry entry{static_cast<u16>(hot_.Offset()), static_cast<u8>(i), false};
   entry.ident = instr.treatment == isa::Treatment::kIdent && !instr.mem.present;
   side_.map.push_back(entry);
   hot_.assembler.set_wrote_r10(false);
-  moving_ = form_ == PcForm::kKernel ? isa::MovingPartsOf(instr) : isa::MovingParts{};
-  noted_displacement_ = !NamesPlace(moving_.displacement);
-  noted_immediate_ = !NamesPlace(moving_.immediate);
-  // What a group's accesses are apart would be reckoned with a constant that moves.
-  if (followed_ != 0 &&
-      ((NamesPlace(moving_.immediate) && instr.Is(isa::kAddsConstant | isa::kSubtractsConstant)) ||
-       (NamesPlace(moving_.displacement) && instr.op == isa::Op::kLea))) {
-    portable_ = false;
-  }
+  if (form_ == PcForm::kKernel) NoticeMovingParts(instr);
   EmitTranslation(instr);
-  portable_ = portable_ && noted_displacement_ && noted_immediate_;
+  if (form_ == PcForm::kKernel) portable_ = portable_ && noted_displacement_ && noted_immediate_;
   // What this check misses, the guest could use to choose an address of the VMM.
   const bool waits = (followed_ >> i) & 1;
   ALIBI_CHECK(!waits || !hot_.assembler.wrote_r10(),

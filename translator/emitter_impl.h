@@ -43,6 +43,7 @@ class Emitter::Impl {
 
   // --- emitter.cc ---
   void EmitCount();
+  void NoticeMovingParts(const isa::Instr& instr);
   void EmitInstr(unsigned i);
   void EmitTranslation(const isa::Instr& instr);
   bool EmitSequence(const isa::Instr& instr);  // false: nothing was emitted, simulate

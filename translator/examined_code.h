@@ -49,11 +49,12 @@ class ExaminedCode {
     range_count_ = word_count_ = instr_count_ = 0;
     portable_ = true;
   }
-  // An instruction so far behind the TU's PC, once or several times.
+  // Instructions in that range, once or several times; each of them is noted, too.
+  void NoteRange(i64 begin, i64 end) { AddRange({static_cast<i16>(begin), static_cast<i16>(end)}); }
+  // An instruction so far behind the TU's PC.
   void Note(const isa::Instr& instr, i64 offset) {
-    const CodeRange range{static_cast<i16>(offset), static_cast<i16>(offset + instr.length)};
-    AddRange(range);
-    if (of_kernel_) NoteParts(instr, range);
+    if (!of_kernel_) return;
+    NoteParts(instr, {static_cast<i16>(offset), static_cast<i16>(offset + instr.length)});
   }
 
   bool portable() const { return portable_; }

@@ -67,7 +67,9 @@ u32 FlagsLiveAt(LinearAddr pc, CodeWindow* window) {
     window->examined_begin = std::min(window->examined_begin, pc);
     window->examined_end = std::max(window->examined_end, instr.next_pc());
     if (window->examined != nullptr) {
-      window->examined->Note(instr, static_cast<i64>(pc - window->pc));
+      const auto offset = static_cast<i64>(pc - window->pc);
+      window->examined->NoteRange(offset, offset + instr.length);
+      window->examined->Note(instr, offset);
     }
     if (MayShowAllFlags(instr, window->exact_sites)) break;
     live |= instr.flags_read & undecided;

@@ -73,10 +73,10 @@ void HostCode::Bind(FarJump jump, HostAddr target) {
   ALIBI_CHECK(distance == static_cast<i32>(distance), "TC regions lie within rel32 reach");
   const i32 rel = static_cast<i32>(distance);
   std::memcpy(assembler.bufferData() + jump.rel32, &rel, 4);
-  references.jumps.push_back(static_cast<u16>(jump.rel32));
+  references.jumps.Add(jump.rel32);
 }
 
-void HostCode::JmpWithWord(u64 word, std::vector<u16>* kind, HostAddr target) {
+void HostCode::JmpWithWord(u64 word, PlaceList* kind, HostAddr target) {
   u8 bytes[kJmpWithWordBytes] = {0x49, 0xba};
   std::memcpy(bytes + 2, &word, 8);
   bytes[10] = 0xe9;

@@ -141,10 +141,8 @@ class HostCode {
   void String(bool rep, bool repne, unsigned size, u8 byte_opcode);
 
  private:
-  void JmpWithWord(u64 word, std::vector<u16>* kind, HostAddr target);
-  void Note(std::vector<u16>* kind, unsigned bytes_ago) {
-    kind->push_back(static_cast<u16>(Offset() - bytes_ago));
-  }
+  void JmpWithWord(u64 word, PlaceList* kind, HostAddr target);
+  void Note(PlaceList* kind, unsigned bytes_ago) { kind->Add(Offset() - bytes_ago); }
   void Raw(std::initializer_list<u8> bytes) { assembler.embed(bytes.begin(), bytes.size()); }
   // `bytes` and, as the address they end with, a %gs displacement.
   void RawGs(std::initializer_list<u8> bytes, i32 displacement);

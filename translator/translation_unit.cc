@@ -70,6 +70,7 @@ isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit*
     out->ends_with_control = EndsTranslationUnit(instr);
   }
 
+  out->examined.NoteRange(0, out->byte_length);
   CodeWindow window{.bytes = code.bytes - code.page_before,
                     .begin = code.pc - code.page_before,
                     .end = code.pc + code.available,
