@@ -28,6 +28,13 @@ std::string CpuModel() {
   return "unknown";
 }
 
+// What the kernel says of it, "Mitigation: PTI" if it isolates its page tables.
+std::string Meltdown() {
+  std::ifstream file("/sys/devices/system/cpu/vulnerabilities/meltdown");
+  std::string line;
+  return std::getline(file, line) ? line : "unknown";
+}
+
 u64 MeasureTscHz() {
   const auto before = std::chrono::steady_clock::now();
   const u64 begin = __rdtsc();
@@ -49,6 +56,7 @@ nlohmann::ordered_json DescribeHost(const std::string& qemu) {
   utsname name;
   host["kernel"] = uname(&name) == 0 ? fmt::format("{} {}", name.sysname, name.release) : "unknown";
   host["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
+  host["meltdown"] = Meltdown();
   host["tsc_hz"] = MeasureTscHz();
   char now[32];
   const time_t seconds = time(nullptr);

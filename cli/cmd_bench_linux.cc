@@ -39,6 +39,7 @@ struct Suite {
   const char* command;
   const char* help;
   const char* json;
+  bool has_isolation;                            // --isolation
   std::chrono::milliseconds limit, quick_limit;  // of one machine's run
   std::string (*table)(const bench::LinuxMeasurements&, bool colors);
   std::string (*svg)(const bench::LinuxMeasurements&, const std::string& subtitle);
@@ -51,7 +52,8 @@ const Suite kLinux = {
     "programs in the guest; the same programs run natively. Prints a table, writes JSON and an\n"
     "SVG.",
     "alibi-bench-linux.json",
-    20min,
+    true,
+    60min,
     2min,
     bench::LinuxTable,
     bench::LinuxSvg};
@@ -62,6 +64,7 @@ const Suite kScaling = {
     "processes, pages of code and data, address space, sites; on Alibi, on QEMU TCG and natively.\n"
     "Prints tables, writes JSON and an SVG.",
     "alibi-bench-scaling.json",
+    false,
     20min,
     2min,
     bench::ScalingTable,
@@ -73,10 +76,20 @@ const Suite kDebian = {
     "Python, compilers, gdb, git, compressors; on Alibi, on QEMU TCG and natively. Makes that\n"
     "Debian first, if it is not there. Prints a table, writes JSON and an SVG.",
     "alibi-bench-debian.json",
+    false,
     60min,
     20min,
     bench::LinuxTable,
     bench::LinuxSvg};
+
+// --isolation: whether the guests' kernels isolate their page tables, as those of Intel's CPUs with
+// the Meltdown flaw do and AMD's never. Left alone they would not: neither machine shows the flaw.
+struct Isolation {
+  const char* name;
+  bool off, on;
+};
+constexpr Isolation kIsolations[] = {
+    {"off", true, false}, {"on", false, true}, {"both", true, true}};
 
 struct LinuxBenchOptions {
   std::string kernel = "cloud-amd64";
@@ -88,6 +101,7 @@ struct LinuxBenchOptions {
   std::vector<std::string> only;
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
   std::string policy = MachineConfig().policy;
+  std::string isolation = "both";
   unsigned runs = 0;
   bench::LogFolder logs;
   bool quick = false;
@@ -102,26 +116,30 @@ bool Belongs(const Suite& suite, const bench::LinuxWorkload& workload) {
 std::string WorkloadNames(const Suite& suite) {
   std::string text;
   for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
-    if (!Belongs(suite, workload)) continue;
+    if (!Belongs(suite, workload) || workload.isolated) continue;
     text += fmt::format("{}{}", text.empty() ? "" : ", ", workload.name);
   }
   return text;
 }
 
-// `only`: names of workloads; of a bound, all its sizes.
+// `only`: names of workloads; of a bound, all its sizes, and without /pti, both settings.
 bool Selected(const std::vector<std::string>& only, const bench::LinuxWorkload& workload) {
   return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& name) {
-           return name == workload.name ||
+           return name == workload.name || name == workload.program ||
                   (workload.bound != nullptr && name == workload.bound->name);
          });
 }
 
 // Those that the options ask for.
 std::vector<std::string> Wanted(const Suite& suite, const LinuxBenchOptions& options, bool bits64) {
+  const Isolation& isolation =
+      *std::find_if(std::begin(kIsolations), std::end(kIsolations),
+                    [&](const Isolation& row) { return row.name == options.isolation; });
   std::vector<std::string> names;
   for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
     if (Belongs(suite, workload) && Selected(options.only, workload) &&
-        (workload.is_boot || bits64)) {
+        (workload.isolated ? isolation.on && bits64
+                           : isolation.off && (workload.is_boot || bits64))) {
       names.push_back(workload.name);
     }
   }
@@ -141,7 +159,36 @@ std::string UnknownName(const Suite& suite, const std::vector<std::string>& only
   return "";
 }
 
-std::vector<bench::LinuxMachine> Machines(const LinuxBenchOptions& options,
+// Alibi and QEMU, if it is here, with kernels of one setting.
+void AddGuests(const LinuxBenchOptions& options, const bench::LinuxFiles& files,
+               const std::string& own_path, const std::string& qemu,
+               const bench::LinuxGuestOptions& guest, bool isolated,
+               std::vector<bench::LinuxMachine>* machines) {
+  machines->push_back(
+      {{bench::kAlibi, options.policy},
+       [files, own_path, guest, policy = options.policy, coherence = options.coherence,
+        logs = options.logs, log_name = isolated ? "linux-pti" : "linux",
+        boots = 0u](const std::string& words) mutable {
+         std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words, guest);
+         command.insert(command.end(), {"--policy", policy, "--coherence", coherence});
+         const std::vector<std::string> log = logs.Options(fmt::format("{}-{}", log_name, ++boots));
+         command.insert(command.end(), log.begin(), log.end());
+         return command;
+       },
+       true,
+       isolated});
+  if (qemu.empty()) return;
+  machines->push_back({{bench::kQemuTcg, ""},
+                       [files, qemu, guest](const std::string& words) {
+                         return bench::QemuLinuxCommand(files, qemu, words, guest);
+                       },
+                       true,
+                       isolated});
+}
+
+// Those that the workloads want.
+std::vector<bench::LinuxMachine> Machines(const Suite& suite, const LinuxBenchOptions& options,
+                                          const std::vector<std::string>& names,
                                           const bench::LinuxFiles& files,
                                           const std::string& own_path, const std::string& qemu,
                                           bool native) {
@@ -152,22 +199,19 @@ std::vector<bench::LinuxMachine> Machines(const LinuxBenchOptions& options,
          [files](const std::string& words) { return bench::NativeLinuxCommand(files, words); },
          false});
   }
-  machines.push_back(
-      {{bench::kAlibi, options.policy},
-       [files, own_path, guest = options.guest, policy = options.policy,
-        coherence = options.coherence, logs = options.logs,
-        boots = 0u](const std::string& words) mutable {
-         std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words, guest);
-         command.insert(command.end(), {"--policy", policy, "--coherence", coherence});
-         const std::vector<std::string> log = logs.Options(fmt::format("linux-{}", ++boots));
-         command.insert(command.end(), log.begin(), log.end());
-         return command;
-       }});
-  if (!qemu.empty()) {
-    machines.push_back(
-        {{bench::kQemuTcg, ""}, [files, qemu, guest = options.guest](const std::string& words) {
-           return bench::QemuLinuxCommand(files, qemu, words, guest);
-         }});
+  for (const bool isolated : {false, true}) {
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+          return bench::FindLinuxWorkload(name)->isolated == isolated;
+        })) {
+      continue;
+    }
+    bench::LinuxGuestOptions guest = options.guest;
+    if (suite.has_isolation) {
+      // Behind --append's: Linux takes the last.
+      guest.append +=
+          fmt::format("{}pti={}", guest.append.empty() ? "" : " ", isolated ? "on" : "off");
+    }
+    AddGuests(options, files, own_path, qemu, guest, isolated, &machines);
   }
   return machines;
 }
@@ -181,12 +225,14 @@ std::string Quoted(const std::string& word) {
 // --prepare: a script for each machine, to run it by hand.
 int Prepare(const LinuxBenchOptions& options, const std::vector<std::string>& names,
             const std::vector<bench::LinuxMachine>& machines) {
-  const std::string words = bench::LinuxbenchWords(options.quick, names);
   for (const bench::LinuxMachine& machine : machines) {
+    const std::string words =
+        bench::LinuxbenchWords(options.quick, bench::ProgramsOf(machine, names));
     std::string script = "#!/bin/sh\nexec";
     for (const std::string& word : machine.command(words)) script += " " + Quoted(word);
     script += " \"$@\"\n";
-    const std::string path = options.prepare + "/" + machine.system.system + ".sh";
+    const std::string path = fmt::format("{}/{}{}.sh", options.prepare, machine.system.system,
+                                         machine.isolated ? "-pti" : "");
     if (!WriteFile(path, script) || chmod(path.c_str(), 0755) != 0) {
       return Fail(kCannotCreate, path + ": cannot be written");
     }
@@ -249,6 +295,15 @@ int Run(const Suite& suite, int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--append", options.guest.append, "more for both guests' kernel command line")
       ->type_name("ARGUMENTS");
+  if (suite.has_isolation) {
+    std::vector<std::string> settings;
+    for (const Isolation& row : kIsolations) settings.emplace_back(row.name);
+    app.add_option("--isolation", options.isolation,
+                   "whether the guests' kernels isolate their page tables (pti=on, rows NAME/pti), "
+                   "as they do on Intel CPUs that have the Meltdown flaw")
+        ->check(CLI::IsMember(settings))
+        ->capture_default_str();
+  }
   app.add_option("--runs", options.runs,
                  fmt::format("runs of each machine ({}; with --quick {})", kRuns, kQuickRuns))
       ->check(CLI::Range(1, 1000));
@@ -331,9 +386,12 @@ int Run(const Suite& suite, int argc, char** argv) {
   if (!written.ok()) return Fail(kNoInput, written.error().message);
   auto reference = ReadReference(data_folder);
   if (!reference.ok()) return Fail(kNoInput, reference.error().message);
-  const std::vector<bench::LinuxMachine> machines =
-      Machines(options, files, own_path, qemu, bits64);
   const std::vector<std::string> names = Wanted(suite, options, bits64);
+  if (names.empty()) {
+    return Fail(kUsage, "nothing to measure: no workload is left of those that were asked for");
+  }
+  const std::vector<bench::LinuxMachine> machines =
+      Machines(suite, options, names, files, own_path, qemu, bits64);
   if (!options.prepare.empty()) return Prepare(options, names, machines);
   for (const std::string& path : {options.json, options.svg}) {
     // Found out now rather than after minutes of measuring; nothing is overwritten yet.
@@ -356,9 +414,9 @@ int Run(const Suite& suite, int argc, char** argv) {
   const std::string kernel_file = files.kernel.substr(files.kernel.rfind('/') + 1);
   const std::string guest = files.IsDebian() ? "Debian, packages " + files.packages : kernel_file;
   const std::string line = fmt::format(
-      "{}, {}; guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
-      host["kernel"].get<std::string>(), guest, files.ram_megabytes, run.runs,
-      run.runs == 1 ? "" : "s",
+      "{}, {} (Meltdown: {}); guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
+      host["kernel"].get<std::string>(), host["meltdown"].get<std::string>(), guest,
+      files.ram_megabytes, run.runs, run.runs == 1 ? "" : "s",
       fmt::format("{}{}{}{}", options.quick ? ", quick" : "", options.cpu_time ? ", CPU time" : "",
                   options.guest.cpu == "host" ? "" : ", CPU " + options.guest.cpu,
                   options.guest.append.empty() ? "" : ", " + options.guest.append));
@@ -378,6 +436,7 @@ int Run(const Suite& suite, int argc, char** argv) {
       {"quick", options.quick},
       {"coherence", options.coherence},
       {"cpu_time", options.cpu_time}};
+  if (suite.has_isolation) settings["isolation"] = options.isolation;
   if (files.IsDebian()) settings["packages"] = files.packages;
   if (old) {
     fmt::print("\n{}", bench::CompareTable(*old, measurements, host, settings, colors));

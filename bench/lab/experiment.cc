@@ -47,7 +47,9 @@ Names ComputeNames() {
 Names LinuxNames() {
   Names names;
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
-    if (!workload.is_boot && workload.suite == LinuxSuite::kLinux) names.push_back(workload.name);
+    if (!workload.is_boot && !workload.isolated && workload.suite == LinuxSuite::kLinux) {
+      names.push_back(workload.name);
+    }
   }
   return names;
 }

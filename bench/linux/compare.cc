@@ -22,7 +22,7 @@ constexpr const char* kNote =
     "times of what it took; noise: what that may differ by without a reason.\n";
 
 // Of the host; all that a report's settings say but for the number of runs.
-constexpr const char* kHostKeys[] = {"cpu", "cores", "kernel"};
+constexpr const char* kHostKeys[] = {"cpu", "cores", "kernel", "meltdown"};
 
 // Of one system in one report; count 0: not measured.
 struct Pair {

@@ -20,6 +20,8 @@ constexpr const char* kNote =
 constexpr const char* kOtherIsCpu = "CPU: the VMM's CPU time for the same.\n";
 constexpr const char* kOtherIsClock =
     "Times are the VMM's CPU time; clock: the same by the guest's clock, a boot by the host's.\n";
+constexpr const char* kIsolated =
+    "NAME/pti: in a guest that isolates its page tables; beside the same native figure.\n";
 
 // Less than this part of an aim is more than missed.
 constexpr double kFarOff = 0.5;
@@ -32,6 +34,32 @@ double Rounded(double value) {
   if (value == 0) return 0;
   const double scale = std::pow(10, 5 - std::floor(std::log10(std::abs(value))));
   return std::round(value * scale) / scale;
+}
+
+// What the exec of a new machine costs in an old one, in times, by system.
+std::vector<std::pair<SystemId, double>> Ageing(const Results& results) {
+  std::vector<std::pair<SystemId, double>> all;
+  for (const SystemId& id : results.Systems()) {
+    const double fresh = results.Of(kFreshWorkload, id).median;
+    const double aged = results.Of(kAgedWorkload, id).median;
+    if (fresh > 0 && aged > 0) all.emplace_back(id, aged / fresh);
+  }
+  return all;
+}
+
+// "" if it was not measured.
+std::string AgeingLine(const Results& results, bool colors) {
+  std::string text;
+  for (const auto& [id, times] : Ageing(results)) {
+    text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", id.Name(), times);
+    if (id.system != kAlibi) continue;
+    const bool ok = times <= kMostAgeing;
+    text += fmt::format(" (aim: at most {:g}, {}{}{})", kMostAgeing,
+                        colors ? (ok ? kColorGreen : kColorRed) : "", ok ? "met" : "MISSED",
+                        colors ? kColorReset : "");
+  }
+  return text.empty() ? ""
+                      : fmt::format("{} in times of {}: {}\n", kAgedWorkload, kFreshWorkload, text);
 }
 
 }  // namespace
@@ -80,11 +108,13 @@ std::string LinuxTable(const LinuxMeasurements& measurements, bool colors) {
              {"aim"},
              {""}});
   unsigned met = 0, missed = 0, far_off = 0;
+  bool isolated = false;
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
     const auto native = results.MedianOf(workload.name, kNative);
     const auto own = results.MedianOf(workload.name, kAlibi);
     const auto peer = results.MedianOf(workload.name, kQemuTcg);
     if (!native && !own && !peer) continue;
+    isolated = isolated || workload.isolated;
     const auto time = [](const std::optional<double>& seconds) {
       return Cell{seconds ? FormatSeconds(*seconds) : "-"};
     };
@@ -116,7 +146,9 @@ std::string LinuxTable(const LinuxMeasurements& measurements, bool colors) {
   };
   std::string text =
       table.Render(colors) + "\n" +
-      dim(std::string(kNote) + (measurements.cpu_time ? kOtherIsClock : kOtherIsCpu));
+      dim(std::string(kNote) + (measurements.cpu_time ? kOtherIsClock : kOtherIsCpu) +
+          (isolated ? kIsolated : "")) +
+      AgeingLine(results, colors);
   if (met + missed != 0) {
     text += fmt::format("Aims: {} met, {} missed, {} of them by more than half.\n", met, missed,
                         far_off);
@@ -187,6 +219,8 @@ nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
   json["clocks"] = std::move(clocks);
   json["benchmarks"] = std::move(benchmarks);
   json["ratios"] = RatiosJson(RatiosOf(measurements));
+  json["ageing"] = Json::object();
+  for (const auto& [id, times] : Ageing(results)) json["ageing"][id.system] = Rounded(times);
   json["failures"] = std::move(failures);
   return json;
 }

@@ -40,6 +40,13 @@ bool Contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// Whether the machine has to give a figure for the workload.
+bool Asked(const LinuxMachine& machine, const LinuxWorkload& workload,
+           const std::vector<std::string>& names) {
+  return (!machine.boots || machine.isolated == workload.isolated) &&
+         Contains(names, workload.name);
+}
+
 class Runner {
  public:
   Runner(const std::vector<LinuxMachine>& machines, const LinuxRunOptions& options)
@@ -48,8 +55,8 @@ class Runner {
   LinuxMeasurements Run() {
     for (unsigned run = 0; run < options_.runs; ++run) {
       for (std::size_t i = 0; i < machines_.size(); ++i) {
-        where_ =
-            fmt::format("run {} of {}: {}", run + 1, options_.runs, machines_[i].system.Name());
+        where_ = fmt::format("run {} of {}: {}{}", run + 1, options_.runs,
+                             machines_[i].system.Name(), machines_[i].isolated ? " pti=on" : "");
         RunMachine(machines_[i], tallies_[i]);
       }
     }
@@ -57,8 +64,9 @@ class Runner {
     measurements_.cpu_time = options_.cpu_time;
     for (const LinuxWorkload& workload : LinuxWorkloads()) {
       for (std::size_t i = 0; i < machines_.size(); ++i) {
-        const auto it = tallies_[i].samples.find(workload.name);
+        const auto it = tallies_[i].samples.find(workload.program);
         if (it == tallies_[i].samples.end()) continue;
+        if (!Asked(machines_[i], workload, options_.names)) continue;
         Measurement clock{workload.name, {}, ""}, cpu{workload.name, {}, ""};
         for (const Sample& sample : it->second) {
           clock.samples.push_back(sample.clock);
@@ -73,24 +81,22 @@ class Runner {
 
  private:
   void Miss(const LinuxMachine& machine, const std::string& what) {
-    measurements_.results.AddMiss(machine.system, what);
+    measurements_.results.AddMiss(machine.system, (machine.isolated ? "pti=on: " : "") + what);
   }
 
-  // The workloads that run in the machine and were not given up, in their order.
-  std::vector<std::string> Wanted(const Tally& tally) const {
-    std::vector<std::string> names;
-    for (const LinuxWorkload& workload : LinuxWorkloads()) {
-      if (!workload.is_boot && Contains(options_.names, workload.name) &&
-          tally.given_up.count(workload.name) == 0) {
-        names.push_back(workload.name);
-      }
-    }
+  // What runs in the machine and was not given up.
+  std::vector<std::string> Wanted(const LinuxMachine& machine, const Tally& tally) const {
+    std::vector<std::string> names = ProgramsOf(machine, options_.names);
+    std::erase_if(names, [&](const std::string& name) {
+      return tally.given_up.count(name) != 0 ||
+             (FindLinuxWorkload(name)->how == LinuxHow::kOnce && tally.samples.count(name) != 0);
+    });
     return names;
   }
 
   // One run; when a workload takes the machine with it, again for those behind it.
   void RunMachine(const LinuxMachine& machine, Tally& tally) {
-    std::vector<std::string> names = Wanted(tally);
+    std::vector<std::string> names = Wanted(machine, tally);
     bool first = true;
     while (!tally.broken && (first ? machine.boots || !names.empty() : !names.empty())) {
       const std::string words = LinuxbenchWords(options_.quick, names);
@@ -155,10 +161,10 @@ class Runner {
     return host < kShortestShare ? otherwise : std::max(cpu / host, 0.01);
   }
 
-  void TakeBoot(const LinuxConsole& console, Tally& tally) {
+  static void TakeBoot(const LinuxConsole& console, Tally& tally) {
     const auto take = [&](const char* workload, const char* mark, double ClockMark::*clock) {
       const auto at = console.Mark(mark);
-      if (!at || !Contains(options_.names, workload)) return;
+      if (!at) return;
       const double seconds = *at.*clock;
       tally.samples[workload].push_back({seconds, seconds * Share(at->cpu, at->host, 1)});
     };
@@ -198,7 +204,10 @@ class Runner {
   // A machine that computes something else than the host has no figure for it. Without the host's
   // checksum, QEMU's is taken as right.
   void CompareChecks() {
-    for (const std::string& name : options_.names) {
+    for (const LinuxWorkload& workload : LinuxWorkloads()) {
+      // Machines of both settings compute the same.
+      if (workload.isolated) continue;
+      const std::string& name = workload.program;
       const std::set<std::string>* right = nullptr;
       for (const char* system : {kNative, kQemuTcg}) {
         for (std::size_t i = 0; i < machines_.size(); ++i) {
@@ -230,6 +239,18 @@ class Runner {
 };
 
 }  // namespace
+
+std::vector<std::string> ProgramsOf(const LinuxMachine& machine,
+                                    const std::vector<std::string>& names) {
+  std::vector<std::string> programs;
+  for (const LinuxWorkload& workload : LinuxWorkloads()) {
+    if (!workload.is_boot && Asked(machine, workload, names) &&
+        !Contains(programs, workload.program)) {
+      programs.push_back(workload.program);
+    }
+  }
+  return programs;
+}
 
 bool ClockIsRight(const LinuxClock& clock) {
   return std::abs(clock.guest - clock.host) <= kMaxClockError * clock.host + kConsoleDelay;

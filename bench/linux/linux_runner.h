@@ -19,8 +19,14 @@ struct LinuxMachine {
   // The command whose stdout is the console, for linuxbench's words, such as
   // "quick:only=getppid"; "": the machine only boots.
   std::function<std::vector<std::string>(const std::string& words)> command;
-  bool boots = true;  // false: linuxbench on the host
+  bool boots = true;      // false: linuxbench on the host
+  bool isolated = false;  // its kernel isolates its page tables: it runs the rows NAME/pti
 };
+
+// linuxbench's names of those among `names`, of workloads, that the machine runs, in their order.
+// The host has one setting, whose figure stands beside both of a guest.
+std::vector<std::string> ProgramsOf(const LinuxMachine& machine,
+                                    const std::vector<std::string>& names);
 
 struct LinuxRunOptions {
   unsigned runs = 5;

@@ -41,6 +41,11 @@ status=0
 "$alibi" bench debian --only true,getppid 2>errors.txt || status=$?
 [[ $status == 64 ]] || fail "a workload of the other command: status $status"
 
+status=0
+"$alibi" bench linux --isolation maybe 2>errors.txt || status=$?
+[[ $status == 64 ]] || fail "an unknown isolation: status $status"
+grep -q "off,on,both" errors.txt || fail "not the settings: $(cat errors.txt)"
+
 # --- A report to compare with that is none ---
 echo '{"host":{},"benchmarks":[]}' >foreign.json
 for case in "66 none.json" "66 $work" "65 foreign.json" "65 errors.txt"; do
@@ -60,7 +65,7 @@ fi
 # Linux measures the TSC against the PIT, and gets it wrong when the host preempts it at the wrong
 # moment (docs/performance.md). On a busy host that happens to QEMU's machine and to ours, and the
 # program refuses the figures, as it must. QEMU's are nobody's failure; ours get more tries.
-measure() {
+measure() {  # boot and getppid with both settings of page table isolation, x87 with one
   timeout -k 2 130 "$alibi" bench linux --quick --only boot,getppid,x87 --json out.json >out.txt ||
     grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
   python3 - <<'PYTHON'
@@ -70,8 +75,10 @@ refused = {f["system"] for f in report["failures"] if "its clock is off" in f["w
 others = [f for f in report["failures"] if "its clock is off" not in f["what"]]
 assert not others, others
 found = {(row["name"], row["system"]) for row in report["benchmarks"]}
-for wanted in (("boot", "alibi"), ("getppid", "alibi"), ("x87", "alibi"), ("x87", "native")):
+for wanted in (("boot", "alibi"), ("boot/pti", "alibi"), ("getppid", "alibi"), ("getppid/pti", "alibi"),
+               ("getppid/pti", "native"), ("x87", "alibi"), ("x87", "native")):
     assert wanted in found or wanted[1] in refused, wanted
+assert ("x87/pti", "alibi") not in found
 assert all(row["median_seconds"] > 0 for row in report["benchmarks"])
 sys.exit(3 if "alibi" in refused else 0)
 PYTHON
@@ -86,11 +93,25 @@ done
 grep -q "</svg>" out.svg || fail "the SVG is not whole"
 cat out.txt
 
+# --- One setting of page table isolation, and what it is ---
+mkdir scripts
+"$alibi" bench linux --only getppid,x87 --prepare scripts >out.txt
+grep -q "pti=off.*only=getppid,x87" scripts/alibi.sh || fail "not off: $(cat scripts/alibi.sh)"
+grep -q "pti=on.*only=getppid'" scripts/alibi-pti.sh || fail "not on: $(cat scripts/alibi-pti.sh)"
+"$alibi" bench linux --only getppid --isolation on --append pti=off --prepare scripts >out.txt
+grep -q "pti=off pti=on" scripts/alibi-pti.sh || fail "not last: $(cat scripts/alibi-pti.sh)"
+! grep -q "alibi.sh" out.txt || fail "both settings: $(cat out.txt)"
+"$alibi" bench linux --only x87/pti 2>errors.txt && fail "x87 has one setting"
+status=0
+"$alibi" bench linux --only x87 --isolation on 2>errors.txt || status=$?
+[[ $status == 64 ]] || fail "nothing to measure: status $status, $(cat errors.txt)"
+
 # --- Beside an older report ---
 cp out.json old.json
-timeout -k 2 130 "$alibi" bench linux --quick --no-qemu --only getppid --compare old.json \
+timeout -k 2 130 "$alibi" bench linux --quick --no-qemu --only getppid --isolation off --compare old.json \
   --json out.json >out.txt || grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
 grep -q "^Beyond the noise: " out.txt || fail "not compared: $(cat out.txt)"
+! grep -q "getppid/pti" out.txt || fail "isolated: $(cat out.txt)"
 
 # --- What grows: a small size of each bound ---
 scaling=processes/64,code-pages/64,data-pages/256,regions/64,sites/1024

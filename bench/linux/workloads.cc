@@ -21,6 +21,36 @@ LinuxWorkload ScalingRow(std::string_view bound, unsigned size) {
   return {};
 }
 
+std::vector<LinuxWorkload> MakeWorkloads() {
+  const LinuxWorkload rows[] = {
+      {kBootWorkload, "boot", 2, "from the start of the VMM to the shell's first line",
+       LinuxSuite::kLinux, true, nullptr, 0, 0, LinuxHow::kBothSettings},
+      {kInitWorkload, "boot", 2, "the kernel's own time, by its clock, until /init",
+       LinuxSuite::kLinux, true, nullptr, 0, 0, LinuxHow::kBothSettings},
+#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, how, meaning) \
+  {#name, per, aim, meaning, LinuxSuite::kLinux, false, nullptr, 0, 0, LinuxHow::how},
+#include "bench/linux/workloads.inc"
+#undef ALIBI_LINUX_WORKLOAD
+#define ALIBI_SCALING(bound, size, function, full, quick) ScalingRow(bound, size),
+#include "bench/linux/scaling.inc"
+      {kLoginWorkload, "boot", 3, "from the start of the VMM to the login prompt",
+       LinuxSuite::kDebian, true},
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, command, meaning) \
+  {name, per, aim, meaning, LinuxSuite::kDebian, false, nullptr, 0, most},
+#include "bench/linux/debian.inc"
+  };
+  std::vector<LinuxWorkload> all;
+  for (const LinuxWorkload& row : rows) {
+    all.push_back(row);
+    all.back().program = row.name;
+    if (row.how != LinuxHow::kBothSettings) continue;
+    all.push_back(all.back());
+    all.back().name += kIsolatedSuffix;
+    all.back().isolated = true;
+  }
+  return all;
+}
+
 }  // namespace
 
 const std::vector<ScalingBound>& ScalingBounds() {
@@ -32,23 +62,7 @@ const std::vector<ScalingBound>& ScalingBounds() {
 }
 
 const std::vector<LinuxWorkload>& LinuxWorkloads() {
-  static const std::vector<LinuxWorkload> kWorkloads = {
-      {kBootWorkload, "boot", 2, "from the start of the VMM to the shell's first line",
-       LinuxSuite::kLinux, true},
-      {kInitWorkload, "boot", 2, "the kernel's own time, by its clock, until /init",
-       LinuxSuite::kLinux, true},
-#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, meaning) \
-  {#name, per, aim, meaning, LinuxSuite::kLinux},
-#include "bench/linux/workloads.inc"
-#undef ALIBI_LINUX_WORKLOAD
-#define ALIBI_SCALING(bound, size, function, full, quick) ScalingRow(bound, size),
-#include "bench/linux/scaling.inc"
-      {kLoginWorkload, "boot", 3, "from the start of the VMM to the login prompt",
-       LinuxSuite::kDebian, true},
-#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, command, meaning) \
-  {name, per, aim, meaning, LinuxSuite::kDebian, false, nullptr, 0, most},
-#include "bench/linux/debian.inc"
-  };
+  static const std::vector<LinuxWorkload> kWorkloads = MakeWorkloads();
   return kWorkloads;
 }
 

@@ -20,6 +20,13 @@ struct ScalingBound {
 // Which of the commands runs a workload.
 enum class LinuxSuite { kLinux, kScaling, kDebian };
 
+// Which machines run a workload, and how often.
+enum class LinuxHow {
+  kPlain,         // without page table isolation, in each run
+  kBothSettings,  // and once more with it: another row, NAME/pti
+  kOnce,          // without it, in one run alone: it takes minutes
+};
+
 struct LinuxWorkload {
   std::string name;
   const char* per;      // what one operation is; figures are seconds per operation
@@ -30,6 +37,9 @@ struct LinuxWorkload {
   const ScalingBound* bound = nullptr;  // a row of scaling.inc, of this bound ...
   unsigned size = 0;                    // ... and this size
   double most = 0;                      // Alibi's time / native time at most; 0: no such aim
+  LinuxHow how = LinuxHow::kPlain;
+  bool isolated = false;  // the guest's kernel isolates its page tables
+  std::string program{};  // linuxbench's name for it: `name` without /pti
 };
 
 // From the start of the VMM's process to the shell's first line on the console.
@@ -38,6 +48,14 @@ inline constexpr const char* kBootWorkload = "boot";
 inline constexpr const char* kInitWorkload = "init";
 // From the start of the VMM's process to Debian's login prompt.
 inline constexpr const char* kLoginWorkload = "login";
+
+// Behind the name of a workload in a guest that isolates its page tables.
+inline constexpr const char* kIsolatedSuffix = "/pti";
+// The same exec in a new machine and in one that has done thousands of them, and how many times as
+// much the latter may cost.
+inline constexpr const char* kFreshWorkload = "execdyn";
+inline constexpr const char* kAgedWorkload = "execlate";
+inline constexpr double kMostAgeing = 1.1;
 
 // In the order in which they are run and shown.
 const std::vector<LinuxWorkload>& LinuxWorkloads();

@@ -1,3 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// What execdyn runs: the loader and the C library start it, at addresses that are new each time.
+// What execdyn and execlate run: the loader and the C library start it, at addresses that are new
+// each time.
 int main(void) { return 0; }

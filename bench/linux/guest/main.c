@@ -27,7 +27,7 @@ static const struct Workload {
   unsigned full, quick, samples, size;
   const char* command;
 } kWorkloads[] = {
-#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, meaning) \
+#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, how, meaning) \
   {#name, function, full, quick, samples, 0, NULL},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
