@@ -23,7 +23,7 @@ struct MissWord {
   static constexpr unsigned kResumeBits = 31;  // bytes from the miss stub to where the site goes on
   static constexpr unsigned kSpanShift = kResumeBits, kSpanBits = 12;  // bytes to cover, less one
   static constexpr unsigned kSlotShift = kSpanShift + kSpanBits,
-                            kSlotBits = 11;  // number of the slot, and 1; 0: none
+                            kSlotBits = 12;  // number of the slot, and 1; 0: none
   static constexpr unsigned kWindowShift = kSlotShift + kSlotBits;  // index into ram_window
 
   u64 word = 0;
@@ -110,7 +110,7 @@ struct StubTable {
     StubTable table;
     for (HostAddr& stub : table.callout) stub = host += kApart;
     table.miss = host += kApart;
-    table.entry_miss.lookup = table.at(Callout::kLookup);
+    table.entry_miss.lookup = host += kApart;
     table.entry_miss.restore = host += kApart;
     table.entry_miss.restore_swapped = host += kApart;
     return table;

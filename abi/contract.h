@@ -3,12 +3,12 @@
 //
 //            low addresses                                                  high addresses
 //   +---------------+------------------+-------------+---------------------------------------+
-//   | inline TLB    | jump table       | VCPU block  | shadow table: 2^36 entries of 8 bytes |
-//   | and directory | (this view)      | (shared by  | entry[page]: host = linear + entry    |
-//   | (this view)   |                  |  all views) | (this view)                           |
+//   | inline TLB    | conflict and     | VCPU block  | shadow table: 2^36 entries of 8 bytes |
+//   | and directory | jump table       | (shared by  | entry[page]: host = linear + entry    |
+//   | (this view)   | (this view)      |  all views) | (this view)                           |
 //   +---------------+------------------+-------------+---------------------------------------+
 //   ^ kSlotDirectoryOffset             ^ kVcpuOffset ^ %gs base
-//        kSlotsOffset, kJumpTableOffset
+//        kSlotsOffset, kConflictTableOffset, kJumpTableOffset
 //
 // A *view* is one shadow of one guest address space as one privilege class sees it; everything
 // derived from its mappings lies in front of its table, so that switching views is one WRGSBASE.
@@ -42,7 +42,7 @@ inline constexpr u64 kShadowTableBytes = kShadowEntries * 8;
 inline constexpr i32 kVcpuBlockBytes = 8192;
 inline constexpr i32 kJumpTableEntries = 1 << 16;
 inline constexpr i32 kJumpTableBytes = kJumpTableEntries * 8;
-inline constexpr i32 kSlotCount = 512;  // per access kind
+inline constexpr i32 kSlotCount = 1024;  // per access kind
 
 // One cached translation of a page: hit when linear + neg_page <= 4096 - size (unsigned); then
 // host = linear + displacement.
@@ -81,7 +81,7 @@ struct SlotDirectory {
   static constexpr u8 kFilled = 0x80;
   static constexpr u8 TagOf(u64 page_number) { return static_cast<u8>(page_number) | kFilled; }
 };
-static_assert(sizeof(SlotDirectory) <= 2048);
+static_assert(sizeof(SlotDirectory) <= 3072);
 
 // The view of the same address space on the other side of SYSCALL and SYSRET, so that their in-TC
 // sequences can switch %gs by themselves. `missing` is zero when gs_base is good.
@@ -108,15 +108,38 @@ struct RootPeer {
   }
   static constexpr RootPeer None() { return {0, 1, 0, {}}; }  // no operand fits
 };
-inline constexpr i32 kSlotDirectoryBytes = 4096;  // with the peers in its upper half
+// A target that shares its place in the jump table with others: the stub behind a failed entry
+// check looks here. Which entry is a target's own says the PC, by PEXT: each page of code has a few
+// (and shares them with pages far away), and there the PC's bits decide where functions begin.
+struct ConflictEntry {
+  u64 negated;     // the PC
+  HostAddr entry;  // of the translation, without a check
+
+  static constexpr u64 kApart = 16;
+  static constexpr u64 kPerPage = 8;
+  static constexpr u64 kPages = 8192;
+  static constexpr u64 kIndexMask = (kPages - 1) * kPageSize + (kPerPage - 1) * kApart;
+
+  static constexpr u64 PartOf(LinearAddr pc) { return pc.InPage().number % kPages; }
+  static constexpr u64 IndexOf(LinearAddr pc) {
+    return PartOf(pc) * kPerPage + pc.value / kApart % kPerPage;
+  }
+  // Names a PC that has its entry elsewhere. Of most it is 0: new memory is empty.
+  static constexpr ConflictEntry Empty(u64 index) { return {index == 0 ? 0 - kApart : 0, {}}; }
+};
+inline constexpr i32 kConflictTableBytes =
+    static_cast<i32>(ConflictEntry::kPages * ConflictEntry::kPerPage * sizeof(ConflictEntry));
+
+inline constexpr i32 kSlotDirectoryBytes = 4096;  // with the peers in its upper quarter
 inline constexpr i32 kSlotsBytes = 2 * kSlotCount * static_cast<i32>(sizeof(InlineTlbEntry));
 
 // %gs-relative displacements.
 inline constexpr i32 kVcpuOffset = -kVcpuBlockBytes;
 inline constexpr i32 kJumpTableOffset = kVcpuOffset - kJumpTableBytes;
-inline constexpr i32 kSlotsOffset = kJumpTableOffset - kSlotsBytes;  // loads first, then stores
+inline constexpr i32 kConflictTableOffset = kJumpTableOffset - kConflictTableBytes;
+inline constexpr i32 kSlotsOffset = kConflictTableOffset - kSlotsBytes;  // loads first, then stores
 inline constexpr i32 kSlotDirectoryOffset = kSlotsOffset - kSlotDirectoryBytes;
-inline constexpr i32 kPeerOffset = kSlotDirectoryOffset + 2048;
+inline constexpr i32 kPeerOffset = kSlotDirectoryOffset + 3072;
 inline constexpr i32 kSmapPeerOffset = kPeerOffset + static_cast<i32>(sizeof(PrivilegePeer));
 inline constexpr i32 kRootPeerOffset = kSmapPeerOffset + static_cast<i32>(sizeof(SmapPeer));
 inline constexpr i32 kViewHeaderBytes = -kSlotDirectoryOffset;

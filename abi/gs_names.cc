@@ -88,6 +88,7 @@ std::string NameGsOperand(const std::string& index, i64 displacement) {
     return index.empty() ? fmt::format("jump_table[{:#x}]", (displacement - kJumpTableOffset) / 8)
                          : fmt::format("jump_table[{}]", index);
   }
+  if (displacement >= kConflictTableOffset) return fmt::format("conflicts[{}]", index);
   if (displacement >= kSlotsOffset) return NameSlotField(displacement - kSlotsOffset);
   for (const PeerField& field : kPeerFields) {
     if (field.displacement == displacement) return field.name;

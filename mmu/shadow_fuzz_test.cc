@@ -490,9 +490,10 @@ class Fuzzer {
     // The "host address" of the entry is the linear page itself, for CheckViews.
     if (m_.memory->Info(pa) != nullptr) {
       for (const JumpKind kind : kJumpKinds) {
-        m_.mmu->current_view().SetJump(LinearAddr(linear), kind,
-                                       HostAddr(reinterpret_cast<void*>(linear & ~kPageMask | 1)));
+        const HostAddr host(linear & ~kPageMask | 1);
+        m_.mmu->current_view().SetJump(LinearAddr(linear), kind, host);
       }
+      m_.mmu->current_view().SetConflict(LinearAddr(linear), HostAddr(1));
     }
   }
 
@@ -685,6 +686,12 @@ class Fuzzer {
     for (int i = 0; i < kJumpTableEntries; ++i) {
       if (jumps[i] == reinterpret_cast<u64>(&M::kDefaultJump)) continue;
       REQUIRE(view.ExecutedAs(EntryIndex(LinearAddr(jumps[i] - 1))) != View::kNoPage);
+    }
+    const auto* conflicts = (view.gs_base() + kConflictTableOffset).As<ConflictEntry>();
+    for (u64 i = 0; i < ConflictEntry::kPages * ConflictEntry::kPerPage; ++i) {
+      const LinearAddr pc(0 - conflicts[i].negated);
+      if (ConflictEntry::IndexOf(pc) != i) continue;
+      REQUIRE(view.ExecutedAs(EntryIndex(pc)) != View::kNoPage);
     }
   }
 

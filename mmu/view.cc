@@ -4,8 +4,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 namespace alibi::mmu {
@@ -40,7 +42,7 @@ Status View::Reserve(unsigned id, HostAddr guard, const void* const default_jump
   if (memory == MAP_FAILED) return HostError("cannot reserve 512 GB of address space");
   u8* base = static_cast<u8*>(memory);
   u8* table = base + kViewHeaderBytes;
-  const u64 private_bytes = kSlotDirectoryBytes + kSlotsBytes + kJumpTableBytes;
+  const u64 private_bytes = kVcpuOffset - kSlotDirectoryOffset;
   void* side = MAP_FAILED;
   if (mprotect(base, private_bytes, PROT_READ | PROT_WRITE) != 0 ||
       mmap(table + kVcpuOffset, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
@@ -70,6 +72,7 @@ Status View::Reserve(unsigned id, HostAddr guard, const void* const default_jump
   root_peer_ = reinterpret_cast<RootPeer*>(table + kRootPeerOffset);
   ForgetRootPeer();
   jump_table_ = reinterpret_cast<HostAddr*>(table + kJumpTableOffset);
+  conflicts_ = reinterpret_cast<ConflictEntry*>(table + kConflictTableOffset);
   id_ = id;
   guard_ = guard;
   counters_ = counters;
@@ -83,6 +86,7 @@ Status View::Reserve(unsigned id, HostAddr guard, const void* const default_jump
 void View::set_default_jump_targets(const void* const targets[2]) {
   for (unsigned kind = 0; kind < 2; ++kind) default_jump_[kind] = HostAddr(targets[kind]);
   for (u64& dirty : jump_dirty_) dirty = ~u64{0};
+  SetBit(conflicts_dirty_, 0);
   ResetAllJumps();
 }
 
@@ -231,6 +235,17 @@ void View::ResetJumpBlocks(u64 first_slot, u64 count) {
   }
 }
 
+void View::ResetConflicts(u64 part) {
+  u64& dirty = conflicts_dirty_[part / 64];
+  const u64 bit = u64{1} << (part % 64);
+  if (!(dirty & bit)) return;
+  for (u64 i = 0; i < ConflictEntry::kPerPage; ++i) {
+    const u64 at = part * ConflictEntry::kPerPage + i;
+    conflicts_[at] = ConflictEntry::Empty(at);
+  }
+  dirty &= ~bit;
+}
+
 void View::ResetJumpPage(u64 index) {
   const LinearAddr pc = PageOfIndex(index);
   ResetJumpBlocks(JumpIndex(pc, JumpKind::kComputed), kPageSize);
@@ -240,10 +255,18 @@ void View::ResetJumpPage(u64 index) {
       jump_table_[JumpIndex(pc - i, kind)] = default_jump_[static_cast<unsigned>(kind)];
     }
   }
+  for (const LinearAddr code : {pc - kLongestInstruction, pc}) {
+    ResetConflicts(ConflictEntry::PartOf(code));
+  }
   ++counters_->jump_page_resets;
 }
 
-void View::ResetAllJumps() { ResetJumpBlocks(0, kJumpTableEntries); }
+void View::ResetAllJumps() {
+  ResetJumpBlocks(0, kJumpTableEntries);
+  for (u64 i = 0; i < std::size(conflicts_dirty_); ++i) {
+    while (conflicts_dirty_[i] != 0) ResetConflicts(i * 64 + std::countr_zero(conflicts_dirty_[i]));
+  }
+}
 
 void View::RecordExecuted(u64 index, PhysPage page) {
   // Probing ends at free slots, so some must stay free; starting over costs only fetches.

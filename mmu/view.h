@@ -237,12 +237,17 @@ class View {
   void SetJump(LinearAddr pc, JumpKind kind, HostAddr host) {
     const u64 slot = JumpIndex(pc, kind);
     jump_table_[slot] = host;
-    jump_dirty_[slot / kJumpBlock / 64] |= u64{1} << (slot / kJumpBlock % 64);
+    SetBit(jump_dirty_, slot / kJumpBlock);
   }
   HostAddr Jump(LinearAddr pc, JumpKind kind) const { return jump_table_[JumpIndex(pc, kind)]; }
   // Unless there is another one.
   void OfferJump(LinearAddr pc, JumpKind kind, HostAddr host) {
     if (Jump(pc, kind) == default_jump_[static_cast<unsigned>(kind)]) SetJump(pc, kind, host);
+  }
+  // --- Conflict table: forgets what the jump table does ---
+  void SetConflict(LinearAddr pc, HostAddr entry) {
+    conflicts_[ConflictEntry::IndexOf(pc)] = {0 - pc.value, entry};
+    SetBit(conflicts_dirty_, ConflictEntry::PartOf(pc));
   }
   // Entries of the page, and of the 15 bytes before it: instructions there may reach into it.
   void ResetJumpPage(u64 index);
@@ -321,6 +326,8 @@ class View {
     return default_jump_[block >= kComputedJumps / kJumpBlock ? 1 : 0];
   }
   void ResetJumpBlocks(u64 first_slot, u64 count);
+  void ResetConflicts(u64 part);
+  static void SetBit(u64* bits, u64 at) { bits[at / 64] |= u64{1} << (at % 64); }
   bool InitChunk(u64 index);
   void PoisonEntries(u64 first, u64 count);
   // Those of [first, last] in one chunk that may hold something.
@@ -378,12 +385,14 @@ class View {
   bool smap_closed_ = false;
   bool holds_ = false, holds_local_ = false;  // see NoteDerived
   u64 jump_dirty_[kJumpBlocks / 64] = {};     // blocks that may hold something
+  u64 conflicts_dirty_[ConflictEntry::kPages / 64] = {};
   unsigned id_ = 0;
   WriteTarget targets_[kWriteTargets];
   LeafCache leaves_[kLeafCaches];
   InlineTlbEntry* slots_ = nullptr;
   SlotWindow slot_windows_[2 * kSlotCount] = {};
   HostAddr* jump_table_ = nullptr;
+  ConflictEntry* conflicts_ = nullptr;
   HostAddr default_jump_[2] = {};  // by JumpKind
   u32* chunks_ = nullptr;          // kMaxChunks
   u32* tables_ = nullptr;          // kMaxTables

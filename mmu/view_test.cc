@@ -195,6 +195,32 @@ TEST_CASE("a jump page of a kernel: an instruction that crosses into it", "[view
   }
 }
 
+TEST_CASE("a jump page: what is in the conflict table goes with it", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  const auto* conflicts = (view.gs_base() + kConflictTableOffset).As<ConflictEntry>();
+  const auto known = [&](LinearAddr pc) {
+    return conflicts[ConflictEntry::IndexOf(pc)].negated == 0 - pc.value;
+  };
+  for (const LinearAddr page :
+       {LinearAddr(0), LinearAddr(0x7f12'3457'0000), LinearAddr(0xffff'ffff'8123'4000)}) {
+    INFO(std::hex << page.value);
+    const LinearAddr inside = page + 0x237, before = page - 15, far = page + 0x40'0000;
+    for (const LinearAddr pc : {inside, before, far}) {
+      view.SetConflict(pc, HostAddr(&m));
+      REQUIRE(known(pc));
+    }
+    view.ResetJumpPage(EntryIndex(page + kPageSize * 64));
+    for (const LinearAddr pc : {inside, before, far}) CHECK(known(pc));
+    view.ResetJumpPage(EntryIndex(page));
+    CHECK_FALSE(known(inside));
+    CHECK_FALSE(known(before));
+    CHECK(known(far));
+    view.ResetAllJumps();
+    CHECK_FALSE(known(far));
+  }
+}
+
 TEST_CASE("executed pages: a set under insertion and removal", "[view]") {
   M m;
   View& view = m.mmu->current_view();

@@ -185,7 +185,8 @@ void EngineImpl::LinkJumpTable(Ccf* ccf, u8 jump_kinds) {
   mmu::View& view = mmu_.current_view();
   u8 kinds = jump_kinds;
   ccf->reached_by |= kinds;
-  if (kinds == 0) {
+  const bool conflict = kinds == 0;
+  if (conflict) {
     for (const JumpKind kind : kJumpKinds) {
       if (view.Jump(ccf->pc, kind) != entry) kinds |= KindBit(kind);
     }
@@ -194,6 +195,7 @@ void EngineImpl::LinkJumpTable(Ccf* ccf, u8 jump_kinds) {
   for (const JumpKind kind : kJumpKinds) {
     if (kinds & KindBit(kind)) view.SetJump(ccf->pc, kind, entry);
   }
+  if (conflict) view.SetConflict(ccf->pc, ccf->entry);
 }
 
 // --- The callouts that dispatch ---

@@ -155,6 +155,7 @@ Status EngineImpl::Init() {
   state_.cr8_reserved_mask = ~u64{0xf};
   state_.page_index_mask = (kShadowEntries - 1) << 12;
   state_.jump_index_mask = kJumpIndexMask;
+  state_.conflict_index_mask = ConflictEntry::kIndexMask;
   vcpu::PrepareFastSyscall(state_);
   vcpu::UpdateRdtsc(state_);
   // An XSAVE area that was never written: the state after FNINIT, MXCSR at its reset value.

@@ -338,7 +338,11 @@ void EngineImpl::HandleStopSignal(void* context) {
     if (Ccf* ccf = fragments_->FindByHost(rip)) fragments_->UnlinkExits(ccf);
     return;
   }
-  if (rip >= stubs_.jump && rip < stubs_.jump_end) {
+  const bool in_conflict = rip >= stubs_.conflict && rip < stubs_.conflict_end;
+  if (in_conflict && rip >= stubs_.conflict_saved) {
+    gregs[REG_RCX] = static_cast<greg_t>(state_.scratch.rcx);
+  }
+  if (in_conflict || (rip >= stubs_.jump && rip < stubs_.jump_end)) {
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.at(Callout::kStop).value);  // r11 is the target
     return;
   }

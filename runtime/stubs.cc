@@ -166,6 +166,38 @@ void EmitMissStub(x86::Assembler& a, HostAddr host, Stubs* stubs) {
   stubs->miss_end = host + a.offset();
 }
 
+// A failed entry check: another target has the place in the jump table, and the one in r11 may be
+// in the conflict table. Keeps the flags and all but r10 and r11.
+void EmitConflictStub(x86::Assembler& a, HostAddr host, Stubs* stubs) {
+  const asmjit::Label hit = a.newLabel(), go = a.newLabel(), miss = a.newLabel();
+  const x86::Mem save_rcx = State(offsetof(VcpuState, scratch.rcx));
+  auto entry = [](std::size_t member) {
+    return Gs(kConflictTableOffset + static_cast<i64>(member), x86::r10, 3, 8);
+  };
+  a.align(asmjit::AlignMode::kCode, 64);
+  stubs->conflict = host + a.offset();
+  a.mov(save_rcx, x86::rcx);
+  stubs->conflict_saved = host + a.offset();
+  a.pext(x86::r10, x86::r11, State(offsetof(VcpuState, conflict_index_mask)));
+  static_assert(sizeof(ConflictEntry) == 16);
+  a.lea(x86::r10, x86::ptr(x86::r10, x86::r10));
+  a.mov(x86::rcx, entry(offsetof(ConflictEntry, negated)));
+  a.lea(x86::rcx, x86::ptr(x86::rcx, x86::r11));
+  a.jecxz(x86::rcx, hit);
+  a.bind(miss);
+  a.mov(x86::rcx, save_rcx);
+  a.jmp(imm(stubs->at(Callout::kLookup).value));
+  a.bind(hit);
+  // The translation whose check failed may have been asked to stop, and its exits tell nobody.
+  a.mov(x86::ecx, State(offsetof(VcpuState, stop_requested), 4));
+  a.jecxz(x86::rcx, go);
+  a.jmp(miss);
+  a.bind(go);
+  a.mov(x86::rcx, save_rcx);
+  a.jmp(entry(offsetof(ConflictEntry, entry)));
+  stubs->conflict_end = host + a.offset();
+}
+
 // The callee-saved registers of the System V ABI, as the entry pushes them.
 constexpr x86::Gp kCalleeSaved[] = {x86::rbx, x86::rbp, x86::r12, x86::r13, x86::r14, x86::r15};
 
@@ -251,13 +283,14 @@ Stubs EmitStubs(const StubRequest& request, std::vector<u8>* bytes) {
   a.jmp(target);
   stubs.jump_end = here();
 
-  stubs.entry_miss.lookup = stubs.at(Callout::kLookup);
+  EmitConflictStub(a, request.host, &stubs);
+  stubs.entry_miss.lookup = stubs.conflict;
   stubs.entry_miss.restore_swapped = here();
   a.rorx(x86::r11, x86::r11, 32);
   stubs.entry_miss.restore = here();
   translator::LoadFlagsFromRax(a);
   a.mov(x86::rax, x86::r10);
-  a.jmp(imm(stubs.at(Callout::kLookup).value));
+  a.jmp(imm(stubs.conflict.value));
 
   a.align(asmjit::AlignMode::kCode, 64);
   stubs.probe = here();

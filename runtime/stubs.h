@@ -38,6 +38,9 @@ struct Stubs : StubTable {
   HostAddr miss_slow;  // where such a fault resumes
   // Through the jump table, to the PC in r11.
   HostAddr jump, jump_end;
+  // Through the conflict table, to the PC in r11. From conflict_saved on RCX is in
+  // VcpuState::scratch.
+  HostAddr conflict, conflict_saved, conflict_end;
   // As translated code: ECX round trips of the Probe callout, then a full exit.
   HostAddr probe;
   u64 size = 0;

@@ -117,10 +117,11 @@ struct alignas(64) VcpuState {
   u64 slow_rdtsc[2];  // non-zero: RDTSC and RDTSCP call the simulator, [1] at CPL 3; UpdateRdtsc
 
   // --- Masks and constants that emitted code loads (PEXT masks must come from memory) ---
-  u64 cr8_reserved_mask;  // bits of CR8 that must be zero
-  u64 page_index_mask;    // linear bits 47:12
-  u64 jump_index_mask;    // kJumpIndexMask
-  u64 ram_window[2];      // host start of [read-only alias | read-write alias] for loads, stores
+  u64 cr8_reserved_mask;    // bits of CR8 that must be zero
+  u64 page_index_mask;      // linear bits 47:12
+  u64 jump_index_mask;      // kJumpIndexMask
+  u64 conflict_index_mask;  // ConflictEntry::kIndexMask
+  u64 ram_window[2];        // host start of [read-only alias | read-write alias] for loads, stores
   u64 ram_window_size[2];
   // How many bytes from offset 0 on loads [0] and stores [1] may touch in a segment without a
   // closer look at it; outside 64-bit code. See UpdateFastLimits.

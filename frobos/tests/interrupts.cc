@@ -129,6 +129,8 @@ void TestLoops() {
       {"interrupt in a counting loop", BOTH("2: mov rcx, -1; 3: dec rcx; jnz 3b; jmp 2b")},
       {"interrupt in a LOOP loop", BOTH("2: mov rcx, -1; loop $; jmp 2b")},
       {"interrupt in an indirect jmp loop", BOTH("lea rax, [rip + 2f]; 2: jmp rax")},
+      {"interrupt in indirect jumps that share a place in the jump table",
+       BOTH("lea rax, [rip + 3f]; lea rcx, [rip + 4f]; 3: jmp rcx; .skip 0x7ffe; 4: jmp rax")},
       {"interrupt in a loop of calls", BOTH("2: call 3f; jmp 2b; 3: ret")},
       {"interrupt in a loop of indirect calls",
        BOTH("lea rax, [rip + 3f]; 2: call rax; jmp 2b; 3: ret")},

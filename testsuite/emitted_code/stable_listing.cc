@@ -19,6 +19,7 @@ std::string StubName(HostAddr target, const StubTable& stubs) {
 #include "abi/callouts.inc"
 #undef ALIBI_CALLOUT
   if (target == stubs.miss) return "stub miss";
+  if (target == stubs.entry_miss.lookup) return "stub entry_miss.lookup";
   if (target == stubs.entry_miss.restore) return "stub entry_miss.restore";
   if (target == stubs.entry_miss.restore_swapped) return "stub entry_miss.restore_swapped";
   return "elsewhere";
