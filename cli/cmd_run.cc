@@ -53,6 +53,7 @@ struct RunOptions {
   std::string tc_cache;
   std::string shadow_size = "512M";
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
+  std::string engine = runtime::NameOf(MachineConfig().engine);
   std::string policy = MachineConfig().policy;
   std::string append;
   std::string console = "serial";
@@ -289,6 +290,10 @@ void RunCommand::AddOptions(CLI::App& app) {
       ->type_name("MODEL");
   app.add_option("--ram,--memory", options_.ram,
                  "guest memory: bytes, or with K, M, G behind (128M)");
+  app.add_option(
+         "--engine", options_.engine,
+         fmt::format("what runs the guest ({}):\n{}", options_.engine, runtime::EngineHelp()))
+      ->type_name("NAME");
   app.add_option("--policy", options_.policy,
                  "adaptation policy: " + PolicyList() + ",\nor a plug-in's file: " +
                      "./NAME.so or \"./NAME.so(PARAMETERS)\" (" + options_.policy + ")");
@@ -423,6 +428,9 @@ RunCommand::Failed RunCommand::CheckSizes() {
 }
 
 RunCommand::Failed RunCommand::CheckChoices() {
+  auto engine = runtime::ParseEngineKind(options_.engine);
+  if (!engine.ok()) return Fail(kUsage, "--engine: " + engine.error().message);
+  config_.machine.engine = *engine;
   if (auto policy = adapt::MakePolicy(options_.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);
   }

@@ -17,6 +17,7 @@
 #include "machine/surroundings.h"
 #include "mmu/guest_memory.h"
 #include "mmu/mmu.h"
+#include "runtime/engine_kind.h"
 #include "runtime/translating_engine.h"
 #include "vcpu/cpuid.h"
 #include "vcpu/memory.h"
@@ -40,6 +41,7 @@ inline constexpr u64 kShadowChunkBytes = mmu::View::kChunkEntries * sizeof(u64);
 inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
 
 struct MachineConfig {
+  runtime::EngineKind engine = runtime::EngineKind::kTranslate;
   mmu::Coherence coherence = mmu::Coherence::kEager;
   std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
   // Told once, on the VCPU's thread between instructions, when a plug-in has misbehaved: one line.

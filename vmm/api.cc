@@ -17,6 +17,7 @@
 #include "machine/host_check.h"
 #include "machine/machine.h"
 #include "mmu/counters.h"
+#include "runtime/engine_kind.h"
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/msr.h"
@@ -430,6 +431,9 @@ class MachineImpl final : public Machine {
     if (!cpuid.ok()) return cpuid.error();
     cpuid_ = std::move(*cpuid);
     vmm::MachineConfig config;
+    auto engine = runtime::ParseEngineKind(options.engine);
+    if (!engine.ok()) return engine.error();
+    config.engine = *engine;
     auto coherence = mmu::ParseCoherence(options.coherence);
     if (!coherence.ok()) return coherence.error();
     config.policy = options.policy;

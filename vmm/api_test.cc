@@ -749,6 +749,11 @@ TEST_CASE("Bad options and memory are explained") {
   options.policy = "sometimes";
   CHECK_FALSE(Machine::Create(options).ok());
   options = {};
+  options.engine = "diesel";
+  const auto engine = Machine::Create(options);
+  REQUIRE_FALSE(engine.ok());
+  CHECK(engine.error().message == "there is no engine 'diesel'; there are translate");
+  options = {};
   options.coherence = "sometimes";
   CHECK_FALSE(Machine::Create(options).ok());
   options = {};

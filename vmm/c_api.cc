@@ -184,6 +184,7 @@ alibi_status alibi_machine_create(const alibi_machine_options* options, alibi_ma
       to.translation_cache_bytes = given.translation_cache_bytes;
     }
     if (given.most_memory_bytes != 0) to.most_memory_bytes = given.most_memory_bytes;
+    if (given.engine != nullptr) to.engine = given.engine;
     if (given.translation_store != nullptr) to.translation_store = given.translation_store;
     auto handle = std::make_unique<alibi_machine>();
     auto created = alibi::Machine::Create(to);

@@ -268,6 +268,9 @@ TEST_CASE("Wrong arguments are said, and make no machine") {
   options.policy = "perhaps";
   CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "perhaps");
   options = SmallMachine();
+  options.engine = "diesel";
+  CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "diesel");
+  options = SmallMachine();
   options.coherence = "lazy";
   CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "lazy");
   options = SmallMachine();

@@ -22,6 +22,8 @@
 namespace alibi {
 
 struct MachineOptions {
+  // What runs the guest, as for `alibi run --engine`.
+  std::string engine = "translate";
   // Adaptation policy, as for `alibi run --policy` (docs/policies.md).
   std::string policy = "hysteresis";
   // How shadow page tables follow the guest's: eager, deferred, dropped (docs/design.md). With the

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/engine_kind.h"
+
+#include <iterator>
+
+namespace alibi::runtime {
+
+Result<EngineKind> ParseEngineKind(const std::string& name) {
+  std::string names;
+  for (unsigned i = 0; i < std::size(kEngineNames); ++i) {
+    if (name == kEngineNames[i]) return static_cast<EngineKind>(i);
+    names += (i == 0 ? "" : ", ") + std::string(kEngineNames[i]);
+  }
+  return Error{"there is no engine '" + name + "'; there are " + names};
+}
+
+std::string EngineHelp() {
+  std::string text;
+#define ALIBI_ENGINE(kind, name, what) \
+  text += (text.empty() ? "" : "\n") + std::string(name ": " what);
+#include "runtime/engine_kind.inc"
+#undef ALIBI_ENGINE
+  return text;
+}
+
+}  // namespace alibi::runtime

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which engine runs the VCPU (runtime/engine.h), by name.
+#ifndef ALIBI_RUNTIME_ENGINE_KIND_H_
+#define ALIBI_RUNTIME_ENGINE_KIND_H_
+
+#include <string>
+
+#include "base/result.h"
+#include "base/types.h"
+
+namespace alibi::runtime {
+
+enum class EngineKind : u8 {
+#define ALIBI_ENGINE(kind, name, what) kind,
+#include "runtime/engine_kind.inc"
+#undef ALIBI_ENGINE
+};
+
+inline constexpr const char* kEngineNames[] = {
+#define ALIBI_ENGINE(kind, name, what) name,
+#include "runtime/engine_kind.inc"
+#undef ALIBI_ENGINE
+};
+
+inline const char* NameOf(EngineKind kind) { return kEngineNames[static_cast<unsigned>(kind)]; }
+// Fails with the names there are.
+Result<EngineKind> ParseEngineKind(const std::string& name);
+// A line per engine, "NAME: how it runs the guest", for help texts.
+std::string EngineHelp();
+
+}  // namespace alibi::runtime
+
+#endif  // ALIBI_RUNTIME_ENGINE_KIND_H_
