@@ -63,12 +63,12 @@ Result<u64> ParseAddress(const std::string& text) {
 
 std::string Dump(PcMachine& machine, const DumpOptions& options, const LinearAddr* only) {
   Machine& inner = machine.machine();
-  Recorder recorder(inner.mmu(), inner.translator());
-  inner.translator().set_translation_observer(&recorder);
+  Recorder recorder(inner.mmu(), *inner.translator());
+  inner.translator()->set_translation_observer(&recorder);
   const std::string end = RunLimited(machine, options.seconds);
-  inner.translator().set_translation_observer(nullptr);
+  inner.translator()->set_translation_observer(nullptr);
 
-  DumpText text(recorder, inner.translator(), {});
+  DumpText text(recorder, *inner.translator(), {});
   std::size_t shown = 0;
   std::string translations;
   for (const Translation& translation : recorder.translations()) {

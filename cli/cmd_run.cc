@@ -25,6 +25,7 @@
 #include "cli/sandbox.h"
 #include "cli/terminal.h"
 #include "devices/time/clock.h"
+#include "hardware/kvm.h"
 #include "inspect/memory_use.h"
 #include "machine/cpu_model.h"
 #include "machine/host_check.h"
@@ -163,6 +164,8 @@ int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
       return Fail(kOutputFailed,
                   "the serial port's output cannot be written; is "
                   "its reader gone, or the disk full?");
+    case PcEnd::kEngineFailed:
+      return Fail(kUnsupportedHost, "--engine hardware: " + machine.machine().engine().failure());
     case PcEnd::kHostRefused:
       return Fail(kHostResources, machine.host_error());
   }
@@ -203,6 +206,7 @@ class RunCommand {
   Failed Run();
   int Finish();
 
+  bool Translates() const { return config_.machine.engine == runtime::EngineKind::kTranslate; }
   Status TakeBios(const std::string& why);
   void ConfigureMachine();
   std::string Keys(std::string input);  // what of them is the guest's
@@ -437,12 +441,21 @@ RunCommand::Failed RunCommand::CheckChoices() {
   auto coherence = mmu::ParseCoherence(options_.coherence);
   if (!coherence.ok()) return Fail(kUsage, "--coherence: " + coherence.error().message);
   coherence_ = *coherence;
-  return observation_.Check();
+  if (const Failed status = observation_.Check()) return status;
+  if (options_.tc_cache != "" && options_.tc_cache != "none" && !Translates()) {
+    return Fail(kUsage, "--tc-cache needs --engine translate");
+  }
+  return observation_.CheckEngine(config_.machine.engine);
 }
 
 RunCommand::Failed RunCommand::ChooseGuestCpu() {
   if (Status host = CheckHost(ReadHostFeatures()); !host.ok()) {
     return Fail(kUnsupportedHost, host.error().message);
+  }
+  if (!Translates()) {
+    if (auto kvm = hardware::Kvm::Open(); !kvm.ok()) {
+      return Fail(kUnsupportedHost, "--engine hardware: " + kvm.error().message);
+    }
   }
   auto cpu = ChooseCpu(options_.cpu);
   if (!cpu.ok()) return Fail(kUsage, "--cpu: " + cpu.error().message);
@@ -550,7 +563,7 @@ RunCommand::Failed RunCommand::OpenDevices() {
 
 // A folder that was asked for must do; the usual one is done without.
 RunCommand::Failed RunCommand::ChooseStore() {
-  if (options_.tc_cache == "none") return std::nullopt;
+  if (options_.tc_cache == "none" || !Translates()) return std::nullopt;
   const bool usual = options_.tc_cache.empty();
   store_folder_ = usual ? UserCacheFolder("translations") : options_.tc_cache;
   if (store_folder_.empty()) return std::nullopt;  // a user without a home
@@ -666,7 +679,7 @@ RunCommand::Failed RunCommand::Run() {
     }
     if (options_.sandbox == "on") {
       OpenMemoryUse();
-      const Status confined = EnterSandbox(observation_.socket_folder());
+      const Status confined = EnterSandbox(observation_.socket_folder(), !Translates());
       if (!confined.ok()) {
         fmt::print(stderr, "alibi: running without a sandbox: {}\n", confined.error().message);
       }

@@ -83,6 +83,20 @@ void Observation::AddOptions(CLI::App& app) {
   app.add_flag("-S", gdb_wait_, "as QEMU: with -s, wait for gdb before the first instruction");
 }
 
+std::optional<int> Observation::CheckEngine(runtime::EngineKind engine) const {
+  if (engine == runtime::EngineKind::kTranslate) return std::nullopt;
+  const std::pair<bool, const char*> needs[] = {
+      {!profile_name_.empty(), "--profile"},
+      {!log_name_.empty(), "--log"},
+      {tracer_.wanted_events() != 0 || tracer_.observes_translations(),
+       "--trace of more than irq, io and mmio"},
+  };
+  for (const auto& [given, option] : needs) {
+    if (given) return Fail(kUsage, fmt::format("{} needs --engine translate", option));
+  }
+  return std::nullopt;
+}
+
 std::optional<int> Observation::Check() {
   if (!trace_.empty()) {
     auto parsed = Tracer::Parse(trace_);
@@ -130,7 +144,7 @@ std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> i
       machine.machine().engine().set_event_observer(&tracer_, tracer_.wanted_events());
     }
     if (tracer_.observes_translations()) {
-      machine.machine().translator().set_translation_observer(&tracer_);
+      machine.machine().translator()->set_translation_observer(&tracer_);
     }
   }
   if (!gdb_.empty() || gdb_default_) {
@@ -230,7 +244,7 @@ std::optional<int> Observation::Finish(int status, u64 wall_ns) {
     failure = write(&stats_file_, stats_json_, StatsJson(machine_->machine(), wall_ns));
   }
   if (profile_file_ != nullptr && !failure) {
-    machine_->machine().translator().CollectExecutions();
+    machine_->machine().translator()->CollectExecutions();
     failure = write(&profile_file_, profile_name_,
                     ProfileText(*profile_, StatsJson(machine_->machine(), wall_ns)));
   }

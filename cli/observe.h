@@ -17,6 +17,7 @@
 #include "inspect/run_log.h"
 #include "inspect/trace.h"
 #include "pc/pc_machine.h"
+#include "runtime/engine_kind.h"
 
 namespace alibi::vmm {
 
@@ -30,6 +31,8 @@ class Observation {
   // The steps of a run return an exit status when something is wrong, which they have
   // reported. First what needs no machine:
   std::optional<int> Check();
+  // What asks what only translating knows; behind Check().
+  std::optional<int> CheckEngine(runtime::EngineKind engine) const;
   // What the machine must be made with.
   void Configure(MachineConfig* config);
   // `image` is the kernel's, or empty. The machine is loaded.

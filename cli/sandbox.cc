@@ -17,6 +17,7 @@
 #include "base/sandbox/call_filter.h"
 #include "base/sandbox/denied_call.h"
 #include "base/sandbox/file_rules.h"
+#include "hardware/kvm_api.h"
 
 #ifndef PR_SET_VMA  // Linux 5.17
 #define PR_SET_VMA 0x53564d41
@@ -34,7 +35,7 @@ void DropCapabilities() {
 
 }  // namespace
 
-std::vector<sock_filter> SandboxFilter() {
+std::vector<sock_filter> SandboxFilter(bool kvm) {
   using sandbox::CallRule, sandbox::kAllow;
   std::vector<CallRule> rules = {
 #define ALIBI_SANDBOX_CALL(room, call) {SYS_##call, kAllow},
@@ -46,11 +47,18 @@ std::vector<sock_filter> SandboxFilter() {
 #undef ALIBI_SANDBOX_CALL_IF
 #undef ALIBI_SANDBOX_REFUSED
   };
+  if (kvm) {
+    constexpr int kRequest = 1;
+#define ALIBI_KVM_REQUEST(request) \
+  rules.push_back({SYS_ioctl, kAllow, kRequest, ~u32{0}, static_cast<u32>(request)});
+#include "hardware/kvm_requests.inc"
+#undef ALIBI_KVM_REQUEST
+  }
   rules.push_back({SYS_tgkill, kAllow, 0, ~u32{0}, static_cast<u32>(getpid())});
   return sandbox::CompileFilter(rules, sandbox::kTrap);
 }
 
-Status EnterSandbox(const std::string& socket_folder) {
+Status EnterSandbox(const std::string& socket_folder, bool kvm) {
   sandbox::NameDeniedCalls("alibi");
   DropCapabilities();
   sandbox::FileRules files(/*no_tcp=*/true);
@@ -58,7 +66,8 @@ Status EnterSandbox(const std::string& socket_folder) {
   if (!files.Enter()) {
     return Error{std::string("the kernel refuses its Landlock rules: ") + std::strerror(errno)};
   }
-  if (const int error = sandbox::EnterFilter(SandboxFilter(), /*all_threads=*/true); error != 0) {
+  if (const int error = sandbox::EnterFilter(SandboxFilter(kvm), /*all_threads=*/true);
+      error != 0) {
     return Error{std::string("the kernel takes no filter of system calls: ") +
                  std::strerror(error)};
   }

@@ -20,16 +20,17 @@ inline constexpr bool kSandboxByDefault = false;
 inline constexpr bool kSandboxByDefault = true;
 #endif
 
-// sandbox_calls.inc for this process.
-std::vector<sock_filter> SandboxFilter();
+// sandbox_calls.inc for this process; with the requests of hardware/kvm_requests.inc.
+std::vector<sock_filter> SandboxFilter(bool kvm);
 
 // On the VCPU's thread, when all threads and files are there:
 //  - every thread makes the calls of sandbox_calls.inc; another one ends the process with a line
 //    that names it, status 70 (base/sandbox/denied_call.h);
 //  - this thread loses all capabilities, and opens no file even where seccomp is missing; it may
 //    remove `socket_folder`'s sockets ("": none).
+// `kvm`: the hardware engine runs, on descriptors that are open already.
 // An error if the kernel has no filters, or refuses them.
-Status EnterSandbox(const std::string& socket_folder);
+Status EnterSandbox(const std::string& socket_folder, bool kvm);
 
 }  // namespace alibi::vmm
 

@@ -24,6 +24,7 @@
 #include <thread>
 
 #include "base/sandbox/denied_call.h"
+#include "hardware/kvm_api.h"
 
 namespace alibi::vmm {
 namespace {
@@ -40,7 +41,7 @@ Outcome Confined(const std::function<int()>& work) {
   const pid_t child = fork();
   if (child == 0) {
     dup2(ends[1], STDERR_FILENO);
-    if (!EnterSandbox("").ok()) _exit(99);
+    if (!EnterSandbox("", /*kvm=*/false).ok()) _exit(99);
     _exit(work());
   }
   close(ends[1]);
@@ -75,6 +76,24 @@ TEST_CASE("Sandbox: what a machine needs works") {
   });
   CHECK(outcome.status == 0);
   CHECK(outcome.words == "x");
+}
+
+TEST_CASE("Sandbox: KVM's requests are the hardware engine's alone") {
+  const auto allows = [](bool kvm, unsigned long request) {
+    for (const sock_filter& instruction : SandboxFilter(kvm)) {
+      if (BPF_CLASS(instruction.code) == BPF_JMP && instruction.k == static_cast<__u32>(request)) {
+        return true;
+      }
+    }
+    return false;
+  };
+#define ALIBI_KVM_REQUEST(request)      \
+  CHECK(allows(/*kvm=*/true, request)); \
+  CHECK_FALSE(allows(/*kvm=*/false, request));
+#include "hardware/kvm_requests.inc"
+#undef ALIBI_KVM_REQUEST
+  CHECK_FALSE(allows(true, KVM_CREATE_VM));
+  CHECK_FALSE(allows(true, KVM_CREATE_VCPU));
 }
 
 TEST_CASE("Sandbox: anything else ends with its name") {
@@ -133,7 +152,7 @@ TEST_CASE("Sandbox: threads that were there before") {
       if (read(ends[0], &byte, 1) == 1) socket(AF_INET, SOCK_DGRAM, 0);
       _exit(1);
     });
-    if (!EnterSandbox("").ok()) _exit(99);
+    if (!EnterSandbox("", /*kvm=*/false).ok()) _exit(99);
     if (write(ends[1], "x", 1) != 1) _exit(2);
     other.join();
     _exit(3);
@@ -149,7 +168,7 @@ TEST_CASE("Sandbox: threads that have only just begun") {
     const pid_t child = fork();
     if (child == 0) {
       std::thread other([] { free(malloc(1 << 20)); });
-      if (!EnterSandbox("").ok()) _exit(99);
+      if (!EnterSandbox("", /*kvm=*/false).ok()) _exit(99);
       other.join();
       _exit(0);
     }

@@ -33,8 +33,13 @@ void OpenMemoryUse() { StatusFile(); }
 
 std::vector<MemoryRow> MemoryUse(Machine& machine) {
   const mmu::MemoryUse mmu = machine.mmu().memory_use();
-  const runtime::MemoryUse engine = machine.translator().memory_use();
-  const u64 sites = machine.translator().sites().size();
+  runtime::MemoryUse engine = {};
+  u64 sites = 0, sites_bound = 0;
+  if (const runtime::TranslatingEngine* translator = machine.translator()) {
+    engine = translator->memory_use();
+    sites = translator->sites().size();
+    sites_bound = translator->sites().capacity();
+  }
   return {
       {"translations", "bytes of translations", engine.tc_bytes, engine.tc_bytes_peak,
        engine.tc_bytes_bound},
@@ -43,7 +48,7 @@ std::vector<MemoryRow> MemoryUse(Machine& machine) {
        mmu.shadow_bytes_bound},
       {"views", "views of address spaces", mmu.views, mmu.views, mmu.views_bound},
       {"reverse_map", "reverse-map nodes", mmu.nodes, mmu.nodes_peak, mmu.nodes_bound},
-      {"sites", "sites with a record", sites, sites, machine.translator().sites().capacity()},
+      {"sites", "sites with a record", sites, sites, sites_bound},
       {"private", "bytes of private memory, all of the process", StatusLine("RssAnon"), 0, 0},
       // Both aliases of a guest page count.
       {"resident", "bytes resident, with the guest's RAM", StatusLine("VmRSS"), StatusLine("VmHWM"),

@@ -47,7 +47,7 @@ Result<std::unique_ptr<RunLog>> RunLog::Create(const std::string& path, u64 most
   header.policy = description.policy;
   header.image = description.image;
   header.command = description.command_line;
-  const adapt::Prices& prices = machine.machine().translator().prices();
+  const adapt::Prices& prices = machine.machine().translator()->prices();
   header.prices = {prices.trap, prices.callout};
   auto writer = adapt::log::Writer::Create(path, header, most_bytes);
   if (!writer.ok()) return writer.error();

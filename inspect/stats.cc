@@ -32,6 +32,15 @@ void ForEachCounter(const Counters& counters, Callback&& callback) {
 // Measured on the first development machine, in cycles; only the order of sites depends on them.
 constexpr u64 kTrapCost = 3000, kCalloutCost = 150;
 
+std::vector<const SiteRecord*> SitesOf(Machine& machine) {
+  if (machine.translator() == nullptr) return {};
+  return machine.translator()->sites().All();
+}
+
+u64 TcBytesOf(Machine& machine) {
+  return machine.translator() == nullptr ? 0 : machine.translator()->tc_bytes_used();
+}
+
 u64 CostOf(const SiteRecord& site) { return site.traps * kTrapCost + site.callouts * kCalloutCost; }
 
 std::vector<const SiteRecord*> Guiltiest(const std::vector<const SiteRecord*>& all) {
@@ -46,9 +55,12 @@ std::vector<const SiteRecord*> Guiltiest(const std::vector<const SiteRecord*>& a
 }  // namespace
 
 std::string StatsText(Machine& machine, u64 wall_ns) {
+  const double seconds = static_cast<double>(wall_ns) / 1e9;
   std::string text =
-      fmt::format("policy {}, {:.3f} s, {} bytes of translations\n", machine.policy().name(),
-                  static_cast<double>(wall_ns) / 1e9, machine.translator().tc_bytes_used());
+      machine.translator() == nullptr
+          ? fmt::format("engine {}, {:.3f} s\n", runtime::NameOf(machine.engine_kind()), seconds)
+          : fmt::format("policy {}, {:.3f} s, {} bytes of translations\n", machine.policy().name(),
+                        seconds, TcBytesOf(machine));
   if (const char* fault = machine.policy().fault()) text += fmt::format("{}\n", fault);
   // Zeros say nothing to a person; the JSON has them.
   auto row = [&text](const char*, const char* what, u64 value) {
@@ -63,7 +75,7 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
     text += fmt::format("{:>22} {:>16} {:>16}  {}\n", row.now, or_dash(row.peak),
                         or_dash(row.bound), row.what);
   }
-  const std::vector<const SiteRecord*> all = machine.translator().sites().All();
+  const std::vector<const SiteRecord*> all = SitesOf(machine);
   if (all.empty()) return text;
   text += fmt::format("{} sites misbehaved; the guiltiest:\n", all.size());
   text += fmt::format("{:>18}  {:<8} {:>10} {:>10} {:>6} {:>6}  events\n", "pc", "kind", "traps",
@@ -86,16 +98,17 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
 std::string StatsJson(Machine& machine, u64 wall_ns) {
   using nlohmann::ordered_json;
   ordered_json json;
+  json["engine"] = runtime::NameOf(machine.engine_kind());
   json["policy"] = machine.policy().name();
   json["coherence"] = mmu::NameOf(machine.mmu().coherence());
   if (const char* fault = machine.policy().fault()) json["policy_fault"] = fault;
   json["wall_ns"] = wall_ns;
-  json["tc_bytes_used"] = machine.translator().tc_bytes_used();
+  json["tc_bytes_used"] = TcBytesOf(machine);
   auto into = [&json](const char* group) {
     ordered_json& object = json[group] = ordered_json::object();
     return [&object](const char* name, const char*, u64 value) { object[name] = value; };
   };
-  const std::vector<const SiteRecord*> all = machine.translator().sites().All();
+  const std::vector<const SiteRecord*> all = SitesOf(machine);
   json["sites_known"] = all.size();
   ForEachCounter(machine.engine().counters(), into("runtime"));
   mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));

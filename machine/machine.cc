@@ -11,6 +11,7 @@
 #include "abi/contract.h"
 #include "base/check.h"
 #include "base/memory_file.h"
+#include "hardware/hardware_engine.h"
 #include "machine/debugger.h"
 #include "machine/observer.h"
 #include "vcpu/exceptions.h"
@@ -28,7 +29,17 @@ Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config,
 }
 
 Status Machine::Init(const MachineConfig& config) {
+  engine_kind_ = config.engine;
   cpuid_ = config.cpuid != nullptr ? config.cpuid : &vcpu::CpuidPolicy::ForHost();
+  std::unique_ptr<hardware::Kvm> kvm;
+  if (config.engine == runtime::EngineKind::kHardware) {
+    auto opened = hardware::Kvm::Open();
+    if (!opened.ok()) return opened.error();
+    kvm = std::move(*opened);
+    limited_cpuid_ = *cpuid_;
+    hardware::LimitCpuid(*kvm, &*limited_cpuid_);
+    cpuid_ = &*limited_cpuid_;
+  }
   auto policy = adapt::MakePolicy(config.policy);
   if (!policy.ok()) return policy.error();
   policy_ = std::move(*policy);
@@ -58,25 +69,38 @@ Status Machine::Init(const MachineConfig& config) {
   mmu_options.state = state_;
   mmu_options.memory = memory_.get();
   mmu_options.vcpu_fd = vcpu_fd_;
-  mmu_options.coherence = config.coherence;
+  // Under KVM stores to page tables come without traces.
+  mmu_options.coherence = kvm != nullptr ? mmu::Coherence::kDropped : config.coherence;
   mmu_options.max_chunks = static_cast<u32>(config.shadow_bytes / kShadowChunkBytes);
   auto mmu = mmu::Mmu::Create(mmu_options);
   if (!mmu.ok()) return mmu.error();
   mmu_ = std::move(*mmu);
 
-  runtime::TranslatingEngineOptions options;
+  runtime::EngineOptions options;
   options.mmu = mmu_.get();
   options.memory = memory_.get();
   options.state = state_;
   options.ports = this;
   options.platform = this;
   options.cpuid = cpuid_;
+  if (kvm == nullptr) return CreateTranslator(config, options);
+  auto engine = hardware::CreateHardwareEngine(std::move(kvm), options);
+  if (!engine.ok()) return engine.error();
+  engine_ = std::move(*engine);
+  return Ok{};
+}
+
+Status Machine::CreateTranslator(const MachineConfig& config,
+                                 const runtime::EngineOptions& common) {
+  runtime::TranslatingEngineOptions options;
+  static_cast<runtime::EngineOptions&>(options) = common;
   options.policy = policy_.get();
   options.tc_bytes = config.tc_bytes;
   options.store_folder = config.store_folder;
   options.executions = config.executions;
   auto engine = runtime::TranslatingEngine::Create(options);
   if (!engine.ok()) return engine.error();
+  translator_ = engine->get();
   engine_ = std::move(*engine);
   return Ok{};
 }
@@ -146,6 +170,8 @@ Stop Machine::Loop() {
         break;
       case runtime::Exit::kShutdown:
         break;  // the state says so
+      case runtime::Exit::kFailed:
+        return Stop::kFailed;
       case runtime::Exit::kDebug:
         if (debugger_ != nullptr) debugger_->Met(DebugEvent::kPoint);
         engine_->ForgetDebugStop();

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "adapt/policy.h"
@@ -60,6 +61,7 @@ enum class Stop : u8 {
   kRequested,  // RequestStop()
   kHalted,     // HLT, and the hooks do not wait
   kShutdown,   // triple fault
+  kFailed,     // the engine cannot go on: runtime::Engine::failure()
 };
 
 class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vcpu::Platform {
@@ -74,8 +76,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   mmu::GuestMemory& memory() { return *memory_; }
   mmu::Mmu& mmu() { return *mmu_; }
   runtime::Engine& engine() { return *engine_; }
-  // The same one, for those who ask what only translating knows.
-  runtime::TranslatingEngine& translator() { return *engine_; }
+  runtime::EngineKind engine_kind() const { return engine_kind_; }
+  // The same one, for those who ask what only translating knows; null: another engine runs.
+  runtime::TranslatingEngine* translator() { return translator_; }
   vcpu::VcpuState& state() { return *state_; }
   const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
   const adapt::Policy& policy() const { return *policy_; }
@@ -111,6 +114,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   explicit Machine(const Surroundings& around)
       : io_(around.io), interrupts_(around.interrupts), hooks_(around.hooks) {}
   Status Init(const MachineConfig& config);
+  Status CreateTranslator(const MachineConfig& config, const runtime::EngineOptions& common);
   Stop Loop();
   void TakeInterrupts();
   void ReportPolicy();
@@ -140,12 +144,15 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   int vcpu_fd_ = -1;
   vcpu::VcpuState* state_ = nullptr;
   const vcpu::CpuidPolicy* cpuid_ = nullptr;
+  std::optional<vcpu::CpuidPolicy> limited_cpuid_;  // what the engine can run of the configured one
   std::unique_ptr<mmu::GuestMemory> memory_;
   std::unique_ptr<adapt::Policy> policy_;
   std::function<void(const std::string&)> policy_report_;
   bool policy_reported_ = false;
   std::unique_ptr<mmu::Mmu> mmu_;
-  std::unique_ptr<runtime::TranslatingEngine> engine_;
+  std::unique_ptr<runtime::Engine> engine_;
+  runtime::TranslatingEngine* translator_ = nullptr;
+  runtime::EngineKind engine_kind_ = runtime::EngineKind::kTranslate;
   StopTimer stop_timer_;
   bool in_engine_ = false;
   std::atomic<bool> stop_ = false;

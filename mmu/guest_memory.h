@@ -72,6 +72,13 @@ class MemoryObserver {
   virtual void SlotsChanged() = 0;
 };
 
+struct SlotInfo {
+  PhysAddr base;
+  u64 size;
+  HostAddr host;  // its first byte in the unprotected alias
+  bool read_only;
+};
+
 class GuestMemory {
  public:
   // Reserves (2 * capacity + guard) bytes of address space; no memory is used until slots come.
@@ -114,6 +121,14 @@ class GuestMemory {
     return offset == kNotRam ? nullptr : rw_base_ + offset;
   }
   PageInfo& InfoAt(u64 arena_offset) const { return info_[arena_offset >> 12]; }
+  // f(SlotInfo) for each.
+  template <class F>
+  void ForEachSlot(F f) const {
+    for (unsigned i = 0; i < slot_count_; ++i) {
+      const Slot& slot = slots_[i];
+      f(SlotInfo{PhysAddr(slot.base), slot.size, rw_base() + slot.arena_offset, slot.read_only});
+    }
+  }
   // The inverse, for an offset inside a slot.
   PhysAddr PhysOf(u64 arena_offset) const {
     for (unsigned i = 0; i < slot_count_; ++i) {

@@ -201,6 +201,8 @@ PcEnd PcMachine::RunUntilReset() {
       return PcEnd::kHaltedForever;
     case Stop::kShutdown:
       return PcEnd::kTripleFault;
+    case Stop::kFailed:
+      return PcEnd::kEngineFailed;
   }
   return PcEnd::kTripleFault;
 }

@@ -83,6 +83,7 @@ enum class PcEnd : u8 {
   kPowerOff,       // ACPI soft off
   kHaltedForever,  // halted, and no interrupt can come
   kOutputFailed,   // the console cannot be written
+  kEngineFailed,   // the engine cannot run this guest here: runtime::Engine::failure()
   kHostRefused,    // memory that the guest has a right to: see host_error()
 };
 

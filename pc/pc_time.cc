@@ -35,6 +35,8 @@ u64 PcMachine::ThreadWorkNs() {
 }
 
 void PcMachine::WatchTsc(u64 end_ns) {
+  // An RDTSC that the host's CPU executes comes by nobody.
+  if (machine_->translator() == nullptr) return;
   if (hidden_ticks_ >= tsc_->TicksOf(kMaxHiddenNs)) return;
   pc_->timers().Arm(watch_timer_, end_ns + kGraceNs);
   if (machine_->state().tsc_watched) return;

@@ -64,6 +64,10 @@ class DebugPoints {
   void ForEachWatch(F f) const {
     for (u32 i = 0; i < watch_count_; ++i) f(watches_[i]);
   }
+  template <class F>
+  void ForEachBreakpoint(F f) const {
+    for (u32 i = 0; i < breakpoint_count_; ++i) f(breakpoints_[i]);
+  }
   // The watch that an access hits, or null.
   const Watch* FindWatch(LinearAddr address, u64 size, bool read, bool written) const;
   // The first hit since Forget() counts.

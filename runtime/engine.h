@@ -6,6 +6,8 @@
 #ifndef ALIBI_RUNTIME_ENGINE_H_
 #define ALIBI_RUNTIME_ENGINE_H_
 
+#include <string>
+
 #include "adapt/log/ring.h"
 #include "base/types.h"
 #include "mmu/mmu.h"
@@ -25,6 +27,7 @@ enum class Exit : u8 {
   kShutdown,         // triple fault
   kInterruptWindow,  // irq_pending is set and the VCPU can take an interrupt now
   kDebug,            // a debugger's point was met: see debug_points().stop()
+  kFailed,           // this engine cannot go on: see failure()
 };
 
 // What any engine works on. All of it outlives the engine.
@@ -44,6 +47,13 @@ class Engine {
   // Runs until one of the exits. The state is precise and at an instruction boundary on return.
   // One thread at a time; host signal handlers are installed on the first call.
   virtual Exit Run() = 0;
+
+  // Why Run() returned kFailed: one line for a person.
+  virtual std::string failure() const { return {}; }
+
+  // From a port or MMIO handler: makes VcpuState, of which only the general registers, RIP, the
+  // flags and CR8 need be current in there, whole. It may be read then, not written.
+  virtual void CompleteState() {}
 
   // From any thread or signal handler: Run() returns kStopped within a bounded time. A handler on
   // the VCPU's own thread must block all signals (sa_mask), so that the engine's own one finds

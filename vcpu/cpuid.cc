@@ -57,7 +57,7 @@ constexpr u32 kLeaf1EcxPass = Bits(
     0 /*SSE3*/, 1 /*PCLMUL*/, 9 /*SSSE3*/, 12 /*FMA*/, 13 /*CX16*/, 19 /*SSE4.1*/, 20 /*SSE4.2*/,
     22 /*MOVBE*/, 23 /*POPCNT*/, 25 /*AES*/, 26 /*XSAVE*/, 28 /*AVX*/, 29 /*F16C*/, 30 /*RDRAND*/);
 constexpr u32 kPcidBit = Bit(17), kX2apicBit = Bit(21), kTscDeadlineBit = Bit(24),
-              kHypervisorBit = Bit(31);
+              kHypervisorBit = Bit(31), kXsaveBit = Bit(26);
 constexpr u32 kLeaf1EcxSet = kPcidBit | kX2apicBit | kTscDeadlineBit | kHypervisorBit;
 constexpr u32 kLeaf1EdxPass = Bits(0 /*FPU*/, 8 /*CX8*/, 15 /*CMOV*/, 19 /*CLFSH*/, 23 /*MMX*/,
                                    24 /*FXSR*/, 25 /*SSE*/, 26 /*SSE2*/);
@@ -210,6 +210,45 @@ constexpr InstructionBits kInstructions[] = {
     {0x80000001, 0, {0, 0, kExtEcxPass, 0}},
 };
 
+// Bits that are features, of the CPU or of those who run the guest on it; all but the local APIC's
+// and the hypervisor's bit, which are the machine's around it.
+constexpr InstructionBits kFeatures[] = {
+    {0x1, 0, {0, 0, ~(kX2apicBit | kTscDeadlineBit | kHypervisorBit), ~Bit(9)}},
+    {0x7, 0, {0, kAll, kAll, kAll}},
+    {0x7, 1, {kAll, 0, 0, 0}},
+    {0x7, 2, {0, 0, 0, kAll}},
+    {0xd, 1, {kAll, 0, 0, 0}},
+    {0x80000001, 0, {0, 0, kAll, ~Bit(9)}},
+    {0x80000007, 0, {0, 0, 0, kAll}},
+    {0x80000008, 0, {0, kAll, 0, 0}},
+    {0x80000021, 0, {kAll, 0, kAll, 0}},
+};
+
+// Bits of control registers that are reserved without a feature.
+struct ControlBits {
+  u64 cr4, efer;
+  u32 leaf;
+  u32 CpuidRegisters::*output;
+  unsigned bit;
+};
+constexpr ControlBits kControlBits[] = {
+    {kCr4Vme | kCr4Pvi, 0, 0x1, &CpuidRegisters::edx, 1},
+    {kCr4De, 0, 0x1, &CpuidRegisters::edx, 2},
+    {kCr4Pse, 0, 0x1, &CpuidRegisters::edx, 3},
+    {kCr4Pae, 0, 0x1, &CpuidRegisters::edx, 6},
+    {kCr4Pge, 0, 0x1, &CpuidRegisters::edx, 13},
+    {kCr4Pcide, 0, 0x1, &CpuidRegisters::ecx, 17},
+    {kCr4Osxsave, 0, 0x1, &CpuidRegisters::ecx, 26},
+    {kCr4Fsgsbase, 0, 0x7, &CpuidRegisters::ebx, 0},
+    {kCr4Smep, 0, 0x7, &CpuidRegisters::ebx, 7},
+    {kCr4Smap, 0, 0x7, &CpuidRegisters::ebx, 20},
+    {kCr4Umip, 0, 0x7, &CpuidRegisters::ecx, 2},
+    {0, kEferSce, 0x80000001, &CpuidRegisters::edx, 11},
+    {0, kEferNxe, 0x80000001, &CpuidRegisters::edx, 20},
+    {0, kEferLme, 0x80000001, &CpuidRegisters::edx, 29},
+    {0, kEferAibrse, 0x80000021, &CpuidRegisters::eax, 8},
+};
+
 struct ClaimPlace {
   SpeculationClaim::Place place;
   u32 leaf, subleaf;
@@ -320,11 +359,7 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 xcr0, RawCpuid limit) {
       *shown = *shown & (~row.bits | limit_cpuid(row.leaf, row.subleaf));
     }
   }
-  for (const StateDependency& dependency : kDependencies) {
-    CpuidRegisters* registers = find(dependency.leaf, dependency.subleaf);
-    bool enabled = (policy.xcr0_valid_ & dependency.xcr0) == dependency.xcr0;
-    if (registers != nullptr && !enabled) *registers = *registers & ~dependency.hidden;
-  }
+  policy.HideStateless();
 
   CpuidRegisters* leaf1 = find(1, 0);
   find(0, 0)->eax = policy.max_basic_;
@@ -333,30 +368,13 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 xcr0, RawCpuid limit) {
   if (policy.vendor_ == Vendor::kAmd && extended1 != nullptr) {
     extended1->edx |= leaf1->edx & kAmdRepeated;
   }
-  const bool xsave = leaf1->ecx & Bit(26);
-  if (!xsave) policy.xcr0_valid_ = 0;
-  for (Entry& entry : policy.entries_) {
-    if (entry.leaf != 0xd) continue;
-    // A component that XCR0 cannot enable does not exist.
-    bool component = entry.subleaf >= 2 && !((policy.xcr0_valid_ >> entry.subleaf) & 1);
-    if (!xsave || component) entry.registers = {};
-  }
-  if (CpuidRegisters* sizes = find(0xd, 0); sizes != nullptr && xsave) {
-    sizes->eax = static_cast<u32>(policy.xcr0_valid_);
-    sizes->ecx = 576;
-    for (u32 i = 2; i < 8; ++i) {
-      const CpuidRegisters* component = find(0xd, i);
-      if (component == nullptr || component->eax == 0) continue;
-      sizes->ecx = std::max(sizes->ecx, component->eax + component->ebx);
-    }
-  }
-  if (const CpuidRegisters* options = find(0xd, 1)) policy.has_xgetbv1_ = options->eax & Bit(2);
+  policy.SizeXsave();
 
   policy.signature_ = leaf1->eax;
   policy.cr4_valid_ = kCr4Vme | kCr4Pvi | kCr4Tsd | kCr4De | kCr4Pse | kCr4Pae | kCr4Mce | kCr4Pge |
                       kCr4Pce | kCr4Osfxsr | kCr4Osxmmexcpt | kCr4Umip | kCr4Fsgsbase | kCr4Pcide |
                       kCr4Smep | kCr4Smap;
-  if (xsave) policy.cr4_valid_ |= kCr4Osxsave;
+  if (leaf1->ecx & kXsaveBit) policy.cr4_valid_ |= kCr4Osxsave;
   policy.efer_valid_ = kEferSce | kEferLme | kEferNxe;
   for (const ClaimPlace& place : kClaimPlaces) {
     const u32 bits = static_cast<u32>(ClaimedBits(policy.vendor_, place.place));
@@ -370,6 +388,56 @@ CpuidPolicy CpuidPolicy::Make(RawCpuid raw, u64 xcr0, RawCpuid limit) {
   policy.BoundCaches();
   policy.NoteFeatures();
   return policy;
+}
+
+// What needs registers that XCR0 cannot enable.
+void CpuidPolicy::HideStateless() {
+  for (const StateDependency& dependency : kDependencies) {
+    CpuidRegisters* registers = FindRegisters(dependency.leaf, dependency.subleaf);
+    const bool enabled = (xcr0_valid_ & dependency.xcr0) == dependency.xcr0;
+    if (registers != nullptr && !enabled) *registers = *registers & ~dependency.hidden;
+  }
+}
+
+// XSAVE's leaf, by what XCR0 may enable; there is nothing of it without XSAVE.
+void CpuidPolicy::SizeXsave() {
+  const bool xsave = Find(1, 0)->registers.ecx & kXsaveBit;
+  if (!xsave) xcr0_valid_ = 0;
+  for (Entry& entry : entries_) {
+    if (entry.leaf != 0xd) continue;
+    // A component that XCR0 cannot enable does not exist.
+    const bool component = entry.subleaf >= 2 && !((xcr0_valid_ >> entry.subleaf) & 1);
+    if (!xsave || component) entry.registers = {};
+  }
+  if (CpuidRegisters* sizes = FindRegisters(0xd, 0); sizes != nullptr && xsave) {
+    sizes->eax = static_cast<u32>(xcr0_valid_);
+    sizes->ecx = 576;
+    for (u32 i = 2; i < 8; ++i) {
+      const CpuidRegisters* component = FindRegisters(0xd, i);
+      if (component == nullptr || component->eax == 0) continue;
+      sizes->ecx = std::max(sizes->ecx, component->eax + component->ebx);
+    }
+  }
+  const CpuidRegisters* options = FindRegisters(0xd, 1);
+  has_xgetbv1_ = options != nullptr && (options->eax & Bit(2));
+}
+
+void CpuidPolicy::LimitTo(const Supported& supported) {
+  for (const InstructionBits& row : kFeatures) {
+    CpuidRegisters* shown = FindRegisters(row.leaf, row.subleaf);
+    if (shown != nullptr) *shown = *shown & (~row.bits | supported(row.leaf, row.subleaf));
+  }
+  const CpuidRegisters components = supported(0xd, 0);
+  xcr0_valid_ = UsableXcr0(xcr0_valid_ & (components.eax | u64{components.edx} << 32));
+  HideStateless();
+  SizeXsave();
+  for (const ControlBits& row : kControlBits) {
+    const CpuidRegisters* shown = FindRegisters(row.leaf, 0);
+    if (shown != nullptr && ((shown->*row.output >> row.bit) & 1)) continue;
+    cr4_valid_ &= ~row.cr4;
+    efer_valid_ &= ~row.efer;
+  }
+  NoteFeatures();
 }
 
 const CpuidPolicy::Entry* CpuidPolicy::Find(u32 leaf, u32 subleaf) const {

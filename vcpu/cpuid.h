@@ -6,6 +6,7 @@
 #ifndef ALIBI_VCPU_CPUID_H_
 #define ALIBI_VCPU_CPUID_H_
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -60,6 +61,10 @@ class CpuidPolicy {
   static bool ForModel(std::string_view model, CpuidPolicy* policy,
                        std::vector<Missing>* missing = nullptr);
   static const std::vector<std::string_view>& ModelNames();
+  // For engines that run the guest's instructions elsewhere: shows no instruction or system feature
+  // that `supported` has not, and allows no control bit of one. (The local APIC's are ours.)
+  using Supported = std::function<CpuidRegisters(u32 leaf, u32 subleaf)>;
+  void LimitTo(const Supported& supported);
   // For machines whose embedder has no local APIC of ours: nothing shown that needs its MSRs.
   void HideApicMsrs();
 
@@ -75,16 +80,21 @@ class CpuidPolicy {
   // CPUID.1:EAX, which RDX holds after reset.
   u32 signature() const { return signature_; }
 
- private:
+  // Without the dynamic bits.
   struct Entry {
     u32 leaf;
     u32 subleaf;
     bool any_subleaf;
     CpuidRegisters registers;
   };
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
   const Entry* Find(u32 leaf, u32 subleaf) const;
   CpuidRegisters* FindRegisters(u32 leaf, u32 subleaf);
   void BoundCaches();
+  void HideStateless();
+  void SizeXsave();
   void NoteFeatures();
 
   std::vector<Entry> entries_;

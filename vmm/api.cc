@@ -186,6 +186,7 @@ class VcpuImpl final : public Vcpu,
   Status SetMsr(std::uint32_t index, std::uint64_t value) override;
   Status GetXsave(void* area) const override;
   Status SetXsave(const void* area) override;
+  std::string Failure() const override { return machine_->engine().failure(); }
   void InjectInterrupt(std::uint8_t vector) override {
     pending_.Set(vector);
     machine_->RequestTurnFromOutside();
@@ -254,6 +255,9 @@ void VcpuImpl::Body() {
       case vmm::Stop::kShutdown:
         exit_.reason = ExitReason::kShutdown;
         break;
+      case vmm::Stop::kFailed:
+        exit_.reason = ExitReason::kFailed;
+        break;
     }
     fiber_->Yield();
   }
@@ -270,6 +274,7 @@ Exit& VcpuImpl::Run() {
 
 void VcpuImpl::LeaveInsideInstruction() {
   if (finishing_) return;
+  machine_->engine().CompleteState();
   inside_ = true;
   SuspendedOnThisThread() = this;
   fiber_->Yield();

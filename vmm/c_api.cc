@@ -12,7 +12,9 @@
 
 #include "alibi/alibi.h"
 #include "alibi/machine.h"
+#include "hardware/kvm.h"
 #include "machine/host_check.h"
+#include "runtime/engine_kind.h"
 
 namespace {
 
@@ -92,6 +94,8 @@ alibi_exit_reason ReasonOf(ExitReason reason) {
       return ALIBI_EXIT_HALT;
     case ExitReason::kShutdown:
       return ALIBI_EXIT_SHUTDOWN;
+    case ExitReason::kFailed:
+      return ALIBI_EXIT_FAILED;
     case ExitReason::kInterrupted:
       break;
   }
@@ -186,6 +190,11 @@ alibi_status alibi_machine_create(const alibi_machine_options* options, alibi_ma
     if (given.most_memory_bytes != 0) to.most_memory_bytes = given.most_memory_bytes;
     if (given.engine != nullptr) to.engine = given.engine;
     if (given.translation_store != nullptr) to.translation_store = given.translation_store;
+    if (to.engine == NameOf(alibi::runtime::EngineKind::kHardware)) {
+      if (auto kvm = alibi::hardware::Kvm::Open(); !kvm.ok()) {
+        return Fail(ALIBI_ERROR_HOST, kvm.error().message);
+      }
+    }
     auto handle = std::make_unique<alibi_machine>();
     auto created = alibi::Machine::Create(to);
     if (!created.ok()) return StatusOf(created);
@@ -290,6 +299,7 @@ alibi_exit* alibi_vcpu_run(alibi_vcpu* vcpu) {
   Exit& exit = vcpu->vcpu->Run();
   vcpu->last = &exit;
   vcpu->exit.reason = ReasonOf(exit.reason);
+  if (exit.reason == ExitReason::kFailed) LastError() = vcpu->vcpu->Failure();
   vcpu->exit.io = {exit.io.out, exit.io.size, exit.io.port, exit.io.data};
   vcpu->exit.mmio = {exit.mmio.write, exit.mmio.size, exit.mmio.address, exit.mmio.data};
   return &vcpu->exit;

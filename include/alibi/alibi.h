@@ -21,7 +21,8 @@
  * A machine and its VCPU belong to one thread at a time, except where noted. While the guest runs,
  * the thread's stack pointer is the guest's: every signal handler that may run on this thread needs
  * SA_ONSTACK. alibi_vcpu_run() sets up an alternate stack, and takes SIGSEGV, SIGBUS, SIGFPE,
- * SIGILL, SIGRTMIN+3 and SIGRTMIN+4 for itself. */
+ * SIGILL, SIGRTMIN+3 and SIGRTMIN+4 for itself. (The engine "hardware" takes SIGRTMIN+4 and
+ * SIGRTMIN+5, and leaves the stack pointer alone.) */
 #ifndef ALIBI_INCLUDE_ALIBI_ALIBI_H_
 #define ALIBI_INCLUDE_ALIBI_ALIBI_H_
 
@@ -45,7 +46,7 @@ ALIBI_API const char* alibi_version(void);
 typedef enum alibi_status {
   ALIBI_OK = 0,
   ALIBI_ERROR_ARGUMENT = 1, /* a null pointer, or a structure of a size that this library lacks */
-  ALIBI_ERROR_HOST = 2,     /* this host's CPU or kernel lacks what translated code needs */
+  ALIBI_ERROR_HOST = 2,     /* this host's CPU or kernel lacks what the engine needs */
   ALIBI_ERROR_REFUSED = 3,  /* a value or range that is not possible here; the line says why */
   ALIBI_ERROR_RANGE = 4,    /* not every byte lies in memory slots */
   ALIBI_ERROR_NO_MEMORY = 5 /* the host has no more memory */
@@ -168,12 +169,14 @@ ALIBI_API void alibi_flat_protected_mode(struct alibi_special_registers* registe
 
 /* Why alibi_vcpu_run() came back. */
 typedef enum alibi_exit_reason {
-  ALIBI_EXIT_IO = 0,         /* IN or OUT of a port without a handler: see `io` */
-  ALIBI_EXIT_MMIO = 1,       /* an access to an address without memory or handler: see `mmio` */
-  ALIBI_EXIT_HALT = 2,       /* HLT, and no interrupt to wake it. Stays halted until there is one
-                                (or NMI, or alibi_vcpu_set_registers) */
-  ALIBI_EXIT_SHUTDOWN = 3,   /* triple fault */
-  ALIBI_EXIT_INTERRUPTED = 4 /* alibi_vcpu_request_exit() */
+  ALIBI_EXIT_IO = 0,          /* IN or OUT of a port without a handler: see `io` */
+  ALIBI_EXIT_MMIO = 1,        /* an access to an address without memory or handler: see `mmio` */
+  ALIBI_EXIT_HALT = 2,        /* HLT, and no interrupt to wake it. Stays halted until there is one
+                                 (or NMI, or alibi_vcpu_set_registers) */
+  ALIBI_EXIT_SHUTDOWN = 3,    /* triple fault */
+  ALIBI_EXIT_INTERRUPTED = 4, /* alibi_vcpu_request_exit() */
+  ALIBI_EXIT_FAILED = 5 /* this engine cannot run the guest on (only "hardware"); alibi_last_error()
+                           says why */
 } alibi_exit_reason;
 
 struct alibi_exit {
@@ -200,7 +203,8 @@ struct alibi_exit {
  *    aborts the process with a message;
  *  - registers read as before the instruction, and setting them is ALIBI_ERROR_REFUSED. To change
  *    registers at such a point: alibi_vcpu_request_exit(), and the next run returns
- *    ALIBI_EXIT_INTERRUPTED behind the instruction.
+ *    ALIBI_EXIT_INTERRUPTED behind the instruction. (With the engine "hardware", those of a store
+ *    may read as behind it.)
  * Handlers answer without leaving the run and are some hundred times faster. */
 ALIBI_API struct alibi_exit* alibi_vcpu_run(alibi_vcpu* vcpu);
 

@@ -22,7 +22,8 @@
 namespace alibi {
 
 struct MachineOptions {
-  // What runs the guest, as for `alibi run --engine`.
+  // What runs the guest, as for `alibi run --engine`: "translate", or "hardware", which needs
+  // /dev/kvm and sees nothing of `policy`, `coherence` and translations.
   std::string engine = "translate";
   // Adaptation policy, as for `alibi run --policy` (docs/policies.md).
   std::string policy = "hysteresis";

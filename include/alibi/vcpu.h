@@ -59,6 +59,7 @@ enum class ExitReason : std::uint8_t {
                  // SetRegisters).
   kShutdown,     // triple fault
   kInterrupted,  // RequestExit()
+  kFailed,       // this engine cannot run the guest on: see Vcpu::Failure(). Only "hardware"
 };
 
 struct Exit {
@@ -83,12 +84,14 @@ struct Exit {
 // next Run() completes it. Until then
 //  - that Run() must come from the same thread, before this thread runs another VCPU;
 //  - registers read as before the instruction, and setting them is an error. To change registers at
-//    such a point: RequestExit(), and Run() returns kInterrupted behind the instruction.
+//    such a point: RequestExit(), and Run() returns kInterrupted behind the instruction. (With the
+//    engine "hardware", those of a store may read as behind it.)
 // Handlers (see alibi/machine.h) answer without leaving Run() and are some hundred times faster.
 //
 // The host's signals: while the guest runs, the thread's stack pointer is the guest's. Every signal
 // handler that may run on this thread needs SA_ONSTACK; Run() sets up an alternate stack. Run()
-// takes SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGRTMIN+3 and SIGRTMIN+4 for itself.
+// takes SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGRTMIN+3 and SIGRTMIN+4 for itself. (The engine
+// "hardware" takes SIGRTMIN+4 and SIGRTMIN+5, and leaves the stack pointer alone.)
 class Vcpu {
  public:
   virtual ~Vcpu() = default;
@@ -110,6 +113,9 @@ class Vcpu {
   static constexpr std::size_t kXsaveBytes = 4096;
   virtual Status GetXsave(void* area) const = 0;
   virtual Status SetXsave(const void* area) = 0;
+
+  // Why Run() returned kFailed: one line for a person.
+  virtual std::string Failure() const = 0;
 
   // --- From any thread ---
   // An external interrupt: taken when RFLAGS.IF, the interrupt shadow and CR8 allow it, the

@@ -68,12 +68,12 @@ Run RunCode(const std::vector<u8>& code, LinearAddr at, unsigned bits) {
   auto machine = MakeProgramMachine(code, at, bits, "hysteresis");
   REQUIRE(machine.ok());
   Machine& inner = (*machine)->machine();
-  Recorder recorder(inner.mmu(), inner.translator());
-  inner.translator().set_translation_observer(&recorder);
+  Recorder recorder(inner.mmu(), *inner.translator());
+  inner.translator()->set_translation_observer(&recorder);
   Run run;
   run.end = RunLimited(**machine, 2);
-  inner.translator().set_translation_observer(nullptr);
-  DumpText text(recorder, inner.translator(), {});
+  inner.translator()->set_translation_observer(nullptr);
+  DumpText text(recorder, *inner.translator(), {});
   run.text = text.GuestListing() + text.CacheContents() + text.Exits() + text.Adaptations();
   run.translations = recorder.translations().size();
   return run;

@@ -64,12 +64,12 @@ Result<Example> RunExample(const std::vector<u8>& code, const std::string& polic
   if (!machine.ok()) return machine.error();
   example.machine = std::move(*machine);
   Machine& inner = example.machine->machine();
-  example.recorder = std::make_unique<Recorder>(inner.mmu(), inner.translator());
-  inner.translator().set_translation_observer(example.recorder.get());
+  example.recorder = std::make_unique<Recorder>(inner.mmu(), *inner.translator());
+  inner.translator()->set_translation_observer(example.recorder.get());
   prepare(inner);
   inner.StateChanged();
   example.end = RunLimited(*example.machine, kSeconds);
-  inner.translator().set_translation_observer(nullptr);
+  inner.translator()->set_translation_observer(nullptr);
   return example;
 }
 
@@ -80,7 +80,7 @@ Result<std::string> IsPrimeExample(const std::string& policy) {
                           [](Machine& machine) { machine.state().gpr[vcpu::kRdi] = kNumber; });
   if (!prime.ok()) return prime.error();
   const vcpu::VcpuState& state = prime->machine->machine().state();
-  DumpText text(*prime->recorder, prime->machine->machine().translator(), kIsPrimeLabels);
+  DumpText text(*prime->recorder, *prime->machine->machine().translator(), kIsPrimeLabels);
   text.Limit(kProgramAddress, kProgramAddress + kIsPrime.size());
   std::string out = fmt::format(
       "isPrime({}), the example of Adams & Agesen 2006, section 3.2: {}, eax = {}\n\n"
@@ -108,7 +108,7 @@ Result<std::string> IsPrimeExample(const std::string& policy) {
     machine.state().gpr[vcpu::kRcx] = kStores;
   });
   if (!store.ok()) return store.error();
-  DumpText adapted(*store->recorder, store->machine->machine().translator(), kStorePteLabels);
+  DumpText adapted(*store->recorder, *store->machine->machine().translator(), kStorePteLabels);
   adapted.Limit(kProgramAddress, kProgramAddress + kStorePte.size());
   out +=
       fmt::format("\nAdaptation: a store to a page table, {} times, policy {}: {}\n\nGuest code\n",

@@ -184,6 +184,8 @@ std::string RunLimited(PcMachine& machine, double seconds) {
                                      : fmt::format("the guest halted at {:#x}", rip);
     case PcEnd::kOutputFailed:
       return "its output failed";
+    case PcEnd::kEngineFailed:
+      return "ended: " + machine.machine().engine().failure();
     case PcEnd::kHostRefused:
       return machine.host_error();
   }

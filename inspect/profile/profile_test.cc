@@ -18,7 +18,7 @@ std::unique_ptr<ExecutionProfile> Profile(const std::vector<u8>& code, unsigned 
   auto machine = MakeProgramMachine(code, kProgramAddress, bits, "hysteresis", profile.get());
   REQUIRE(machine.ok());
   CHECK(RunLimited(**machine, 5) == "the code returned");
-  (*machine)->machine().translator().CollectExecutions();
+  (*machine)->machine().translator()->CollectExecutions();
   return profile;
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("Of too many blocks the hottest are kept, and the others' instructions
   auto machine = MakeProgramMachine(code, kProgramAddress, 64, "hysteresis", &profile);
   REQUIRE(machine.ok());
   CHECK(RunLimited(**machine, 5) == "the code returned");
-  (*machine)->machine().translator().CollectExecutions();
+  (*machine)->machine().translator()->CollectExecutions();
 
   const auto json = profile.Json(1000);
   CHECK(profile.instructions() == kOnce + 1 + 2 * 1000 + 2);
