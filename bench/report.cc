@@ -20,7 +20,7 @@ std::string Colored(const ReportStyle& style, const char* color, const std::stri
 
 std::vector<SystemId> Columns(const Results& results) {
   std::vector<SystemId> columns;
-  for (const char* system : {kNative, kAlibi, kQemuTcg}) {
+  for (const char* system : {kNative, kAlibi, kHardware, kQemuTcg}) {
     for (const SystemId& id : results.Systems()) {
       if (id.system == system) columns.push_back(id);
     }
@@ -48,6 +48,15 @@ constexpr const char* kNanobenchNote =
     "Cycles per operation, medians. native: what a user process can measure; its faults and int3 "
     "are\n"
     "signal round trips. *: the default policy, which alibi/tcg and the budgets are about.\n";
+
+std::string HardwareNote(const Results& results) {
+  if (!results.HardwareIsEmulated()) return "";
+  return fmt::format(
+      "hardware: this host's KVM runs ring 0 by an instruction emulator (call+ret {} cycles), so "
+      "the\n"
+      "column shows that emulator and not hardware.\n",
+      FormatCycles(*results.MedianOf("callret", kHardware)));
+}
 
 }  // namespace
 
@@ -100,7 +109,9 @@ std::string NanobenchTable(const Results& results, const ReportStyle& style) {
     row.push_back(mark);
     table.Row(std::move(row));
   }
-  return any ? table.Render(style.colors) + "\n" + Colored(style, kColorDim, kNanobenchNote) : "";
+  if (!any) return "";
+  return table.Render(style.colors) + "\n" +
+         Colored(style, kColorDim, kNanobenchNote + HardwareNote(results));
 }
 
 std::string ComputeTable(const Results& results, const ReportStyle& style,
@@ -203,6 +214,7 @@ std::string BarChart(const Results& results, const ReportStyle& style) {
   };
   const std::vector<Series> all = {{{kNative, ""}, "native", "\x1b[90m"},
                                    {{kAlibi, style.default_policy}, "alibi", "\x1b[36m"},
+                                   {{kHardware, ""}, "hardware", "\x1b[35m"},
                                    {{kQemuTcg, ""}, "qemu-tcg", "\x1b[33m"}};
   std::size_t name_width = 0;
   double most = 10;

@@ -185,9 +185,14 @@ TranslationCost Results::Translation(const SystemId& system) const {
   return it != translation_.end() ? it->second : TranslationCost{};
 }
 
-bool Results::AlibiFailed() const {
+bool Results::Failed(const char* system) const {
   return std::any_of(misses_.begin(), misses_.end(),
-                     [](const auto& miss) { return miss.first.system == kAlibi; });
+                     [system](const auto& miss) { return miss.first.system == system; });
+}
+
+bool Results::HardwareIsEmulated() const {
+  constexpr double kMostOfHardware = 500;
+  return MedianOf("callret", kHardware).value_or(0) > kMostOfHardware;
 }
 
 nlohmann::ordered_json Results::ToJson(const nlohmann::ordered_json& host) const {

@@ -124,10 +124,22 @@ TEST_CASE("A miss is said once, and an Alibi miss is known as one") {
   results.AddMiss(kTcg, "nanobench: exit status 9");
   results.AddMiss(kTcg, "nanobench: exit status 9");
   CHECK(results.Misses().size() == 1);
-  CHECK_FALSE(results.AlibiFailed());
+  CHECK_FALSE(results.Failed(kAlibi));
   results.Add(kOurs, "", {"in", {}, "in left al unchanged"});
-  CHECK(results.AlibiFailed());
+  CHECK(results.Failed(kAlibi));
   CHECK(results.Samples("in", kOurs).empty());
+}
+
+TEST_CASE("A KVM that emulates ring 0 is known by its calls, and the table says so") {
+  const SystemId hardware = {kHardware, ""};
+  Results results;
+  CHECK_FALSE(results.HardwareIsEmulated());
+  results.Add(hardware, "", {"callret", {12}, ""});
+  CHECK_FALSE(results.HardwareIsEmulated());
+  CHECK(NanobenchTable(results, Plain()).find("emulator") == std::string::npos);
+  results.Add(hardware, "", {"callret", {3000, 5000}, ""});
+  CHECK(results.HardwareIsEmulated());
+  CHECK(NanobenchTable(results, Plain()).find("call+ret 3,000 cycles") != std::string::npos);
 }
 
 TEST_CASE("Cycles are shown with the digits they deserve") {

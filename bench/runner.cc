@@ -111,6 +111,12 @@ void AddJobs(const Programs& programs, const RunnerOptions& options, const std::
     }
     jobs->push_back(alibi);
   }
+  if (options.hardware) {
+    Job hardware = job;
+    hardware.system = {kHardware, ""};
+    hardware.argv = AlibiImageCommand(programs.alibi, image, "", words);
+    jobs->push_back(hardware);
+  }
   if (!programs.qemu.empty()) {
     Job qemu = job;
     qemu.system = {kQemuTcg, ""};
@@ -164,8 +170,14 @@ std::string MeasuringWords(bool compute, bool quick, const std::vector<std::stri
 
 std::vector<std::string> AlibiImageCommand(const std::string& alibi, const std::string& image,
                                            const std::string& policy, const std::string& words) {
-  return {alibi,      "run",  image,      "--no-reboot", "--ram",      std::string(kRam) + "M",
-          "--policy", policy, "--append", words,         "--tc-cache", "none"};
+  std::vector<std::string> argv = {
+      alibi, "run", image, "--no-reboot", "--ram", std::string(kRam) + "M", "--append", words};
+  if (policy.empty()) {
+    argv.insert(argv.end(), {"--engine", "hardware"});
+  } else {
+    argv.insert(argv.end(), {"--policy", policy, "--tc-cache", "none"});
+  }
+  return argv;
 }
 
 std::vector<std::string> QemuImageCommand(const std::string& qemu, const std::string& image,
@@ -224,6 +236,13 @@ RunReport RunAll(const Programs& programs, const RunnerOptions& options) {
     const Clock::time_point round_begin = Clock::now();
     for (Job& job : jobs) {
       if (job.given_up) continue;
+      // The programs' hundred million instructions would take an emulator days.
+      if (job.system.system == kHardware && !job.prefix.empty() &&
+          report.results.HardwareIsEmulated()) {
+        report.results.AddMiss(job.system, job.program + ": not run, its KVM emulates ring 0");
+        job.given_up = true;
+        continue;
+      }
       const milliseconds limit = std::min(options.run_limit, left());
       if (limit.count() <= 0) {
         report.results.AddMiss(job.system, job.program + ": not run, the time was up");

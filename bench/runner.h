@@ -36,7 +36,8 @@ inline constexpr int kGuestSuccess = 1, kGuestFailure = 3, kNativeSuccess = 0, k
 // The command line of a measuring program, guest or host. `only`: as the program calls its
 // benchmarks; empty: all.
 std::string MeasuringWords(bool compute, bool quick, const std::vector<std::string>& only);
-// The machines' commands for a guest image, the serial port being stdout.
+// The machines' commands for a guest image, the serial port being stdout. `policy` may be empty:
+// --engine hardware.
 std::vector<std::string> AlibiImageCommand(const std::string& alibi, const std::string& image,
                                            const std::string& policy, const std::string& words);
 std::vector<std::string> QemuImageCommand(const std::string& qemu, const std::string& image,
@@ -45,7 +46,8 @@ std::vector<std::string> QemuImageCommand(const std::string& qemu, const std::st
 std::vector<std::string> NativeCommand(const std::string& program, const std::string& words);
 
 struct RunnerOptions {
-  std::vector<std::string> policies;
+  std::vector<std::string> policies;       // under --engine translate; may be empty
+  bool hardware = false;                   // and under --engine hardware
   std::vector<std::string> alibi_options;  // further ones of every `alibi run`
   bool quick = false;
   unsigned repeats = 5;

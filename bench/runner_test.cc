@@ -137,7 +137,28 @@ TEST_CASE("A crash keeps what was measured, is reported once, and the others go 
   REQUIRE(report.results.Misses().size() == 2);
   CHECK_THAT(report.results.Misses()[0].second,
              Catch::StartsWith("nanobench after syscall: killed by signal 11"));
-  CHECK(report.results.AlibiFailed());
+  CHECK(report.results.Failed(kAlibi));
+}
+
+TEST_CASE("The hardware engine is one more system; computing is left out where KVM emulates") {
+  const std::string said = Folder() + "/engines";
+  RunnerOptions options = TwoRounds();
+  options.policies = {};
+  options.hardware = true;
+  options.only = {"callret", "compute_fib"};
+  const RunReport report = RunAll(
+      Scripts("echo \"$*\" >> " + said +
+              R"(; echo '{"name":"callret","samples":[3000]}'; echo '{"done":true}'; exit 1)"),
+      options);
+  CHECK(report.results.Samples("callret", {kHardware, ""}).size() == 2);
+  CHECK(report.results.Failed(kHardware));
+  CHECK_FALSE(report.results.Failed(kAlibi));
+  std::ifstream file(said);
+  unsigned runs = 0;
+  for (std::string line; std::getline(file, line); ++runs) {
+    CHECK_THAT(line, Catch::Contains("--engine hardware") && Catch::Contains("only=callret"));
+  }
+  CHECK(runs == 2);
 }
 
 TEST_CASE("An image that stops in the middle is a miss") {

@@ -19,6 +19,7 @@ std::string SvgChart(const Results& results, const std::string& default_policy,
   for (const auto& [id, look] :
        {std::pair{SystemId{kNative, ""}, SvgSeries{"native", "native"}},
         std::pair{SystemId{kAlibi, default_policy}, SvgSeries{"Alibi", "alibi", true}},
+        std::pair{SystemId{kHardware, ""}, SvgSeries{"hardware (KVM)", "hardware"}},
         std::pair{SystemId{kQemuTcg, ""}, SvgSeries{"QEMU TCG", "tcg"}}}) {
     if (!results.Has(id)) continue;
     systems.push_back(id);

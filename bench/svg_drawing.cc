@@ -25,6 +25,7 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-seri
 .grid { stroke: #e4e7eb; stroke-width: 1; }
 .native { fill: #98a1ab; }
 .alibi { fill: #0a66c2; }
+.hardware { fill: #a65ac2; }
 .tcg { fill: #e08a2c; }
 .budget { stroke: #1f2328; stroke-width: 1.6; }
 @media (prefers-color-scheme: dark) {
@@ -35,6 +36,7 @@ text { fill: #e6edf3; }
 .grid { stroke: #2a313a; }
 .native { fill: #6e7681; }
 .alibi { fill: #4aa3ff; }
+.hardware { fill: #bd7ad6; }
 .tcg { fill: #e0913f; }
 .budget { stroke: #e6edf3; }
 }

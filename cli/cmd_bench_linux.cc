@@ -448,7 +448,7 @@ int Run(const Suite& suite, int argc, char** argv) {
     return Fail(kCannotCreate, options.svg + ": not written; is the disk full?");
   }
   fmt::print("wrote {} and {}\n", options.json, options.svg);
-  return measurements.results.AlibiFailed() ? kBenchFailed : kSuccess;
+  return measurements.results.Failed(bench::kAlibi) ? kBenchFailed : kSuccess;
 }
 
 }  // namespace

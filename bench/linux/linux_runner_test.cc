@@ -151,7 +151,7 @@ TEST_CASE("A workload that takes the machine with it is given up; the others go 
       HasMiss(got.results, kOurs, "getppid: exit status 3; the console's last line: Kernel panic"));
   CHECK(got.results.Samples("getppid", kOurs).empty());
   CHECK(got.results.Samples("pipe", kOurs).size() == 2);
-  CHECK(got.results.AlibiFailed());
+  CHECK(got.results.Failed(kAlibi));
 }
 
 TEST_CASE("The boot of a Debian ends with its login prompt") {

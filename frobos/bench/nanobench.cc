@@ -478,6 +478,7 @@ int Main() {
   bool good = true;
   for (const Benchmark& b : kBenchmarks) {
     if (!Selected("only", b.name)) continue;
+    if (b.loop == loop_stacclac && !HasSmap()) continue;
     u64 iterations = NumberOption("iters", 0);
     const char* error =
         Measure(b, count, &iterations, quick ? kCyclesPerQuickSample : kCyclesPerSample);
