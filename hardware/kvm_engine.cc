@@ -155,7 +155,6 @@ Exit KvmEngine::Run() {
   running_ = false;
   // What was acknowledged must not wait: the caller may look at the state, or change it.
   DeliverInjected();
-  ++counters_.full_exits;
   return exit;
 }
 
