@@ -92,6 +92,8 @@ Status Kvm::Init() {
   if (run == MAP_FAILED) return refused("mapping of the VCPU's page", -errno);
   run_ = static_cast<kvm_run*>(run);
   ReadMsrList();
+  // Without it the guest would be shown nothing.
+  if (SupportedCpuid().empty()) return refused("list of what it supports", -ENOTSUP);
   return Ok{};
 }
 
