@@ -321,7 +321,7 @@ void RunCommand::AddOptions(CLI::App& app) {
                  "virtio (hvc0) (serial)")
       ->check(CLI::IsMember({"serial", "virtio"}));
   app.add_option("--net", options_.net,
-                 "a virtio network card (none):\n"
+                 "a network card (none), virtio, or with lance, before it an AMD PCnet-PCI II:\n"
                  "user[,hostfwd=tcp::PORT-:PORT][,restrict=on][,loopback=on][,"
                  "mtu=N], behind a\n"
                  "router, needs no rights; restrict: from the host it is "
@@ -330,7 +330,7 @@ void RunCommand::AddOptions(CLI::App& app) {
                  "10.0.2.2;\n"
                  "tap,ifname=NAME, an interface of the host; both take "
                  "mac=52:54:00:12:34:56")
-      ->type_name("none|user|tap");
+      ->type_name("none|[CARD,]user|[CARD,]tap");
   observation_.AddOptions(app);
   app.add_option("--tc-size", options_.tc_size,
                  "room for translations: bytes, or with K, M, G (64M)");
@@ -531,6 +531,7 @@ RunCommand::Failed RunCommand::OpenDevices() {
   // Its process is made while there is nothing of the guest's to be seen.
   auto network = net::CreateBackend(net_options_);
   if (!network.ok()) return Fail(kHostResources, network.error().message);
+  config_.devices.card = net_options_.card;
   config_.devices.mac = net_options_.mac;
   config_.devices.network = std::move(*network);
   config_.devices.drives = std::move(*drives);

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "devices/dma.h"
+#include "devices/lance/lance_function.h"
 #include "devices/mailbox.h"
 #include "devices/net/options.h"
 #include "devices/virtio/console.h"
@@ -25,6 +26,7 @@ struct PcDevicesConfig {
   bool rng = false;
   bool console = false;       // its input is the terminal's, instead of the serial port's
   u16 columns = 0, rows = 0;  // of the terminal; 0: unknown
+  net::Card card = net::Card::kVirtio;
   net::MacAddress mac = {};
   std::shared_ptr<net::Backend> network = {};  // null: no card; not started yet
   std::vector<DriveConfig> drives;
@@ -48,6 +50,8 @@ class PcDevices {
 
  private:
   PcDevices() = default;
+  Status AddNetwork(const PcDevicesConfig& config, devices::Pc& pc, devices::Mailbox& mailbox,
+                    devices::Dma& dma);
   // Returns the slot.
   unsigned AddVirtio(std::unique_ptr<devices::virtio::VirtioDevice> device, devices::Pc& pc,
                      devices::Dma& dma);
@@ -56,6 +60,7 @@ class PcDevices {
   unsigned next_slot_ = kFirstSlot;
   std::vector<std::unique_ptr<devices::virtio::VirtioDevice>> virtio_;
   std::vector<std::unique_ptr<devices::virtio::VirtioPci>> transports_;
+  std::unique_ptr<devices::lance::LanceFunction> lance_;
   std::unique_ptr<PcStorage> storage_;
 };
 

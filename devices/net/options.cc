@@ -4,7 +4,9 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +15,13 @@
 namespace alibi::net {
 namespace {
 
-constexpr u16 kLeastMtu = 576, kMaxMtu = 65500;
+constexpr u16 kLeastMtu = 576, kMaxMtu = 65500, kMaxLanceMtu = 1500;
+
+struct CardName {
+  const char* name;
+  Card card;
+};
+constexpr CardName kCards[] = {{"virtio", Card::kVirtio}, {"lance", Card::kLance}};
 
 std::vector<std::string> Split(const std::string& text, char separator) {
   std::vector<std::string> parts(1);
@@ -73,14 +81,29 @@ bool ParseForward(const std::string& text, HostForward* forward) {
 }  // namespace
 
 Result<Options> ParseOptions(const std::string& text) {
-  const std::vector<std::string> parts = Split(text, ',');
+  std::vector<std::string> parts = Split(text, ',');
   Options options;
+  const auto* card = std::find_if(std::begin(kCards), std::end(kCards),
+                                  [&](const CardName& row) { return parts[0] == row.name; });
+  const bool named = card != std::end(kCards);
+  if (named) {
+    options.card = card->card;
+    parts.erase(parts.begin());
+    if (parts.empty()) {
+      return Error{fmt::format("'{}' is a card; say what it is connected to: {},user or {},tap",
+                               text, text, text)};
+    }
+  }
   if (parts[0] == "user") {
     options.kind = Options::Kind::kUser;
   } else if (parts[0] == "tap") {
     options.kind = Options::Kind::kTap;
-  } else if (parts[0] != "none") {
-    return Error{fmt::format("'{}' is no network; give user, tap or none", parts[0])};
+  } else if (parts[0] != "none" || named) {
+    return Error{named
+                     ? fmt::format("'{}' is no network; give user or tap behind the card", parts[0])
+                     : fmt::format("'{}' is no network; give user, tap or none, or a card (virtio, "
+                                   "lance) before it",
+                                   parts[0])};
   }
   const bool user = options.kind == Options::Kind::kUser;
   const bool tap = options.kind == Options::Kind::kTap;
@@ -109,8 +132,9 @@ Result<Options> ParseOptions(const std::string& text) {
       }
       (key == "restrict" ? options.user.restricted : options.user.loopback) = value == "on";
     } else if (key == "mtu" && user) {
-      if (!ParseNumber(value, kMaxMtu, 10, &number) || number < kLeastMtu) {
-        return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, kMaxMtu)};
+      const unsigned most = options.card == Card::kLance ? kMaxLanceMtu : kMaxMtu;
+      if (!ParseNumber(value, most, 10, &number) || number < kLeastMtu) {
+        return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, most)};
       }
       options.user.mtu = static_cast<u16>(number);
     } else if (key == "ifname" && tap) {

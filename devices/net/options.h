@@ -15,14 +15,19 @@ namespace alibi::net {
 
 using MacAddress = std::array<u8, 6>;
 
+// What the guest sees.
+enum class Card : u8 { kVirtio, kLance };
+
 struct Options {
   enum class Kind : u8 { kNone, kUser, kTap };
   Kind kind = Kind::kNone;
+  Card card = Card::kVirtio;
   MacAddress mac = {0x52, 0x54, 0x00, 0x12, 0x34, 0x56};
   SlirpConfig user;
   std::string interface;
 };
 
+// Before the network there may be a card: "virtio,", "lance,".
 // "none", "user[,hostfwd=tcp|udp:[ADDRESS]:PORT-[ADDRESS]:PORT]...[,restrict=on|off]
 // [,loopback=on|off][,mtu=N]", "tap,ifname=NAME"; the last two with ",mac=XX:XX:XX:XX:XX:XX". A
 // forwarded port without an address is the host's loopback's.
