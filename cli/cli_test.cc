@@ -196,6 +196,7 @@ TEST_CASE("Bad command lines and images") {
       {{"run", hello, "--net", "user,hostfwd=tcp:22"}, 64, "write tcp"},
       {{"run", hello, "--net", "tap"}, 64, "ifname"},
       {{"run", hello, "--net", "lance"}, 64, "lance,user"},
+      {{"run", hello, "--net-optimize", "speed"}, 64, "ports, combine, notify"},
       {{"run", hello, "--console", "vga"}, 64, "--console"},
       // QEMU's options, with what to do instead, and nobody's.
       {{"run", "-smp", "2", hello}, 64, "no option -smp: there is one CPU"},

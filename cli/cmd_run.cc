@@ -57,6 +57,7 @@ struct RunOptions {
   std::string append;
   std::string console = "serial";
   std::string net = "none";
+  std::string net_optimize = "all";
   std::string initrd;
   std::string entry;
   std::string com1;
@@ -331,6 +332,11 @@ void RunCommand::AddOptions(CLI::App& app) {
                  "tap,ifname=NAME, an interface of the host; both take "
                  "mac=52:54:00:12:34:56")
       ->type_name("none|[CARD,]user|[CARD,]tap");
+  app.add_option("--net-optimize", options_.net_optimize,
+                 "what spares crossings from the guest to the host, for measurements: ports (the "
+                 "Lance's\n"
+                 "registers), combine (its transmissions), notify (between threads) (all)")
+      ->type_name("all|none|LIST");
   observation_.AddOptions(app);
   app.add_option("--tc-size", options_.tc_size,
                  "room for translations: bytes, or with K, M, G (64M)");
@@ -474,6 +480,9 @@ RunCommand::Failed RunCommand::ReadDeviceOptions() {
   if (!net.ok()) return Fail(kUsage, "--net: " + net.error().message);
   net->user.confined = options_.sandbox == "on";
   net_options_ = std::move(*net);
+  auto optimize = net::ParseOptimize(options_.net_optimize);
+  if (!optimize.ok()) return Fail(kUsage, "--net-optimize: " + optimize.error().message);
+  config_.devices.optimize = *optimize;
   return std::nullopt;
 }
 

@@ -28,6 +28,7 @@ struct PcDevicesConfig {
   u16 columns = 0, rows = 0;  // of the terminal; 0: unknown
   net::Card card = net::Card::kVirtio;
   net::MacAddress mac = {};
+  net::Optimize optimize = {};
   std::shared_ptr<net::Backend> network = {};  // null: no card; not started yet
   std::vector<DriveConfig> drives;
   std::string boot_first;  // a boot path that firmware tries before the drives; may be empty
@@ -45,6 +46,13 @@ class PcDevices {
                                                    devices::Mailbox& mailbox, devices::Dma& dma,
                                                    std::function<void(std::string_view)> output);
 
+  // The guest's world was left, or is about to be: what has waited for that goes out.
+  void Crossed() {
+    if (lance_ != nullptr) lance_->lance().Crossed();
+  }
+  // Calls back with the name, the meaning and the value of each counter.
+  void ForEachCounter(const std::function<void(const char*, const char*, u64)>& report) const;
+
   // Null if there is none.
   devices::virtio::Console* console() { return console_; }
 
@@ -61,6 +69,7 @@ class PcDevices {
   std::vector<std::unique_ptr<devices::virtio::VirtioDevice>> virtio_;
   std::vector<std::unique_ptr<devices::virtio::VirtioPci>> transports_;
   std::unique_ptr<devices::lance::LanceFunction> lance_;
+  std::shared_ptr<net::Backend> network_;
   std::unique_ptr<PcStorage> storage_;
 };
 

@@ -9,14 +9,13 @@
 namespace alibi::devices::lance {
 namespace {
 
-constexpr u64 kAllOnes = ~u64{0};
 constexpr u64 kFirstRegister = 0x10;
 constexpr unsigned kMostRingLog = 9;
 
 }  // namespace
 
 Lance::Lance(const net::MacAddress& address, std::shared_ptr<net::Backend> backend,
-             const Wiring& wiring)
+             const net::Optimize& optimize, const Wiring& wiring)
     : address_(address),
       backend_(std::move(backend)),
       dma_(wiring.dma),
@@ -24,12 +23,14 @@ Lance::Lance(const net::MacAddress& address, std::shared_ptr<net::Backend> backe
       clock_(wiring.clock),
       timers_(wiring.timers),
       poll_timer_(timers_.Register([this](u64) { Poll(); })),
+      optimize_(optimize),
       transmit_ring_(Direction::kTransmit, registers_, dma_),
       receive_ring_(Direction::kReceive, registers_, dma_) {
   Reset();
 }
 
 Status Lance::Connect(Mailbox& mailbox) {
+  backend_->set_quiet(optimize_.notify);
   return backend_->Start([this, &mailbox] { mailbox.Post([this] { Noticed(); }); });
 }
 
@@ -65,50 +66,23 @@ void Lance::SoftReset() {
 void Lance::Stop() {
   registers_.Clear(Registers::Reset::kStopBit);
   in_frame_ = unsent_ = unfinished_ = waits_ = false;
+  held_ = 0;
   timers_.Cancel(poll_timer_);
   UpdateInterrupt();
 }
 
-bool Lance::running(u16 receiver_or_transmitter) const {
-  return (registers_.csr(0) & receiver_or_transmitter) && !registers_.suspended();
-}
-
 // --- Registers ---
 
-// Accesses of another width than the registers have are not defined: nobody answers.
-Lance::Port Lance::PortAt(u64 offset, unsigned size) const {
-  if (offset < kFirstRegister) {
-    return offset + size <= kFirstRegister ? Port::kAprom : Port::kNone;
-  }
-  const unsigned width = registers_.dwio() ? 4 : 2;
-  if (size != width || offset % width != 0) return Port::kNone;
-  const u64 index = (offset - kFirstRegister) / width;
-  return index < 4 ? static_cast<Port>(index) : Port::kNone;
-}
-
 u64 Lance::Read(u64 offset, unsigned size) {
-  switch (PortAt(offset, size)) {
-    case Port::kData:
-      return registers_.ReadCsr(registers_.rap);
-    case Port::kAddress:
-      return registers_.rap;
-    case Port::kReset:
-      SoftReset();
-      return 0;
-    case Port::kBusData:
-      return registers_.ReadBcr(registers_.rap);
-    case Port::kAprom: {
-      u64 value = 0;
-      for (unsigned i = 0; i < size; ++i) value |= u64{aprom_[offset + i]} << 8 * i;
-      return value;
-    }
-    case Port::kNone:
-      break;
-  }
-  return kAllOnes;
+  u64 value;
+  if (ReadQuietly(PortAt(offset, size), offset, size, &value)) return value;
+  SoftReset();
+  return 0;
 }
 
 void Lance::Write(u64 offset, unsigned size, u64 value) {
+  if (optimize_.combine) rate_.Note(clock_.NowNs());
+  const unsigned held_before = held_;
   if (offset == kFirstRegister && size == 4) registers_.EnterDwio();
   switch (PortAt(offset, size)) {
     case Port::kData:
@@ -128,6 +102,8 @@ void Lance::Write(u64 offset, unsigned size, u64 value) {
     case Port::kNone:
       break;
   }
+  // This was a crossing: what has waited for one goes along.
+  if (held_ != 0 && held_ == held_before) Transmit();
 }
 
 void Lance::WriteCsr(u16 value) {
@@ -155,7 +131,13 @@ void Lance::WriteControl(u16 value) {
   if (begun & kStrt) Start();
   if ((value & kTdmd) && running(kTxon)) {
     demands_ = true;
-    Transmit();
+    ++tallies_.lance_demands;
+    if (MayHold()) {
+      ++held_;
+      ++tallies_.lance_held;
+    } else {
+      Transmit();
+    }
   }
   // A driver that has emptied buffers tells of it here, if anywhere.
   if (waits_) Deliver();
@@ -217,11 +199,22 @@ void Lance::MemoryError(u16 receiver_or_transmitter) {
   UpdateInterrupt();
 }
 
-void Lance::UpdateInterrupt() {
-  interrupt_.Set(registers_.interrupt() && (registers_.csr(0) & kIena));
+void Lance::UpdateInterrupt() { interrupt_.Set(asserted()); }
+
+// --- Polling, and waiting ---
+
+bool Lance::MayHold() {
+  return optimize_.combine && held_ + 1 < kMostHeld && !(registers_.csr(15) & kLoop) &&
+         rate_.high(clock_.NowNs());
 }
 
-// --- Polling ---
+void Lance::Crossed() {
+  if (!optimize_.combine) return;
+  rate_.Note(clock_.NowNs());
+  if (held_ == 0) return;
+  Transmit();
+  ArmPoll();
+}
 
 void Lance::ArmPoll() {
   const u64 interval =
@@ -229,7 +222,8 @@ void Lance::ArmPoll() {
   u64 after = TimerQueue::kNever;
   const bool polls_transmit = running(kTxon) && !(registers_.csr(4) & kTxdpoll) && !unsent_;
   if (polls_transmit) after = demands_ ? kSeldom * interval : interval;
-  if (waits_ && running(kRxon)) after = interval;
+  if (waits_ && running(kRxon)) after = std::min(after, kRetryNs);
+  if (held_ != 0) after = std::min(after, kTickNs);
   if (unfinished_) after = kShortestTimerPeriodNs;
   if (after == TimerQueue::kNever) return timers_.Cancel(poll_timer_);
   const u64 deadline = clock_.NowNs() + after;
@@ -242,7 +236,10 @@ void Lance::ArmPoll() {
 void Lance::Poll() {
   timers_.Cancel(poll_timer_);
   if (running(kTxon)) Transmit();
-  if (waits_) Deliver();
+  if (waits_) {
+    ++retries_;
+    Deliver();
+  }
   ArmPoll();
 }
 

@@ -14,7 +14,7 @@
 //   - A descriptor of the transmit ring without STP where a frame begins is given back unused.
 //
 // What differs from the chip, because there is no wire that takes its time: a frame that finds no
-// receive buffer waits for a while before it is missed (kPatienceNs). A driver that demands
+// receive buffer waits for a while before it is missed (kPatience). A driver that demands
 // transmissions (TDMD) is polled more seldom, so that an idle guest sleeps. Access to memory that
 // does not exist stops the transmitter or the receiver and sets MERR and SINT.
 #ifndef ALIBI_DEVICES_LANCE_LANCE_H_
@@ -28,6 +28,7 @@
 #include "devices/device.h"
 #include "devices/dma.h"
 #include "devices/irq.h"
+#include "devices/lance/combine.h"
 #include "devices/lance/registers.h"
 #include "devices/lance/ring.h"
 #include "devices/mailbox.h"
@@ -38,6 +39,13 @@
 
 namespace alibi::devices::lance {
 
+// What happened, for those who measure.
+struct Tallies {
+#define ALIBI_LANCE_COUNTER(name, what) u64 name = 0;
+#include "devices/lance/counters.inc"
+#undef ALIBI_LANCE_COUNTER
+};
+
 class Lance final : public Device {
  public:
   static constexpr u32 kPorts = 32;
@@ -45,10 +53,17 @@ class Lance final : public Device {
   static constexpr u64 kClockNs = 30;
   // How much longer it is for drivers that use TDMD.
   static constexpr u64 kSeldom = 16;
-  // A frame waits for a buffer as long as the wire would take for twenty of them.
-  static constexpr u64 kPatienceNs = 25'000'000;
+  // A frame that waits for a buffer is tried again so often, as long as the wire would take for
+  // twenty of them. Tries count, not time: a host that is busy may not have run the guest
+  // meanwhile.
+  static constexpr u64 kRetryNs = 1'000'000;
+  static constexpr unsigned kPatience = 25;
   // Descriptors that one access has looked at before it lets the guest go on.
   static constexpr unsigned kMostAtOnce = 256;
+
+  // --- Send combining: see combine.h ---
+  static constexpr u64 kTickNs = 1'000'000;
+  static constexpr unsigned kMostHeld = 3;
 
   // What is referred to outlives the device.
   struct Wiring {
@@ -58,13 +73,19 @@ class Lance final : public Device {
     TimerQueue& timers;
   };
   Lance(const net::MacAddress& address, std::shared_ptr<net::Backend> backend,
-        const Wiring& wiring);
+        const net::Optimize& optimize, const Wiring& wiring);
   // Frames may come from here on; `mailbox` outlives the device.
   Status Connect(Mailbox& mailbox);
+
+  // The guest's world was left for another reason: transmissions that have waited for that go out.
+  void Crossed();
+  const Tallies& tallies() const { return tallies_; }
 
   // --- Device ---
   u64 Read(u64 offset, unsigned size) override;
   void Write(u64 offset, unsigned size, u64 value) override;
+  bool Peek(u64 offset, unsigned size, u64* value) const override;
+  bool Poke(u64 offset, unsigned size, u64 value) override;
   unsigned MaxAccessSize() const override { return 4; }
   void Reset() override;
 
@@ -76,7 +97,16 @@ class Lance final : public Device {
   enum class Sent : u8 { kDone, kNoRoom };
 
   void FillAprom();
+
+  // --- answers.cc: called with the guest's vector state live ---
   Port PortAt(u64 offset, unsigned size) const;
+  bool ReadQuietly(Port port, u64 offset, unsigned size, u64* value) const;
+  bool WriteCsrQuietly(u16 value);
+  // What the interrupt pin shows.
+  bool asserted() const;
+
+  // Whether the driver's wish to transmit may wait.
+  bool MayHold();
   void WriteCsr(u16 value);
   void WriteControl(u16 value);
   void WriteFeatures(u16 value);
@@ -122,6 +152,9 @@ class Lance final : public Device {
   Clock& clock_;
   TimerQueue& timers_;
   TimerQueue::TimerId poll_timer_;
+  const net::Optimize optimize_;
+  CrossingRate rate_;
+  Tallies tallies_;
 
   Registers registers_;
   std::array<u8, 16> aprom_{};
@@ -131,13 +164,14 @@ class Lance final : public Device {
   bool in_frame_ = false;        // the ring's next descriptor continues frame_
   bool unsent_ = false;          // frame_ is whole, and the host has no room
   bool unfinished_ = false;      // kMostAtOnce was reached
+  unsigned held_ = 0;            // wishes to transmit that wait for a crossing
   bool demands_ = false;         // the driver knows TDMD
   std::size_t frame_bytes_ = 0;  // of which frame_ keeps no more than can be sent
   net::Frame frame_;
 
   // --- The receiver ---
-  bool waits_ = false;  // waiting_ waits for a buffer, since:
-  u64 waits_since_ns_ = 0;
+  bool waits_ = false;    // waiting_ waits for a buffer
+  unsigned retries_ = 0;  // that timers have made for it
   net::Frame waiting_;
 };
 

@@ -19,10 +19,11 @@ constexpr unsigned kLatencyWishes = 0x3e;
 }  // namespace
 
 LanceFunction::LanceFunction(const net::MacAddress& address, std::shared_ptr<net::Backend> backend,
-                             Dma& dma, Clock& clock, TimerQueue& timers)
+                             const net::Optimize& optimize, Dma& dma, Clock& clock,
+                             TimerQueue& timers)
     : PciFunction("lance", kIdentity),
       dma_(*this, dma),
-      lance_(address, std::move(backend),
+      lance_(address, std::move(backend), optimize,
              {.dma = dma_, .interrupt = intx(), .clock = clock, .timers = timers}) {
   Set(kStatus, kStatusBits, 2);
   Set(kLatencyWishes, lance_.registers().bcr(22), 2);

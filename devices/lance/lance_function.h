@@ -16,8 +16,8 @@ class LanceFunction final : public PciFunction {
   static constexpr u16 kVendor = 0x1022, kDevice = 0x2000;
 
   // What is referred to outlives the function.
-  LanceFunction(const net::MacAddress& address, std::shared_ptr<net::Backend> backend, Dma& dma,
-                Clock& clock, TimerQueue& timers);
+  LanceFunction(const net::MacAddress& address, std::shared_ptr<net::Backend> backend,
+                const net::Optimize& optimize, Dma& dma, Clock& clock, TimerQueue& timers);
 
   Lance& lance() { return lance_; }
 

@@ -22,9 +22,10 @@ constexpr u32 kChipFlags =
 }  // namespace
 
 void Lance::Noticed() {
+  if (optimize_.combine) rate_.Note(clock_.NowNs());
   backend_->Noticed();
   Deliver();
-  if (unsent_) Transmit();
+  if (unsent_ || held_ != 0) Transmit();
   ArmPoll();
 }
 
@@ -37,8 +38,8 @@ void Lance::Deliver() {
       waits_ = false;
       continue;
     }
-    if (!std::exchange(waits_, true)) waits_since_ns_ = clock_.NowNs();
-    if (clock_.NowNs() - waits_since_ns_ < kPatienceNs) break;
+    if (!std::exchange(waits_, true)) retries_ = 0;
+    if (retries_ < kPatience) break;
     do {
       Missed();
     } while (backend_->Receive(&waiting_));
@@ -116,12 +117,14 @@ bool Lance::ReceiveInto(Descriptor descriptor, const net::Frame& frame, u32 last
   descriptor.status = static_cast<u32>(total);  // no runts, no collisions
   if (!receive_ring_.Store(descriptor)) return false;
   receive_ring_.Advance();
+  ++tallies_.lance_received;
   registers_.Raise(0, kRint);
   return true;
 }
 
 void Lance::Missed() {
   registers_.Raise(0, kMiss);
+  ++tallies_.lance_missed;
   const u16 count = static_cast<u16>(registers_.csr(112) + 1);
   registers_.set_csr(112, count);
   if (count == 0) registers_.Raise(4, kMfco);

@@ -142,5 +142,39 @@ TEST_CASE("Lance: random accesses") {
   }
 }
 
+TEST_CASE("Lance: answers next to translated code are those of the slow way") {
+  for (u64 seed = 0; seed < 40; ++seed) {
+    std::mt19937_64 random(seed);
+    Rig quick, slow(true, {.ports = false, .combine = false, .notify = true});
+    u64 value;
+    CHECK_FALSE(slow.lance.Peek(0x12, 2, &value));
+    CHECK_FALSE(slow.lance.Poke(0x12, 2, 0));
+    quick.Begin(2);
+    slow.Begin(2);
+    u64 poked = 0;
+    for (int i = 0; i < 2000; ++i) {
+      const u64 offset = 0x10 + 2 * (random() % 4);
+      if (random() % 3 == 0) {
+        u64 read = 0;
+        if (!quick.lance.Peek(offset, 2, &read)) read = quick.lance.Read(offset, 2);
+        REQUIRE((read & 0xffff) == (slow.lance.Read(offset, 2) & 0xffff));
+      } else {
+        u64 to = offset == 0x12 ? random() % 8 : random() & 0xffff;
+        // The chip is rarely told to stop, or it would never do anything else.
+        if (offset == 0x10 && random() % 8 != 0) to &= ~u64{kStop | kInit};
+        const bool done = quick.lance.Poke(offset, 2, to);
+        if (!done) quick.lance.Write(offset, 2, to);
+        poked += done;
+        slow.lance.Write(offset, 2, to);
+      }
+      REQUIRE(quick.line.level() == slow.line.level());
+      for (const unsigned number : {0u, 3u, 4u, 5u}) {
+        REQUIRE(quick.lance.registers().ReadCsr(number) == slow.lance.registers().ReadCsr(number));
+      }
+    }
+    CHECK(poked > 200);
+  }
+}
+
 }  // namespace
 }  // namespace alibi::devices::lance

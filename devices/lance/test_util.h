@@ -20,29 +20,36 @@ struct Rig {
   static constexpr u32 kBlock = 0x1000, kReceiveRing = 0x2000, kTransmitRing = 0x4000;
   static constexpr u32 kReceiveBuffers = 0x10000, kTransmitBuffers = 0x40000, kBufferBytes = 0x800;
 
-  explicit Rig(bool connect = true)
+  static constexpr net::Optimize kPlain = {.ports = true, .combine = false, .notify = true};
+
+  explicit Rig(bool connect = true, const net::Optimize& optimize = kPlain)
       : wire(new net::TestWire),
-        lance(kTestAddress, std::unique_ptr<net::Backend>(wire),
+        lance(kTestAddress, std::unique_ptr<net::Backend>(wire), optimize,
               {.dma = memory, .interrupt = line, .clock = clock, .timers = timers}) {
     if (connect) REQUIRE(lance.Connect(mailbox).ok());
   }
 
+  // As a machine does it.
+  void Out(u64 offset, unsigned size, u64 value) {
+    if (!lance.Poke(offset, size, value)) lance.Write(offset, size, value);
+  }
+
   // --- Registers, 16 bits wide ---
   u16 Csr(u16 number) {
-    lance.Write(0x12, 2, number);
+    Out(0x12, 2, number);
     return static_cast<u16>(lance.Read(0x10, 2));
   }
   void SetCsr(u16 number, u16 value) {
-    lance.Write(0x12, 2, number);
-    lance.Write(0x10, 2, value);
+    Out(0x12, 2, number);
+    Out(0x10, 2, value);
   }
   u16 Bcr(u16 number) {
-    lance.Write(0x12, 2, number);
+    Out(0x12, 2, number);
     return static_cast<u16>(lance.Read(0x16, 2));
   }
   void SetBcr(u16 number, u16 value) {
-    lance.Write(0x12, 2, number);
-    lance.Write(0x16, 2, value);
+    Out(0x12, 2, number);
+    Out(0x16, 2, value);
   }
 
   // --- Rings, by the style ---

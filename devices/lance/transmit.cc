@@ -10,6 +10,7 @@ namespace alibi::devices::lance {
 
 void Lance::Transmit() {
   unfinished_ = false;
+  held_ = 0;
   unsigned left = kMostAtOnce;
   while (running(kTxon) && TransmitNext()) {
     if (--left != 0) continue;
@@ -128,6 +129,7 @@ Lance::Sent Lance::SendFrame(const Descriptor& descriptor) {
   if (size != 0 && fcs == ~Crc(std::span<const u8>(frame_).first(size))) {
     net::Frame outgoing(frame_.begin(), frame_.begin() + static_cast<std::ptrdiff_t>(size));
     if (!backend_->Send(outgoing)) return Sent::kNoRoom;
+    ++tallies_.lance_transmitted;
   }
   if (mode & kLoop) LoopBack();
   return Sent::kDone;

@@ -61,6 +61,20 @@ TEST_CASE("Network options: what is understood") {
   CHECK(ParseOptions("virtio,user")->card == Card::kVirtio);
 }
 
+TEST_CASE("Network options: optimizations") {
+  CHECK(ParseOptimize("all")->ports);
+  CHECK(ParseOptimize("all")->notify);
+  CHECK_FALSE(ParseOptimize("none")->combine);
+  const Optimize some = *ParseOptimize("notify,ports");
+  CHECK(some.ports);
+  CHECK(some.notify);
+  CHECK_FALSE(some.combine);
+  for (const char* text : {"", "ports,", "All", "none,ports"}) {
+    REQUIRE_FALSE(ParseOptimize(text).ok());
+    CHECK(ParseOptimize(text).error().message.find("give all, none") != std::string::npos);
+  }
+}
+
 TEST_CASE("Network options: what is wrong is named") {
   const struct {
     const char* text;

@@ -153,6 +153,30 @@ Result<Options> ParseOptions(const std::string& text) {
   return options;
 }
 
+Result<Optimize> ParseOptimize(const std::string& text) {
+  struct Row {
+    const char* name;
+    bool Optimize::*member;
+  };
+  static constexpr Row kRows[] = {
+      {"ports", &Optimize::ports}, {"combine", &Optimize::combine}, {"notify", &Optimize::notify}};
+  if (text == "all") return Optimize{};
+  Optimize optimize{.ports = false, .combine = false, .notify = false};
+  if (text == "none") return optimize;
+  for (const std::string& part : Split(text, ',')) {
+    const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
+                                   [&](const Row& each) { return part == each.name; });
+    if (row == std::end(kRows)) {
+      return Error{
+          fmt::format("'{}' is no optimization; give all, none, or some of ports, combine, "
+                      "notify",
+                      part)};
+    }
+    optimize.*row->member = true;
+  }
+  return optimize;
+}
+
 Result<std::unique_ptr<Backend>> CreateBackend(const Options& options) {
   switch (options.kind) {
     case Options::Kind::kUser:

@@ -18,6 +18,13 @@ using MacAddress = std::array<u8, 6>;
 // What the guest sees.
 enum class Card : u8 { kVirtio, kLance };
 
+// What makes hosted I/O cheaper (Sugerman, Venkitachalam and Lim, section 3.3), each by itself.
+struct Optimize {
+  bool ports = true;    // registers of the card are answered next to translated code
+  bool combine = true;  // transmissions wait for a crossing that happens anyway
+  bool notify = true;   // threads that are awake are not woken by a system call
+};
+
 struct Options {
   enum class Kind : u8 { kNone, kUser, kTap };
   Kind kind = Kind::kNone;
@@ -32,6 +39,9 @@ struct Options {
 // [,loopback=on|off][,mtu=N]", "tap,ifname=NAME"; the last two with ",mac=XX:XX:XX:XX:XX:XX". A
 // forwarded port without an address is the host's loopback's.
 Result<Options> ParseOptions(const std::string& text);
+
+// "all", "none", or a list of "ports", "combine" and "notify" with commas.
+Result<Optimize> ParseOptimize(const std::string& text);
 
 // Null for kNone.
 Result<std::unique_ptr<Backend>> CreateBackend(const Options& options);
