@@ -329,9 +329,11 @@ void RunCommand::AddOptions(CLI::App& app) {
                  "reached, and no more;\n"
                  "loopback: it reaches services at 127.0.0.1 of the host, as "
                  "10.0.2.2;\n"
-                 "tap,ifname=NAME, an interface of the host; both take "
-                 "mac=52:54:00:12:34:56")
-      ->type_name("none|[CARD,]user|[CARD,]tap");
+                 "tap,ifname=NAME, an interface of the host;\n"
+                 "socket,path=NAME,peer=NAME: UNIX datagrams to another machine or alibi "
+                 "net-sink;\n"
+                 "all take mac=52:54:00:12:34:56 and capture=FILE (pcap)")
+      ->type_name("none|[CARD,]user|tap|socket");
   app.add_option("--net-optimize", options_.net_optimize,
                  "what spares crossings from the guest to the host, for measurements: ports (the "
                  "Lance's\n"

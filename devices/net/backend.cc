@@ -97,6 +97,7 @@ bool Backend::Receive(Frame* frame) {
 }
 
 void Backend::ToGuest(Frame frame) {
+  if (capture_ != nullptr) capture_->Add(frame);
   {
     std::lock_guard lock(mutex_);
     if (to_guest_bytes_ >= kMaxWaiting) return;
@@ -143,7 +144,10 @@ void Backend::Work() {
       had_refused = std::exchange(refused_, false);
     }
     if (had_refused && !noticed_.exchange(true)) notice_();
-    for (Frame& frame : frames) FromGuest(frame);
+    for (Frame& frame : frames) {
+      if (capture_ != nullptr) capture_->Add(frame);
+      FromGuest(frame);
+    }
     frames.clear();
     Served(std::span<const pollfd>(fds).subspan(1));
   }

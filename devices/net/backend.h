@@ -9,14 +9,17 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
+#include "devices/net/capture.h"
 
 namespace alibi::net {
 
@@ -35,6 +38,8 @@ class Backend {
   // Whether the thread, while it is awake, is told of frames by memory alone; else each frame that
   // finds the queue empty costs a system call. Before Start().
   void set_quiet(bool quiet) { quiet_ = quiet; }
+  // All frames, both ways, go there as well. Before Start().
+  void set_capture(std::unique_ptr<Capture> capture) { capture_ = std::move(capture); }
   // Starts the thread. `notice` is called on it when Receive() has frames again, or Send() has room
   // again.
   Status Start(std::function<void()> notice);
@@ -87,7 +92,8 @@ class Backend {
   std::thread thread_;
   std::atomic<bool> noticed_ = false;
   bool quiet_ = true;
-  u64 wakes_ = 0;  // the VCPU's thread's
+  std::unique_ptr<Capture> capture_;  // the thread's; may be null
+  u64 wakes_ = 0;                     // the VCPU's thread's
 
   std::mutex mutex_;  // of what follows
   std::deque<Frame> to_host_, to_guest_;

@@ -59,6 +59,11 @@ TEST_CASE("Network options: what is understood") {
   CHECK(lance.user.restricted);
   CHECK(ParseOptions("lance,tap,ifname=tap7")->card == Card::kLance);
   CHECK(ParseOptions("virtio,user")->card == Card::kVirtio);
+  const Options socket = *ParseOptions("lance,socket,path=/tmp/a,peer=/tmp/b,capture=x.pcap");
+  CHECK(socket.kind == Options::Kind::kSocket);
+  CHECK(socket.path == "/tmp/a");
+  CHECK(socket.peer == "/tmp/b");
+  CHECK(socket.capture == "x.pcap");
 }
 
 TEST_CASE("Network options: optimizations") {
@@ -80,13 +85,18 @@ TEST_CASE("Network options: what is wrong is named") {
     const char* text;
     const char* message;
   } rows[] = {
-      {"", "give user, tap or none"},
-      {"bridge", "give user, tap or none"},
+      {"", "give user, tap, socket or none"},
+      {"bridge", "give user, tap, socket or none"},
       {"lance", "lance,user or lance,tap"},
-      {"lance,none", "give user or tap"},
-      {"lance,lance,user", "give user or tap"},
+      {"lance,none", "give user, tap or socket"},
+      {"lance,lance,user", "give user, tap or socket"},
       {"user,lance", "no option"},
       {"lance,user,mtu=9000", "576 to 1500"},
+      {"socket", "path=NAME"},
+      {"socket,path=a", "peer=NAME"},
+      {"socket,path=a,peer=b,mtu=1500", "no option"},
+      {"user,capture=", "no option"},
+      {"none,capture=x", "no option"},
       {"none,mac=52:54:00:12:34:56", "no option"},
       {"user,ifname=x", "no option"},
       {"user,mac=53:54:00:12:34:56", "no address"},

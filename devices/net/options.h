@@ -26,18 +26,21 @@ struct Optimize {
 };
 
 struct Options {
-  enum class Kind : u8 { kNone, kUser, kTap };
+  enum class Kind : u8 { kNone, kUser, kTap, kSocket };
   Kind kind = Kind::kNone;
   Card card = Card::kVirtio;
   MacAddress mac = {0x52, 0x54, 0x00, 0x12, 0x34, 0x56};
   SlirpConfig user;
   std::string interface;
+  std::string path, peer;  // of sockets
+  std::string capture;     // a file for all frames; "": none
 };
 
 // Before the network there may be a card: "virtio,", "lance,".
 // "none", "user[,hostfwd=tcp|udp:[ADDRESS]:PORT-[ADDRESS]:PORT]...[,restrict=on|off]
-// [,loopback=on|off][,mtu=N]", "tap,ifname=NAME"; the last two with ",mac=XX:XX:XX:XX:XX:XX". A
-// forwarded port without an address is the host's loopback's.
+// [,loopback=on|off][,mtu=N]", "tap,ifname=NAME", "socket,path=NAME,peer=NAME"; all but
+// the first with ",mac=XX:XX:XX:XX:XX:XX" and ",capture=FILE". A forwarded port without an address
+// is the host's loopback's.
 Result<Options> ParseOptions(const std::string& text);
 
 // "all", "none", or a list of "ports", "combine" and "notify" with commas.

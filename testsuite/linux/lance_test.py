@@ -6,7 +6,7 @@
 
 The guest gets its address by DHCP, fetches and posts files from and to a server on this host, and
 compares checksums: plainly, four at a time, with the filter off, after the link was down, and with
-the driver loaded anew. The interface must count no errors.
+the driver loaded anew. The interface must count no errors. Another guest talks to `alibi net-sink`.
 
 Needs Debian's package servers, or packages fetched before (ALIBI_OFFLINE forbids to get any: then
 a kernel that is not there is a SKIP). Each line PASS or FAIL becomes a test case.
@@ -18,6 +18,8 @@ import os
 import pathlib
 import random
 import re
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -111,6 +113,30 @@ def guest(*options):
            f"status {done.returncode}, {done.stderr.decode(errors='replace')[-2000:]}")
 
 
+def sink(folder):
+    """A wire to `alibi net-sink`, which must have got all that a capture has of the guest's."""
+    names = {name: f"{folder}/{name}" for name in ("sink", "guest", "frames")}
+    far_end = subprocess.Popen([ALIBI, "net-sink", names["sink"]], stdout=subprocess.PIPE,
+                               text=True)
+    done = subprocess.run(
+        [sys.executable, BOOT, "--kernel", KERNEL, "--net",
+         f"lance,socket,path={names['guest']},peer={names['sink']},capture={names['frames']}",
+         "--exec", "ip addr add 10.9.0.2/24 dev eth0; ping -c 5 -i 0.2 10.9.0.1"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE,
+        check=False)
+    far_end.send_signal(signal.SIGINT)
+    said = far_end.communicate(timeout=PATIENCE)[0]
+    out = done.stdout.decode(errors="replace")
+    report("the sink answers", None if " 5 packets received" in out else out[-2000:])
+    captured, at, sent = pathlib.Path(names["frames"]).read_bytes(), 24, 0
+    while at < len(captured):
+        size = struct.unpack_from("<I", captured, at + 8)[0]
+        sent += captured[at + 22:at + 28] == bytes.fromhex("525400123456")
+        at += 16 + size
+    report("the sink counts", None if said.startswith(f"{sent} frames, ") else
+           f"'{said}' of {sent} frames")
+
+
 def main():
     os.environ["ALIBI_PROGRAM"] = ALIBI
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
@@ -125,6 +151,9 @@ def main():
             report("Debian's packages", str(failure))
             return
         guest()
+    # Names of sockets are short: not Bazel's folder.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        sink(folder)
 
 
 if __name__ == "__main__":
