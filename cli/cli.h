@@ -53,6 +53,7 @@ int CmdBench(int argc, char** argv);
 int CmdDump(int argc, char** argv);
 int CmdLog(int argc, char** argv);
 int CmdLab(int argc, char** argv);
+int CmdNetSink(int argc, char** argv);
 
 }  // namespace alibi::vmm
 

@@ -59,6 +59,7 @@ struct RunOptions {
   std::string append;
   std::string console = "serial";
   std::string net = "none";
+  std::string net_optimize = "all";
   std::string initrd;
   std::string entry;
   std::string com1;
@@ -330,16 +331,23 @@ void RunCommand::AddOptions(CLI::App& app) {
                  "virtio (hvc0) (serial)")
       ->check(CLI::IsMember({"serial", "virtio"}));
   app.add_option("--net", options_.net,
-                 "a virtio network card (none):\n"
+                 "a network card (none), virtio, or with lance, before it an AMD PCnet-PCI II:\n"
                  "user[,hostfwd=tcp::PORT-:PORT][,restrict=on][,loopback=on][,"
                  "mtu=N], behind a\n"
                  "router, needs no rights; restrict: from the host it is "
                  "reached, and no more;\n"
                  "loopback: it reaches services at 127.0.0.1 of the host, as "
                  "10.0.2.2;\n"
-                 "tap,ifname=NAME, an interface of the host; both take "
-                 "mac=52:54:00:12:34:56")
-      ->type_name("none|user|tap");
+                 "tap,ifname=NAME, an interface of the host;\n"
+                 "socket,path=NAME,peer=NAME: UNIX datagrams to another machine or alibi "
+                 "net-sink;\n"
+                 "all take mac=52:54:00:12:34:56 and capture=FILE (pcap)")
+      ->type_name("none|[CARD,]user|tap|socket");
+  app.add_option("--net-optimize", options_.net_optimize,
+                 "what spares crossings from the guest to the host, for measurements: ports (the "
+                 "Lance's\n"
+                 "registers), combine (its transmissions), notify (between threads) (all)")
+      ->type_name("all|none|LIST");
   observation_.AddOptions(app);
   app.add_option("--tc-size", options_.tc_size,
                  "room for translations: bytes, or with K, M, G (64M)");
@@ -495,6 +503,9 @@ RunCommand::Failed RunCommand::ReadDeviceOptions() {
   if (!net.ok()) return Fail(kUsage, "--net: " + net.error().message);
   net->user.confined = options_.sandbox == "on";
   net_options_ = std::move(*net);
+  auto optimize = net::ParseOptimize(options_.net_optimize);
+  if (!optimize.ok()) return Fail(kUsage, "--net-optimize: " + optimize.error().message);
+  config_.devices.optimize = *optimize;
   return std::nullopt;
 }
 
@@ -552,6 +563,7 @@ RunCommand::Failed RunCommand::OpenDevices() {
   // Its process is made while there is nothing of the guest's to be seen.
   auto network = net::CreateBackend(net_options_);
   if (!network.ok()) return Fail(kHostResources, network.error().message);
+  config_.devices.card = net_options_.card;
   config_.devices.mac = net_options_.mac;
   config_.devices.network = std::move(*network);
   config_.devices.drives = std::move(*drives);

@@ -19,6 +19,7 @@ constexpr Subcommand kSubcommands[] = {
     {"dump", "show translations: guest code, IR, CCFs, exits, adaptation", CmdDump},
     {"log", "show what happened in a run that was recorded with --log", CmdLog},
     {"lab", "experiments: matrices of runs, reports, replays under other policies", CmdLab},
+    {"net-sink", "be the far end of a machine's --net socket, and count what comes", CmdNetSink},
     {"cpu", "show the CPU that guests see", CmdCpu},
 };
 
@@ -28,7 +29,7 @@ void PrintHelp(std::FILE* to) {
              "Usage: alibi COMMAND [ARGUMENTS]   (alibi COMMAND --help shows a command's)\n"
              "       alibi --version\n\nCommands:\n");
   for (const Subcommand& command : kSubcommands) {
-    fmt::print(to, "  {:<6} {}\n", command.name, command.summary);
+    fmt::print(to, "  {:<8} {}\n", command.name, command.summary);
   }
   fmt::print(to, "\n{}", ExitCodeHelp());
 }

@@ -125,6 +125,12 @@ bool PortBus::Peek(u16 port, unsigned size, u32* value) const {
   return true;
 }
 
+bool PortBus::Poke(u16 port, unsigned size, u32 value) {
+  const Range* range = Find(port);
+  return range != nullptr && range->Takes(port, size) &&
+         range->device->Poke(range->OffsetOf(port), size, value & SizeMask(size));
+}
+
 const u8* PortBus::Latch(u16 port) const {
   const Range* range = Find(port);
   return range == nullptr ? nullptr : range->device->Latch(range->OffsetOf(port));

@@ -35,6 +35,9 @@ class PortBus {
   // See Device::Peek: of one device's register.
   bool Peek(u16 port, unsigned size, u32* value) const;
 
+  // See Device::Poke.
+  bool Poke(u16 port, unsigned size, u32 value);
+
   // See Device::Latch. The answer for a port changes only by Add() and Remove().
   const u8* Latch(u16 port) const;
 

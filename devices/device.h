@@ -28,6 +28,13 @@ class Device {
     return false;
   }
 
+  // Does what Write() would, where that changes nothing but the device's own registers: no line, no
+  // timer, nobody else. False, and nothing is changed: Write() it. Called as Peek() is.
+  virtual bool Poke(u64 offset, unsigned size, u64 value) {
+    static_cast<void>(offset), static_cast<void>(size), static_cast<void>(value);
+    return false;
+  }
+
   // The RESET line: the state after power-up, except for what survives it (memory, the time, input
   // that waits). Between runs of the guest; a device with several ranges may be told more than
   // once.

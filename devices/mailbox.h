@@ -22,6 +22,8 @@ class Mailbox {
   // ends never runs. Who posts bounds what it has posted: the mailbox does not.
   void Post(std::function<void()> work);
 
+  // On the owner's thread: whether there is something to drain.
+  bool has_work() const { return has_work_.load(std::memory_order_acquire); }
   // On the owner's thread: runs what was posted before the call.
   void Drain();
 

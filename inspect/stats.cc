@@ -69,6 +69,7 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
   ForEachCounter(machine.engine().counters(), row);
   mmu::ForEachCounter(machine.mmu().counters(), row);
   ForEachCounter(machine.counters(), row);
+  machine.ForEachDeviceCounter(row);
   text += fmt::format("memory: {:>14} {:>16} {:>16}\n", "now", "peak", "bound");
   for (const MemoryRow& row : MemoryUse(machine)) {
     const auto or_dash = [](u64 n) { return n == 0 ? std::string("-") : fmt::format("{}", n); };
@@ -113,6 +114,7 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   ForEachCounter(machine.engine().counters(), into("runtime"));
   mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
   ForEachCounter(machine.counters(), into("vmm"));
+  machine.ForEachDeviceCounter(into("devices"));
   ordered_json& memory = json["memory"] = ordered_json::object();
   for (const MemoryRow& row : MemoryUse(machine)) {
     memory[row.name] = {{"now", row.now}, {"peak", row.peak}, {"bound", row.bound}};
@@ -145,6 +147,7 @@ adapt::log::FinalCounters AllCounters(Machine& machine) {
   ForEachCounter(machine.engine().counters(), into("runtime"));
   mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
   ForEachCounter(machine.counters(), into("vmm"));
+  machine.ForEachDeviceCounter(into("devices"));
   return counters;
 }
 

@@ -17,11 +17,12 @@ inline constexpr unsigned kGuiltiestSites = 10;
 std::string StatsText(Machine& machine, u64 wall_ns);
 // One JSON object:
 //   {"policy", "wall_ns", "tc_bytes_used", "sites_known", "runtime": {...}, "mmu": {...},
-//    "vmm": {...}, "memory": {name: {"now", "peak", "bound"}}, "sites": [{"pc", "phys", "kind",
-//    "traps", "callouts", "adaptations", "reversions", "events": {...}}]}
+//    "vmm": {...}, "devices": {...}, "memory": {name: {"now", "peak", "bound"}}, "sites": [{"pc",
+//    "phys", "kind", "traps", "callouts", "adaptations", "reversions", "events": {...}}]}
 std::string StatsJson(Machine& machine, u64 wall_ns);
 
-// All counters, with their group: "runtime.host_faults", "mmu. ...", "vmm. ...".
+// All counters, with their group: "runtime.host_faults", "mmu. ...", "vmm. ...",
+// "devices. ...".
 adapt::log::FinalCounters AllCounters(Machine& machine);
 
 }  // namespace alibi::vmm

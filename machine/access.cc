@@ -18,7 +18,11 @@ void Machine::Observe(AccessKind kind, u64 address, unsigned size, u64 value) {
 u32 Machine::In(u16 port, unsigned size) {
   ++counters_.port_reads;
   u32 value;
-  if (observer_ == nullptr && io_.PeekPort(port, size, &value)) return value;
+  if (observer_ == nullptr && io_.PeekPort(port, size, &value)) {
+    ++counters_.port_reads_answered;
+    return value;
+  }
+  const Crossing crossing = Cross(&Counters::port_crossings, &Counters::port_cycles);
   SimdGuard guard(simd_);
   value = io_.PortRead(port, size);
   Observe(AccessKind::kPortRead, port, size, value);
@@ -26,8 +30,13 @@ u32 Machine::In(u16 port, unsigned size) {
 }
 
 void Machine::Out(u16 port, unsigned size, u32 value) {
-  SimdGuard guard(simd_);
   ++counters_.port_writes;
+  if (observer_ == nullptr && io_.PokePort(port, size, value)) {
+    ++counters_.port_writes_answered;
+    return;
+  }
+  const Crossing crossing = Cross(&Counters::port_crossings, &Counters::port_cycles);
+  SimdGuard guard(simd_);
   Observe(AccessKind::kPortWrite, port, size, value);
   io_.PortWrite(port, size, value);
   stop_timer_.Settle();
@@ -36,6 +45,7 @@ void Machine::Out(u16 port, unsigned size, u32 value) {
 u64 Machine::MmioRead(PhysAddr address, unsigned size) {
   u64 value;
   if (observer_ == nullptr && io_.PeekMmio(address, size, &value)) return value;
+  const Crossing crossing = Cross(&Counters::device_crossings, &Counters::device_cycles);
   SimdGuard guard(simd_);
   value = io_.MmioRead(address, size);
   Observe(AccessKind::kMmioRead, address.value, size, value);
@@ -43,6 +53,7 @@ u64 Machine::MmioRead(PhysAddr address, unsigned size) {
 }
 
 void Machine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
+  const Crossing crossing = Cross(&Counters::device_crossings, &Counters::device_cycles);
   SimdGuard guard(simd_);
   Observe(AccessKind::kMmioWrite, address.value, size, value);
   io_.MmioWrite(address, size, value);

@@ -37,6 +37,22 @@ struct Counters {
 #undef ALIBI_VMM_COUNTER
 };
 
+// A crossing from the guest's world to the devices', counted with its cycles while it lives.
+class Crossing {
+ public:
+  Crossing(Counters* counters, u64 Counters::*count, u64 Counters::*cycles)
+      : cycles_(&(counters->*cycles)), begin_(__builtin_ia32_rdtsc()) {
+    ++(counters->*count);
+  }
+  ~Crossing() { *cycles_ += __builtin_ia32_rdtsc() - begin_; }
+  Crossing(const Crossing&) = delete;
+  Crossing& operator=(const Crossing&) = delete;
+
+ private:
+  u64* cycles_;
+  u64 begin_;
+};
+
 // Of shadow tables; see mmu::ViewPool::kMaxChunks.
 inline constexpr u64 kShadowChunkBytes = mmu::View::kChunkEntries * sizeof(u64);
 inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
@@ -83,6 +99,16 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
   const adapt::Policy& policy() const { return *policy_; }
   const Counters& counters() const { return counters_; }
+  Crossing Cross(u64 Counters::*count, u64 Counters::*cycles) {
+    return Crossing(&counters_, count, cycles);
+  }
+  // What devices count: `all` calls back with each counter. For those who show them.
+  using CounterReport = std::function<void(const char* name, const char* what, u64 value)>;
+  using DeviceCounters = std::function<void(const CounterReport&)>;
+  void set_device_counters(DeviceCounters all) { device_counters_ = std::move(all); }
+  void ForEachDeviceCounter(const CounterReport& report) const {
+    if (device_counters_) device_counters_(report);
+  }
   void NoteHiddenTime(u64 us) { counters_.hidden_us += us; }
   // Both outlive the machine's runs.
   void set_observer(MachineObserver* observer) { observer_ = observer; }
@@ -139,6 +165,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   RunHooks& hooks_;
   SimdState simd_;
   Counters counters_;
+  DeviceCounters device_counters_;
   MachineObserver* observer_ = nullptr;
   Debugger* debugger_ = nullptr;
   int vcpu_fd_ = -1;

@@ -21,6 +21,12 @@ class IoSpace {
                         [[maybe_unused]] u32* value) {
     return false;
   }
+  // Does what PortWrite() would, where that changes one device's registers and no more. False:
+  // nothing is changed. As PeekPort().
+  virtual bool PokePort([[maybe_unused]] u16 port, [[maybe_unused]] unsigned size,
+                        [[maybe_unused]] u32 value) {
+    return false;
+  }
   // See vcpu::PortIo.
   virtual const u8* PortLatch([[maybe_unused]] u16 port) { return nullptr; }
   // Physical addresses outside the memory slots, and stores to ROM.

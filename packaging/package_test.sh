@@ -121,9 +121,13 @@ complete_words() { # the words that bash would offer for the last of these
 [[ $(complete_words alibi run --stats-) == '--stats-json ' ]] || fail "completion of an option"
 [[ $(complete_words alibi run --console = v) == 'virtio ' ]] || fail "completion of a value"
 # Every page's options are those that the command takes: the program is asked for each.
+"$root/usr/bin/alibi" --help >commands
 for page in "$root"/usr/share/man/man1/alibi-*.gz; do
-  words=${page##*/alibi-}
-  read -r -a words <<<"$(tr - ' ' <<<"${words%.1.gz}")"
+  name=${page##*/alibi-}
+  name=${name%.1.gz}
+  # A command's name may have a dash itself.
+  words=("$name")
+  grep -q "^  $name " commands || IFS=- read -ra words <<<"$name"
   "$root/usr/bin/alibi" "${words[@]}" --help >help
   while read -r option; do
     grep -q -e "$option" help || fail "${page##*/} has $option, alibi ${words[*]} has not"

@@ -124,10 +124,18 @@ void HostEvents::Sleep(u64 deadline_ns) {
     if (deadline_ns <= now) return;
     left = ToTimespec(deadline_ns - now);
   }
-  ppoll(&fd, 1, deadline_ns == kNever ? nullptr : &left, nullptr);
+  // Either Wake() sees this, or we see what it has stored before.
+  sleeps_.store(true);
+  if (!woken_.load()) ppoll(&fd, 1, deadline_ns == kNever ? nullptr : &left, nullptr);
+  sleeps_.store(false);
+  woken_.store(false);
   if (fd.revents != 0) Drain(wake_fd_);
 }
 
-void HostEvents::Wake() { Signal(wake_fd_); }
+void HostEvents::Wake() {
+  if (signal_always_) return Signal(wake_fd_);
+  woken_.store(true);
+  if (sleeps_.load()) Signal(wake_fd_);
+}
 
 }  // namespace alibi::vmm

@@ -34,8 +34,11 @@ class HostEvents {
   // Waits until the deadline, input, or Wake().
   void Sleep(u64 deadline_ns);
 
-  // From any thread or signal handler: ends a Sleep(), or the next one.
+  // From any thread or signal handler: ends a Sleep(), or the next one. If nobody sleeps, without a
+  // system call.
   void Wake();
+  // Before there are other threads: Wake() always makes a system call.
+  void SignalAlways() { signal_always_ = true; }
 
  private:
   HostEvents() = default;
@@ -50,6 +53,9 @@ class HostEvents {
   std::mutex mutex_;    // of input_
   std::string input_;
   std::atomic<bool> has_input_ = false;
+  bool signal_always_ = false;
+  std::atomic<bool> sleeps_ = false;  // or is about to, and then looks at:
+  std::atomic<bool> woken_ = false;
   std::thread thread_;
 };
 

@@ -22,10 +22,8 @@ Result<std::unique_ptr<PcDevices>> PcDevices::Create(const PcDevicesConfig& conf
     all->AddVirtio(std::move(console), pc, dma);
   }
   if (config.network != nullptr) {
-    auto net = std::make_unique<virtio::Net>(config.mac, config.network);
-    Status connected = net->Connect(mailbox);
-    if (!connected.ok()) return connected.error();
-    all->AddVirtio(std::move(net), pc, dma);
+    Status added = all->AddNetwork(config, pc, mailbox, dma);
+    if (!added.ok()) return added.error();
   }
   auto storage = PcStorage::Create(
       config.drives, pc, mailbox, dma, config.drive_report,
@@ -36,6 +34,33 @@ Result<std::unique_ptr<PcDevices>> PcDevices::Create(const PcDevicesConfig& conf
   if (!storage.ok()) return storage.error();
   all->storage_ = std::move(*storage);
   return all;
+}
+
+Status PcDevices::AddNetwork(const PcDevicesConfig& config, devices::Pc& pc,
+                             devices::Mailbox& mailbox, devices::Dma& dma) {
+  network_ = config.network;
+  if (config.card == net::Card::kLance) {
+    lance_ = std::make_unique<devices::lance::LanceFunction>(
+        config.mac, config.network, config.optimize, dma, pc.clock(), pc.timers());
+    pc.pci().Add(next_slot_++, 0, *lance_);
+    return lance_->lance().Connect(mailbox);
+  }
+  network_->set_quiet(config.optimize.notify);
+  auto net = std::make_unique<virtio::Net>(config.mac, config.network);
+  Status connected = net->Connect(mailbox);
+  AddVirtio(std::move(net), pc, dma);
+  return connected;
+}
+
+void PcDevices::ForEachCounter(
+    const std::function<void(const char*, const char*, u64)>& report) const {
+  if (network_ == nullptr) return;
+  report("net_wakes", "system calls that woke the network's thread", network_->wakes());
+  if (lance_ == nullptr) return;
+  const devices::lance::Tallies& tallies = lance_->lance().tallies();
+#define ALIBI_LANCE_COUNTER(name, what) report(#name, what, tallies.name);
+#include "devices/lance/counters.inc"
+#undef ALIBI_LANCE_COUNTER
 }
 
 unsigned PcDevices::AddVirtio(std::unique_ptr<virtio::VirtioDevice> device, devices::Pc& pc,

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "devices/dma.h"
+#include "devices/lance/lance_function.h"
 #include "devices/mailbox.h"
 #include "devices/net/options.h"
 #include "devices/virtio/console.h"
@@ -25,7 +26,9 @@ struct PcDevicesConfig {
   bool rng = false;
   bool console = false;       // its input is the terminal's, instead of the serial port's
   u16 columns = 0, rows = 0;  // of the terminal; 0: unknown
+  net::Card card = net::Card::kVirtio;
   net::MacAddress mac = {};
+  net::Optimize optimize = {};
   std::shared_ptr<net::Backend> network = {};  // null: no card; not started yet
   std::vector<DriveConfig> drives;
   std::string boot_first;  // a boot path that firmware tries before the drives; may be empty
@@ -43,11 +46,20 @@ class PcDevices {
                                                    devices::Mailbox& mailbox, devices::Dma& dma,
                                                    std::function<void(std::string_view)> output);
 
+  // The guest's world was left, or is about to be: what has waited for that goes out.
+  void Crossed() {
+    if (lance_ != nullptr) lance_->lance().Crossed();
+  }
+  // Calls back with the name, the meaning and the value of each counter.
+  void ForEachCounter(const std::function<void(const char*, const char*, u64)>& report) const;
+
   // Null if there is none.
   devices::virtio::Console* console() { return console_; }
 
  private:
   PcDevices() = default;
+  Status AddNetwork(const PcDevicesConfig& config, devices::Pc& pc, devices::Mailbox& mailbox,
+                    devices::Dma& dma);
   // Returns the slot.
   unsigned AddVirtio(std::unique_ptr<devices::virtio::VirtioDevice> device, devices::Pc& pc,
                      devices::Dma& dma);
@@ -56,6 +68,8 @@ class PcDevices {
   unsigned next_slot_ = kFirstSlot;
   std::vector<std::unique_ptr<devices::virtio::VirtioDevice>> virtio_;
   std::vector<std::unique_ptr<devices::virtio::VirtioPci>> transports_;
+  std::unique_ptr<devices::lance::LanceFunction> lance_;
+  std::shared_ptr<net::Backend> network_;
   std::unique_ptr<PcStorage> storage_;
 };
 

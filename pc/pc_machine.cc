@@ -149,12 +149,15 @@ Status PcMachine::ConnectHost(const PcMachineConfig& config) {
   auto events = HostEvents::Create(config.input_fd, [this] { machine_->RequestTurnFromOutside(); });
   if (!events.ok()) return events.error();
   events_ = std::move(*events);
+  if (!config.devices.optimize.notify) events_->SignalAlways();
   auto devices =
       PcDevices::Create(config.devices, *pc_, mailbox_, dma_, [this](std::string_view text) {
         for (const char c : text) Output(static_cast<u8>(c));
       });
   if (!devices.ok()) return devices.error();
   devices_ = std::move(*devices);
+  machine_->set_device_counters(
+      [this](const Machine::CounterReport& report) { devices_->ForEachCounter(report); });
   if (!config.com2.has_value()) return Ok{};
   auto link = SerialLink::Attach(*pc_, mailbox_, *config.com2, stop_requested_,
                                  [this] { End(PcEnd::kOutputFailed); });
@@ -382,9 +385,14 @@ void PcMachine::TakeInput() {
 }
 
 void PcMachine::Turn() {
-  mailbox_.Drain();
+  if (mailbox_.has_work()) {
+    const Crossing crossing =
+        machine_->Cross(&Counters::notice_crossings, &Counters::notice_cycles);
+    mailbox_.Drain();
+  }
   TakeInput();
   GiveAttention();
+  devices_->Crossed();
   LookAtClocks();
   if (std::exchange(pam_changed_, false) && bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());
@@ -392,7 +400,10 @@ void PcMachine::Turn() {
   }
   const u64 now = clock_.NowNs();
   SyncTprToLapic();
-  if (pc_->timers().NextDeadlineNs() <= now) pc_->timers().RunExpired(now);
+  if (pc_->timers().NextDeadlineNs() <= now) {
+    const Crossing crossing = machine_->Cross(&Counters::timer_crossings, &Counters::timer_cycles);
+    pc_->timers().RunExpired(now);
+  }
   machine_->SetDeadline(HostDeadline());
 }
 

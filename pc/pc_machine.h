@@ -170,6 +170,9 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   bool PeekPort(u16 port, unsigned size, u32* value) override {
     return !machine_->state().tsc_watched && pc_->ports().Peek(port, size, value);
   }
+  bool PokePort(u16 port, unsigned size, u32 value) override {
+    return !machine_->state().tsc_watched && pc_->ports().Poke(port, size, value);
+  }
   bool PeekMmio(PhysAddr address, unsigned size, u64* value) override {
     return !machine_->state().tsc_watched && pc_->mmio().Peek(address, size, value);
   }

@@ -61,18 +61,21 @@ void Backend::Wake() {
 }
 
 bool Backend::Send(Frame& frame) {
-  bool first;
+  bool wake;
   {
     std::lock_guard lock(mutex_);
     if (to_host_bytes_ >= kMaxWaiting) {
       refused_ = true;
       return false;
     }
-    first = to_host_.empty();
+    wake = quiet_ ? std::exchange(asleep_, false) : to_host_.empty();
     to_host_bytes_ += frame.size();
     to_host_.push_back(std::move(frame));
   }
-  if (first) Wake();
+  if (wake) {
+    ++wakes_;
+    Wake();
+  }
   return true;
 }
 
@@ -94,6 +97,7 @@ bool Backend::Receive(Frame* frame) {
 }
 
 void Backend::ToGuest(Frame frame) {
+  if (capture_ != nullptr) capture_->Add(frame);
   {
     std::lock_guard lock(mutex_);
     if (to_guest_bytes_ >= kMaxWaiting) return;
@@ -117,6 +121,12 @@ void Backend::Work() {
     fds.assign(1, {wake_fd_, POLLIN, 0});
     int timeout_ms = -1;
     Fill(&fds, &timeout_ms);
+    {
+      std::lock_guard lock(mutex_);
+      asleep_ = to_host_.empty();
+      // Not everybody who has sent has woken us.
+      if (!asleep_) timeout_ms = 0;
+    }
     if (poll(fds.data(), fds.size(), timeout_ms) < 0) {
       for (pollfd& fd : fds) fd.revents = 0;
     }
@@ -128,12 +138,16 @@ void Backend::Work() {
     {
       std::lock_guard lock(mutex_);
       if (ending_) return;
+      asleep_ = false;
       frames.swap(to_host_);
       to_host_bytes_ = 0;
       had_refused = std::exchange(refused_, false);
     }
     if (had_refused && !noticed_.exchange(true)) notice_();
-    for (Frame& frame : frames) FromGuest(frame);
+    for (Frame& frame : frames) {
+      if (capture_ != nullptr) capture_->Add(frame);
+      FromGuest(frame);
+    }
     frames.clear();
     Served(std::span<const pollfd>(fds).subspan(1));
   }

@@ -9,14 +9,17 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
+#include "devices/net/capture.h"
 
 namespace alibi::net {
 
@@ -32,6 +35,11 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
+  // Whether the thread, while it is awake, is told of frames by memory alone; else each frame that
+  // finds the queue empty costs a system call. Before Start().
+  void set_quiet(bool quiet) { quiet_ = quiet; }
+  // All frames, both ways, go there as well. Before Start().
+  void set_capture(std::unique_ptr<Capture> capture) { capture_ = std::move(capture); }
   // Starts the thread. `notice` is called on it when Receive() has frames again, or Send() has room
   // again.
   Status Start(std::function<void()> notice);
@@ -41,6 +49,8 @@ class Backend {
   bool Send(Frame& frame);
   // The next frame for the guest; false: there is none.
   bool Receive(Frame* frame);
+  // How often Send() has woken the thread by a system call.
+  u64 wakes() const { return wakes_; }
   // What `notice` told is about to be looked at; the next change is told again.
   void Noticed() { noticed_.store(false); }
 
@@ -81,10 +91,14 @@ class Backend {
   int wake_fd_ = -1;
   std::thread thread_;
   std::atomic<bool> noticed_ = false;
+  bool quiet_ = true;
+  std::unique_ptr<Capture> capture_;  // the thread's; may be null
+  u64 wakes_ = 0;                     // the VCPU's thread's
 
   std::mutex mutex_;  // of what follows
   std::deque<Frame> to_host_, to_guest_;
   std::size_t to_host_bytes_ = 0, to_guest_bytes_ = 0;
+  bool asleep_ = false;   // the thread waits, or is about to, and looks at the queue only if woken
   bool refused_ = false;  // Send() had no room
   bool held_ = false;     // GuestHasRoom() said no
   bool ending_ = false;

@@ -52,6 +52,32 @@ TEST_CASE("Network options: what is understood") {
   const Options tap = *ParseOptions("tap,ifname=tap7");
   CHECK(tap.kind == Options::Kind::kTap);
   CHECK(tap.interface == "tap7");
+  CHECK(tap.card == Card::kVirtio);
+  const Options lance = *ParseOptions("lance,user,restrict=on");
+  CHECK(lance.kind == Options::Kind::kUser);
+  CHECK(lance.card == Card::kLance);
+  CHECK(lance.user.restricted);
+  CHECK(ParseOptions("lance,tap,ifname=tap7")->card == Card::kLance);
+  CHECK(ParseOptions("virtio,user")->card == Card::kVirtio);
+  const Options socket = *ParseOptions("lance,socket,path=/tmp/a,peer=/tmp/b,capture=x.pcap");
+  CHECK(socket.kind == Options::Kind::kSocket);
+  CHECK(socket.path == "/tmp/a");
+  CHECK(socket.peer == "/tmp/b");
+  CHECK(socket.capture == "x.pcap");
+}
+
+TEST_CASE("Network options: optimizations") {
+  CHECK(ParseOptimize("all")->ports);
+  CHECK(ParseOptimize("all")->notify);
+  CHECK_FALSE(ParseOptimize("none")->combine);
+  const Optimize some = *ParseOptimize("notify,ports");
+  CHECK(some.ports);
+  CHECK(some.notify);
+  CHECK_FALSE(some.combine);
+  for (const char* text : {"", "ports,", "All", "none,ports"}) {
+    REQUIRE_FALSE(ParseOptimize(text).ok());
+    CHECK(ParseOptimize(text).error().message.find("give all, none") != std::string::npos);
+  }
 }
 
 TEST_CASE("Network options: what is wrong is named") {
@@ -59,8 +85,18 @@ TEST_CASE("Network options: what is wrong is named") {
     const char* text;
     const char* message;
   } rows[] = {
-      {"", "give user, tap or none"},
-      {"bridge", "give user, tap or none"},
+      {"", "give user, tap, socket or none"},
+      {"bridge", "give user, tap, socket or none"},
+      {"lance", "lance,user or lance,tap"},
+      {"lance,none", "give user, tap or socket"},
+      {"lance,lance,user", "give user, tap or socket"},
+      {"user,lance", "no option"},
+      {"lance,user,mtu=9000", "576 to 1500"},
+      {"socket", "path=NAME"},
+      {"socket,path=a", "peer=NAME"},
+      {"socket,path=a,peer=b,mtu=1500", "no option"},
+      {"user,capture=", "no option"},
+      {"none,capture=x", "no option"},
       {"none,mac=52:54:00:12:34:56", "no option"},
       {"user,ifname=x", "no option"},
       {"user,mac=53:54:00:12:34:56", "no address"},
@@ -176,6 +212,37 @@ TEST_CASE("Offload: the pseudo header's sum completes to the checksum") {
   CHECK(frame == before);
 }
 
+TEST_CASE("Offload: a segment in pieces is the same stream") {
+  constexpr std::size_t kPayload = 4000;
+  constexpr u8 kFinPshAck = 0x19;
+  Frame frame = MakeTcp(kFinPshAck, {}, kPayload);
+  TcpSegment segment;
+  REQUIRE(FindTcp(frame, &segment));
+  frame[segment.tcp + 4] = frame[segment.tcp + 5] = 0xff;  // the sequence number wraps
+  const std::vector<Frame> pieces = CutSegment(frame, segment, 1500);
+  REQUIRE(pieces.size() == 3);
+  Frame all;
+  for (const Frame& piece : pieces) {
+    TcpSegment part;
+    REQUIRE(FindTcp(piece, &part));
+    CHECK(piece.size() <= kEthernetHeader + 1500);
+    CHECK(part.end == piece.size());
+    CHECK(InternetSum(std::span<const u8>(piece).subspan(kEthernetHeader, 20)) == 0xffff);
+    Frame checked = piece;
+    SetPseudoHeaderSum(checked, part);
+    const u16 sum = static_cast<u16>(~InternetSum(std::span<const u8>(checked).subspan(part.tcp)));
+    CHECK((piece[part.tcp + 16] << 8 | piece[part.tcp + 17]) == sum);
+    const auto sequence = [](const Frame& of, std::size_t tcp) {
+      return u32{of[tcp + 4]} << 24 | u32{of[tcp + 5]} << 16 | u32{of[tcp + 6]} << 8 | of[tcp + 7];
+    };
+    CHECK(sequence(piece, part.tcp) - sequence(frame, segment.tcp) == all.size());
+    CHECK(piece[part.tcp + 13] == (&piece == &pieces.back() ? kFinPshAck : 0x10));
+    all.insert(all.end(), piece.begin() + static_cast<long>(part.payload), piece.end());
+  }
+  CHECK(all == Frame(frame.begin() + static_cast<long>(segment.payload), frame.end()));
+  CHECK(CutSegment(frame, segment, 40).empty());
+}
+
 TEST_CASE("Offload: fragments put together are the packet") {
   Frame payload(4000);
   for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<u8>(i / 3);
@@ -206,7 +273,9 @@ TEST_CASE("Offload: frames of random bytes") {
     RaiseMss(frame, 16344);
     static_cast<void>(Fragment(frame, 68));
     TcpSegment segment;
-    if (FindTcp(frame, &segment)) SetPseudoHeaderSum(frame, segment);
+    if (!FindTcp(frame, &segment)) continue;
+    static_cast<void>(CutSegment(frame, segment, 68));
+    SetPseudoHeaderSum(frame, segment);
   }
 }
 

@@ -91,6 +91,41 @@ void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment) {
         Fold(u64{InternetSum(addresses)} + kTcpProtocol + (segment.end - segment.tcp)));
 }
 
+std::vector<Frame> CutSegment(const Frame& frame, const TcpSegment& segment, u16 mtu) {
+  constexpr u8 kFin = 0x01, kPsh = 0x08;
+  constexpr std::size_t kIdentification = 4, kSequence = 4, kFlags = 13;
+  std::vector<Frame> pieces;
+  const std::size_t headers = segment.payload - kEthernetHeader;
+  if (mtu <= headers) return pieces;
+  const std::size_t room = mtu - headers;
+  const std::size_t tcp = segment.tcp;
+  u32 sequence = u32{Get16(frame, tcp + kSequence)} << 16 | Get16(frame, tcp + kSequence + 2);
+  u16 identification = Get16(frame, kEthernetHeader + kIdentification);
+  for (std::size_t at = segment.payload; at < segment.end; at += room) {
+    const std::size_t bytes = std::min(room, segment.end - at);
+    Frame piece(frame.begin(), frame.begin() + static_cast<long>(segment.payload));
+    piece.insert(piece.end(), frame.begin() + static_cast<long>(at),
+                 frame.begin() + static_cast<long>(at + bytes));
+    // The stream's end, and the wish to hear of it, come with the last bytes.
+    if (at + bytes != segment.end) piece[tcp + kFlags] &= static_cast<u8>(~(kFin | kPsh));
+    Put16(piece, kEthernetHeader + 2, static_cast<u16>(headers + bytes));
+    Put16(piece, kEthernetHeader + kIdentification, identification++);
+    Put16(piece, kEthernetHeader + 10, 0);
+    const std::size_t ip_header = tcp - kEthernetHeader;
+    Put16(piece, kEthernetHeader + 10,
+          static_cast<u16>(
+              ~InternetSum(std::span<const u8>(piece).subspan(kEthernetHeader, ip_header))));
+    Put16(piece, tcp + kSequence, static_cast<u16>(sequence >> 16));
+    Put16(piece, tcp + kSequence + 2, static_cast<u16>(sequence));
+    sequence += static_cast<u32>(bytes);
+    SetPseudoHeaderSum(piece, {tcp, segment.payload, piece.size()});
+    Put16(piece, tcp + kTcpChecksum,
+          static_cast<u16>(~InternetSum(std::span<const u8>(piece).subspan(tcp))));
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
 std::vector<Frame> Fragment(const Frame& frame, u16 mtu) {
   std::vector<Frame> fragments;
   std::size_t header, total;

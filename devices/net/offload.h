@@ -34,6 +34,10 @@ void RaiseMss(Frame& frame, u16 mss);
 // segment whose checksum was not computed (virtio 1.2, 5.1.6.4.1).
 void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment);
 
+// A segment whose packet is longer than `mtu` as several that are not, with right checksums, as a
+// card does it for its driver.
+std::vector<Frame> CutSegment(const Frame& frame, const TcpSegment& segment, u16 mtu);
+
 // An IPv4 packet that is longer than `mtu` as fragments (RFC 791, section 3.2). Empty: it is none,
 // or must not be cut.
 std::vector<Frame> Fragment(const Frame& frame, u16 mtu);

@@ -4,16 +4,34 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "devices/net/capture.h"
+#include "devices/net/datagram.h"
 #include "devices/net/tap.h"
 
 namespace alibi::net {
 namespace {
 
-constexpr u16 kLeastMtu = 576, kMaxMtu = 65500;
+constexpr u16 kLeastMtu = 576, kMaxMtu = 65500, kMaxLanceMtu = 1500;
+
+struct CardName {
+  const char* name;
+  Card card;
+};
+struct KindName {
+  const char* name;
+  Options::Kind kind;
+};
+constexpr KindName kKinds[] = {{"user", Options::Kind::kUser},
+                               {"tap", Options::Kind::kTap},
+                               {"socket", Options::Kind::kSocket}};
+constexpr CardName kCards[] = {{"virtio", Card::kVirtio}, {"lance", Card::kLance}};
 
 std::vector<std::string> Split(const std::string& text, char separator) {
   std::vector<std::string> parts(1);
@@ -73,23 +91,40 @@ bool ParseForward(const std::string& text, HostForward* forward) {
 }  // namespace
 
 Result<Options> ParseOptions(const std::string& text) {
-  const std::vector<std::string> parts = Split(text, ',');
+  std::vector<std::string> parts = Split(text, ',');
   Options options;
-  if (parts[0] == "user") {
-    options.kind = Options::Kind::kUser;
-  } else if (parts[0] == "tap") {
-    options.kind = Options::Kind::kTap;
-  } else if (parts[0] != "none") {
-    return Error{fmt::format("'{}' is no network; give user, tap or none", parts[0])};
+  const auto* card = std::find_if(std::begin(kCards), std::end(kCards),
+                                  [&](const CardName& row) { return parts[0] == row.name; });
+  const bool named = card != std::end(kCards);
+  if (named) {
+    options.card = card->card;
+    parts.erase(parts.begin());
+    if (parts.empty()) {
+      return Error{fmt::format("'{}' is a card; say what it is connected to: {},user or {},tap",
+                               text, text, text)};
+    }
+  }
+  const auto* network = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                     [&](const KindName& row) { return parts[0] == row.name; });
+  if (network != std::end(kKinds)) {
+    options.kind = network->kind;
+  } else if (parts[0] != "none" || named) {
+    return Error{
+        named
+            ? fmt::format("'{}' is no network; give user, tap or socket behind the card", parts[0])
+            : fmt::format("'{}' is no network; give user, tap, socket or none, or a card (virtio, "
+                          "lance) before it",
+                          parts[0])};
   }
   const bool user = options.kind == Options::Kind::kUser;
   const bool tap = options.kind == Options::Kind::kTap;
+  const bool socket = options.kind == Options::Kind::kSocket;
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::size_t equals = parts[i].find('=');
     const std::string key = parts[i].substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : parts[i].substr(equals + 1);
     unsigned number;
-    if (key == "mac" && (user || tap)) {
+    if (key == "mac" && (user || tap || socket)) {
       if (!ParseMac(value, &options.mac)) {
         return Error{
             fmt::format("'{}' is no address of an interface; write 52:54:00:12:34:56", value)};
@@ -109,16 +144,21 @@ Result<Options> ParseOptions(const std::string& text) {
       }
       (key == "restrict" ? options.user.restricted : options.user.loopback) = value == "on";
     } else if (key == "mtu" && user) {
-      if (!ParseNumber(value, kMaxMtu, 10, &number) || number < kLeastMtu) {
-        return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, kMaxMtu)};
+      const unsigned most = options.card == Card::kLance ? kMaxLanceMtu : kMaxMtu;
+      if (!ParseNumber(value, most, 10, &number) || number < kLeastMtu) {
+        return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, most)};
       }
       options.user.mtu = static_cast<u16>(number);
     } else if (key == "ifname" && tap) {
       options.interface = value;
+    } else if ((key == "path" || key == "peer") && socket) {
+      (key == "path" ? options.path : options.peer) = value;
+    } else if (key == "capture" && (user || tap || socket) && !value.empty()) {
+      options.capture = value;
     } else {
       return Error{
-          fmt::format("'{}' is no option of '{}'; user has hostfwd, restrict, loopback, mtu and "
-                      "mac, tap has ifname and mac",
+          fmt::format("'{}' is no option of '{}'; user has hostfwd, restrict, loopback and mtu, "
+                      "tap has ifname, socket has path and peer; all have mac and capture=FILE",
                       key, parts[0])};
     }
   }
@@ -126,19 +166,61 @@ Result<Options> ParseOptions(const std::string& text) {
     return Error{"restrict=on keeps the guest from the host, loopback=on does not: give one"};
   }
   if (tap && options.interface.empty()) return Error{"tap needs ifname=NAME"};
+  if (socket && (options.path.empty() || options.peer.empty())) {
+    return Error{"socket needs path=NAME, its own, and peer=NAME, the far end's"};
+  }
   return options;
 }
 
-Result<std::unique_ptr<Backend>> CreateBackend(const Options& options) {
+Result<Optimize> ParseOptimize(const std::string& text) {
+  struct Row {
+    const char* name;
+    bool Optimize::*member;
+  };
+  static constexpr Row kRows[] = {
+      {"ports", &Optimize::ports}, {"combine", &Optimize::combine}, {"notify", &Optimize::notify}};
+  if (text == "all") return Optimize{};
+  Optimize optimize{.ports = false, .combine = false, .notify = false};
+  if (text == "none") return optimize;
+  for (const std::string& part : Split(text, ',')) {
+    const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
+                                   [&](const Row& each) { return part == each.name; });
+    if (row == std::end(kRows)) {
+      return Error{
+          fmt::format("'{}' is no optimization; give all, none, or some of ports, combine, "
+                      "notify",
+                      part)};
+    }
+    optimize.*row->member = true;
+  }
+  return optimize;
+}
+
+namespace {
+
+Result<std::unique_ptr<Backend>> CreateUncaptured(const Options& options) {
   switch (options.kind) {
     case Options::Kind::kUser:
       return CreateSlirp(options.user);
     case Options::Kind::kTap:
       return CreateTap(options.interface);
+    case Options::Kind::kSocket:
+      return CreateDatagram(options.path, options.peer);
     case Options::Kind::kNone:
       break;
   }
   return std::unique_ptr<Backend>();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> CreateBackend(const Options& options) {
+  auto backend = CreateUncaptured(options);
+  if (!backend.ok() || options.capture.empty()) return backend;
+  auto capture = Capture::Create(options.capture);
+  if (!capture.ok()) return Error{"--net " + capture.error().message};
+  (*backend)->set_capture(std::move(*capture));
+  return backend;
 }
 
 }  // namespace alibi::net

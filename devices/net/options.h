@@ -15,18 +15,36 @@ namespace alibi::net {
 
 using MacAddress = std::array<u8, 6>;
 
+// What the guest sees.
+enum class Card : u8 { kVirtio, kLance };
+
+// What makes hosted I/O cheaper (Sugerman, Venkitachalam and Lim, section 3.3), each by itself.
+struct Optimize {
+  bool ports = true;    // registers of the card are answered next to translated code
+  bool combine = true;  // transmissions wait for a crossing that happens anyway
+  bool notify = true;   // threads that are awake are not woken by a system call
+};
+
 struct Options {
-  enum class Kind : u8 { kNone, kUser, kTap };
+  enum class Kind : u8 { kNone, kUser, kTap, kSocket };
   Kind kind = Kind::kNone;
+  Card card = Card::kVirtio;
   MacAddress mac = {0x52, 0x54, 0x00, 0x12, 0x34, 0x56};
   SlirpConfig user;
   std::string interface;
+  std::string path, peer;  // of sockets
+  std::string capture;     // a file for all frames; "": none
 };
 
+// Before the network there may be a card: "virtio,", "lance,".
 // "none", "user[,hostfwd=tcp|udp:[ADDRESS]:PORT-[ADDRESS]:PORT]...[,restrict=on|off]
-// [,loopback=on|off][,mtu=N]", "tap,ifname=NAME"; the last two with ",mac=XX:XX:XX:XX:XX:XX". A
-// forwarded port without an address is the host's loopback's.
+// [,loopback=on|off][,mtu=N]", "tap,ifname=NAME", "socket,path=NAME,peer=NAME"; all but
+// the first with ",mac=XX:XX:XX:XX:XX:XX" and ",capture=FILE". A forwarded port without an address
+// is the host's loopback's.
 Result<Options> ParseOptions(const std::string& text);
+
+// "all", "none", or a list of "ports", "combine" and "notify" with commas.
+Result<Optimize> ParseOptimize(const std::string& text);
 
 // Null for kNone.
 Result<std::unique_ptr<Backend>> CreateBackend(const Options& options);

@@ -112,12 +112,19 @@ void SlirpStack::FromGuest(Frame& frame) {
   from_guest_ = {};
 }
 
-// libslirp believes in a larger MTU than the guest's.
+// libslirp believes in a larger MTU than the guest's, and it may forget the segment size that the
+// guest has announced (of a connection that the host does not accept at once).
 void SlirpStack::FromSlirp(Frame frame) {
   if (guarded_) guard_.Note(frame);
   TcpSegment segment;
-  if (frame.size() <= kEthernetHeader + mtu_ || FindTcp(frame, &segment)) {
+  const bool fits = frame.size() <= kEthernetHeader + mtu_;
+  const bool tcp = !fits && FindTcp(frame, &segment);
+  if (fits || (tcp && large_receive_)) {
     to_guest_(std::move(frame));
+    return;
+  }
+  if (tcp) {
+    for (Frame& piece : CutSegment(frame, segment, mtu_)) to_guest_(std::move(piece));
     return;
   }
   for (Frame& fragment : Fragment(frame, mtu_)) to_guest_(std::move(fragment));

@@ -178,20 +178,20 @@ TEST_CASE("requests that no driver makes") {
     }
     return (all.rig.Status() & kNeedsReset) != 0;
   };
-  CHECK(breaks([](TestMemory&, TestQueue& queue) { queue.Add(kHeader, 16, false); }));
-  CHECK(breaks([](TestMemory&, TestQueue& queue) { queue.Add(kStatus, 1, true); }));
-  CHECK(breaks([](TestMemory&, TestQueue& queue) {
+  CHECK(breaks([](TestRam&, TestQueue& queue) { queue.Add(kHeader, 16, false); }));
+  CHECK(breaks([](TestRam&, TestQueue& queue) { queue.Add(kStatus, 1, true); }));
+  CHECK(breaks([](TestRam&, TestQueue& queue) {
     queue.Describe(0, kHeader, 15, TestQueue::kNext, 1);
     queue.Describe(1, kStatus, 1, TestQueue::kWrite);
     queue.Offer(0);
   }));
-  CHECK(breaks([](TestMemory&, TestQueue& queue) {
+  CHECK(breaks([](TestRam&, TestQueue& queue) {
     queue.Describe(0, 0xfffffff0, 16, TestQueue::kNext, 1);
     queue.Describe(1, kStatus, 1, TestQueue::kWrite);
     queue.Offer(0);
   }));
   // Data that is no memory.
-  CHECK(breaks([](TestMemory& memory, TestQueue& queue) {
+  CHECK(breaks([](TestRam& memory, TestQueue& queue) {
     memory.Set<u32>(kHeader, Blk::kIn);
     queue.Describe(0, kHeader, 16, TestQueue::kNext, 1);
     queue.Describe(1, 0x80000000, 512, TestQueue::kNext | TestQueue::kWrite, 2);

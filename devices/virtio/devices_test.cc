@@ -42,7 +42,7 @@ TEST_CASE("Entropy: a buffer of gigabytes gets 64 KB, one that is not RAM breaks
   REQUIRE(rig.Negotiate(kRings));
   TestQueue queue = rig.AddQueue(0);
   rig.Go();
-  queue.Add(TestMemory::kBytes - 100, 0x10000, true);
+  queue.Add(TestRam::kBytes - 100, 0x10000, true);
   rig.Kick(0);
   CHECK((rig.Status() & kNeedsReset) != 0);
   Rng other;
@@ -81,7 +81,7 @@ TEST_CASE("Console: prints, and says how large it is") {
   c.transmit->Add(0x200, 16, true);
   c.rig.Kick(Console::kTransmit);
   CHECK(c.transmit->UsedIndex() == 3);
-  c.transmit->Add(TestMemory::kBytes, 16, false);
+  c.transmit->Add(TestRam::kBytes, 16, false);
   c.rig.Kick(Console::kTransmit);
   CHECK((c.rig.Status() & kNeedsReset) != 0);
   CHECK(c.text == "ehello\n");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/virtio/net.h"
 
-#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "devices/net/test_wire.h"
 #include "devices/virtio/test_util.h"
 
 namespace alibi::devices::virtio {
@@ -16,40 +16,9 @@ namespace {
 constexpr u64 kRings = kVersion1 | kRingIndirect | kRingEventIndex;
 constexpr u64 kChecksum = 1, kGuestChecksum = 2, kGuestTso4 = 1 << 7, kMergeable = 1 << 15;
 
-// A wire whose far end is the test.
-class Wire final : public net::Backend {
- public:
-  ~Wire() override { Stop(); }
-  bool checksums_hold() const override { return true; }
-  bool large_segments() const override { return true; }
-  void SetLargeReceive(bool large) override { large_receive = large; }
-  void Put(net::Frame frame) { ToGuest(std::move(frame)); }
-  std::vector<net::Frame> Taken(std::size_t count) {
-    for (int i = 0; i < 2000; ++i) {
-      {
-        std::lock_guard lock(mutex_);
-        if (taken_.size() >= count) return taken_;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return {};
-  }
-  bool large_receive = false;
-
- private:
-  void Fill(std::vector<pollfd>*, int*) override {}
-  void Served(std::span<const pollfd>) override {}
-  void FromGuest(net::Frame& frame) override {
-    std::lock_guard lock(mutex_);
-    taken_.push_back(frame);
-  }
-  std::mutex mutex_;
-  std::vector<net::Frame> taken_;
-};
-
 struct Rig {
   explicit Rig(u64 features, bool connect = true)
-      : wire(new Wire),
+      : wire(new net::TestWire),
         net({0x52, 0x54, 0, 1, 2, 3}, std::unique_ptr<net::Backend>(wire)),
         rig(net) {
     if (connect) REQUIRE(net.Connect(mailbox).ok());
@@ -64,7 +33,7 @@ struct Rig {
     mailbox.Drain();
   }
   Mailbox mailbox{[] {}};
-  Wire* wire;
+  net::TestWire* wire;
   Net net;
   TestRig rig;
   std::optional<TestQueue> receive, transmit;
@@ -172,7 +141,7 @@ TEST_CASE("Net: what drivers should not send") {
   }
   CHECK(r.transmit->UsedIndex() == 9);
   CHECK((r.rig.Status() & kNeedsReset) == 0);
-  r.transmit->Add(TestMemory::kBytes - 50, 100, false);
+  r.transmit->Add(TestRam::kBytes - 50, 100, false);
   r.rig.Kick(Net::kTransmit);
   CHECK((r.rig.Status() & kNeedsReset) != 0);
   r.Put(Numbered(60));  // nobody takes it

@@ -1,62 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// A guest's memory and driver for tests of virtio devices.
+// A driver for tests of virtio devices.
 #ifndef ALIBI_DEVICES_VIRTIO_TEST_UTIL_H_
 #define ALIBI_DEVICES_VIRTIO_TEST_UTIL_H_
 
-#include <cstring>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "devices/bus.h"
-#include "devices/dma.h"
 #include "devices/pci/pci.h"
+#include "devices/test_ram.h"
 #include "devices/virtio/virtio_pci.h"
 
 namespace alibi::devices::virtio {
-
-class TestMemory final : public Dma {
- public:
-  static constexpr u64 kBytes = u64{1} << 20;
-
-  bool Read(PhysAddr address, void* out, u64 size) override {
-    if (!Has(address, size)) return false;
-    if (size != 0) std::memcpy(out, bytes_.data() + address.value, size);
-    return true;
-  }
-  bool Write(PhysAddr address, const void* data, u64 size) override {
-    if (!Has(address, size)) return false;
-    if (size != 0) std::memcpy(bytes_.data() + address.value, data, size);
-    return true;
-  }
-  template <class T>
-  T Get(u64 address) {
-    T value{};
-    std::memcpy(&value, bytes_.data() + address, sizeof(value));
-    return value;
-  }
-  template <class T>
-  void Set(u64 address, T value) {
-    std::memcpy(bytes_.data() + address, &value, sizeof(value));
-  }
-  std::string Text(u64 address, u64 size) const {
-    return std::string(reinterpret_cast<const char*>(bytes_.data()) + address, size);
-  }
-
- private:
-  bool Has(PhysAddr address, u64 size) const {
-    return size <= kBytes && address.value <= kBytes - size;
-  }
-  std::vector<u8> bytes_ = std::vector<u8>(kBytes);
-};
 
 // One queue as a driver lays it out. Descriptors are handed out round and round.
 class TestQueue {
  public:
   static constexpr u16 kNext = 1, kWrite = 2, kIndirect = 4;
 
-  TestQueue(TestMemory& memory, u64 base, u16 size) : memory_(&memory), base_(base), size_(size) {}
+  TestQueue(TestRam& memory, u64 base, u16 size) : memory_(&memory), base_(base), size_(size) {}
   u64 descriptors() const { return base_; }
   u64 available() const { return base_ + 0x4000; }
   u64 used() const { return base_ + 0x5000; }
@@ -85,7 +48,7 @@ class TestQueue {
   u32 UsedLength(u16 entry) { return memory_->Get<u32>(used() + 8 + 8 * (entry % size_)); }
 
  private:
-  TestMemory* memory_;
+  TestRam* memory_;
   u64 base_;
   u16 size_;
   u16 index_ = 0;
@@ -159,7 +122,7 @@ class TestRig {
     u64 Read(u64, unsigned) override { return 0; }
     void Write(u64, unsigned, u64) override {}
   };
-  TestMemory memory;
+  TestRam memory;
   VirtioPci function;
   std::vector<ApicMessage> messages;  // message-signalled interrupts
   PortBus ports;

@@ -12,6 +12,7 @@
 
 #include "base/types.h"
 #include "devices/dma.h"
+#include "devices/pci/bus_master_dma.h"
 #include "devices/pci/pci_function.h"
 #include "devices/virtio/virtio_device.h"
 #include "devices/virtio/virtqueue.h"
@@ -52,21 +53,6 @@ class VirtioPci final : public PciFunction, public VirtioTransport {
   Device& registers() { return registers_; }
 
  private:
-  // A device whose bus mastering is off reaches no memory.
-  class GatedDma final : public Dma {
-   public:
-    GatedDma(VirtioPci& owner, Dma& dma) : owner_(owner), dma_(dma) {}
-    bool Read(PhysAddr address, void* out, u64 size) override {
-      return owner_.bus_master() && dma_.Read(address, out, size);
-    }
-    bool Write(PhysAddr address, const void* data, u64 size) override {
-      return owner_.bus_master() && dma_.Write(address, data, size);
-    }
-
-   private:
-    VirtioPci& owner_;
-    Dma& dma_;
-  };
   class Registers final : public Device {
    public:
     explicit Registers(VirtioPci& owner) : owner_(owner) {}
@@ -100,7 +86,7 @@ class VirtioPci final : public PciFunction, public VirtioTransport {
   void Signal(u16 vector, u8 isr_bit);
 
   VirtioDevice& device_;
-  GatedDma dma_;
+  BusMasterDma dma_;
   Registers registers_{*this};
   std::vector<Virtqueue> queues_;
   std::vector<u16> queue_vectors_;

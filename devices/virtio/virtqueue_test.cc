@@ -25,13 +25,13 @@ struct Rig {
     CHECK_FALSE(queue.ok());
     return queue.error() == nullptr ? "" : queue.error();
   }
-  TestMemory memory;
+  TestRam memory;
   TestQueue driver;
   Virtqueue queue;
 };
 
 TEST_CASE("Virtqueue: sizes are powers of two up to the device's") {
-  TestMemory memory;
+  TestRam memory;
   Virtqueue queue(memory, 64);
   CHECK(queue.size() == 64);
   for (const u16 size : {0, 3, 128, 65535}) CHECK_FALSE(queue.SetSize(size));
@@ -201,7 +201,7 @@ TEST_CASE("Virtqueue: rules that drivers break") {
   }
   SECTION("a buffer where there is no RAM") {
     Rig rig;
-    rig.driver.Add(TestMemory::kBytes - 2, 4, true);
+    rig.driver.Add(TestRam::kBytes - 2, 4, true);
     Chain chain;
     REQUIRE(rig.queue.Pop(&chain));
     CHECK_FALSE(rig.queue.CopyTo(chain, 0, "abcd", 4));
@@ -300,7 +300,7 @@ TEST_CASE("Virtqueue: random rings") {
     Rig rig(random() & 1, random() & 1);
     const auto address = [&random] {
       const u64 value = random();
-      return (value & 0xff) == 0 ? value : (value >> 8) % TestMemory::kBytes;
+      return (value & 0xff) == 0 ? value : (value >> 8) % TestRam::kBytes;
     };
     TestQueue table(rig.memory, 0x8000, 64);
     for (u16 i = 0; i < 64; ++i) {

@@ -51,6 +51,11 @@ inline constexpr u32 kMsrApicBase = 0x1b, kMsrSysenterCs = 0x174, kMsrSysenterEs
 inline constexpr u64 kEferSce = 1u << 0, kEferLme = 1u << 8, kEferLma = 1u << 10,
                      kEferNxe = 1u << 11;
 
+inline u16 Inw(u16 port) {
+  u16 value;
+  asm volatile("inw %1, %0" : "=a"(value) : "Nd"(port));
+  return value;
+}
 inline void Outw(u16 port, u16 value) { asm volatile("outw %0, %1" : : "a"(value), "Nd"(port)); }
 inline void Outl(u16 port, u32 value) { asm volatile("outl %0, %1" : : "a"(value), "Nd"(port)); }
 inline u32 Inl(u16 port) {

@@ -19,7 +19,7 @@ int WantedStatus() {
   return status == nullptr ? kGuestPassed : std::atoi(status);
 }
 
-// As arguments: a kernel, or a ROM to start from; and its drives.
+// As arguments: a kernel, or a ROM to start from; its drives, and what else it needs.
 std::string Image() {
   const std::string image = std::getenv("KERNEL");
   const char* disk = std::getenv("DISK");
@@ -28,7 +28,9 @@ std::string Image() {
                                  : std::string("--disk ") + disk +
                                        ",snapshot,interface=" + std::getenv("INTERFACE") +
                                        " --cdrom " + std::getenv("DISC") + " ";
-  return drives + (image.ends_with(".rom") ? "--bios " : "") + image;
+  const char* options = std::getenv("OPTIONS");
+  return drives + (options == nullptr ? "" : options + std::string(" ")) +
+         (image.ends_with(".rom") ? "--bios " : "") + image;
 }
 
 // A reset ends the run, but for the kernel that tests resets.

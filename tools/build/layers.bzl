@@ -16,7 +16,7 @@ LAYERS = [
     ("adapt", "sites, policies and plug-ins; the event log (`adapt/log`), replay"),
     ("runtime", "translation cache, callouts, host faults, sites"),
     ("hardware", "the VCPU on the host's CPU, through the KVM API"),
-    ("devices", "buses, interrupt controllers, timers, PCI, console, disks, virtio, network"),
+    ("devices", "buses, interrupt controllers, timers, PCI, console, disks, virtio, network cards"),
     ("machine", "memory, one VCPU and its run loop, without devices; checks of the host"),
     ("pc", "a PC: board, BIOS ROM, drives, resets; loaders and firmware tables (`pc/boot`)"),
     ("inspect", "gdb, dumps, the execution profile, traces, counters"),

@@ -28,14 +28,19 @@ DRIVERS = {
     "--ide": ["ata_piix", "sd_mod", *EXT4],
     "--cdrom": ["ata_piix", "sr_mod", "isofs"],
     "--net": ["virtio_pci", "virtio_net"],
+    "--net lance": ["pcnet32"],
 }
 
 
 def drivers_for(options):
     """The modules for the devices that these options of `alibi run` add."""
     wanted = []
-    for option in options:
-        for module in DRIVERS.get(option.split("=")[0], []):
+    for at, text in enumerate(options):
+        option, _, value = text.partition("=")
+        value = value or " ".join(options[at + 1:at + 2])
+        # A network card may be named before its network.
+        drivers = DRIVERS.get(f"{option} {value.split(',')[0]}", DRIVERS.get(option, []))
+        for module in drivers:
             if module not in wanted:
                 wanted.append(module)
     return wanted

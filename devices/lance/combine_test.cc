@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "devices/lance/combine.h"
+
+#include "devices/lance/test_util.h"
+
+namespace alibi::devices::lance {
+namespace {
+
+constexpr u32 kTx = Rig::kTransmitRing;
+constexpr net::Optimize kCombining = {.ports = true, .combine = true, .notify = true};
+
+TEST_CASE("Send combining: the rate of crossings decays") {
+  CrossingRate rate;
+  u64 now = 5'000'000'000;
+  CHECK_FALSE(rate.high(now));
+  for (u32 i = 0; i < CrossingRate::kHigh; ++i) rate.Note(now);
+  CHECK(rate.high(now));
+  CHECK(rate.high(now + CrossingRate::kHalfLifeNs - 1));
+  CHECK_FALSE(rate.high(now + CrossingRate::kHalfLifeNs));
+  CHECK_FALSE(rate.high(now + 1'000 * CrossingRate::kHalfLifeNs));
+  // Seven per half-life are many, five are not.
+  for (const u32 each : {7u, 5u}) {
+    CrossingRate steady;
+    for (int i = 0; i < 50; ++i, now += CrossingRate::kHalfLifeNs) {
+      for (u32 j = 0; j < each; ++j) steady.Note(now);
+    }
+    CHECK(steady.high(now - 1) == (each == 7));
+  }
+}
+
+struct Busy : Rig {
+  Busy() : Rig(true, kCombining) {
+    Begin(2);
+    for (u32 i = 0; i < 2 * CrossingRate::kHigh; ++i) lance.Crossed();
+  }
+  bool Waits(u32 index) { return Flags(kTx, index) & kOwn; }
+};
+
+TEST_CASE("Send combining: a quiet machine sends at once") {
+  Rig rig(true, kCombining);
+  rig.Begin(2);
+  rig.clock.Advance(1'000'000'000);
+  rig.Transmission(0, FrameTo(kStranger));
+  rig.Demand();
+  CHECK((rig.Flags(kTx, 0) & kOwn) == 0);
+}
+
+TEST_CASE("Send combining: what waits goes out") {
+  Busy rig;
+  rig.Transmission(0, FrameTo(kStranger, 61));
+  rig.Demand();
+  REQUIRE(rig.Waits(0));
+  SECTION("with the third") {
+    rig.Transmission(1, FrameTo(kStranger, 62));
+    rig.Demand();
+    CHECK(rig.Waits(1));
+    rig.Transmission(2, FrameTo(kStranger, 63));
+    rig.Demand();
+    CHECK_FALSE(rig.Waits(2));
+    const auto taken = rig.wire->Taken(3);
+    REQUIRE(taken.size() == 3);
+    for (u32 i = 0; i < 3; ++i) CHECK(taken[i].size() == 61 + i);
+    CHECK(rig.lance.tallies().lance_held == 2);
+    CHECK(rig.lance.tallies().lance_demands == 3);
+  }
+  SECTION("after a tick") {
+    RunFor(rig.clock, rig.timers, Lance::kTickNs - 1);
+    CHECK(rig.Waits(0));
+    RunFor(rig.clock, rig.timers, 1);
+    CHECK_FALSE(rig.Waits(0));
+  }
+  SECTION("when the guest is left for another reason") {
+    rig.lance.Crossed();
+    CHECK_FALSE(rig.Waits(0));
+  }
+  SECTION("with a frame from elsewhere") {
+    rig.Put(FrameTo(kTestAddress));
+    CHECK_FALSE(rig.Waits(0));
+  }
+  SECTION("with an access that the card must serve") {
+    rig.SetCsr(4, 0x0115);
+    CHECK_FALSE(rig.Waits(0));
+  }
+  SECTION("not after STOP") {
+    rig.SetCsr(0, kStop);
+    RunFor(rig.clock, rig.timers, 10 * Lance::kTickNs);
+    CHECK(rig.Waits(0));
+    rig.SetCsr(0, kStrt);
+    CHECK_FALSE(rig.Waits(0));
+  }
+  CHECK(rig.lance.tallies().lance_transmitted >= 1);
+}
+
+TEST_CASE("Send combining: loops do not wait") {
+  Busy rig;
+  rig.Begin(2, kLoop | kIntl);
+  rig.Transmission(0, FrameTo(kTestAddress));
+  rig.Demand();
+  CHECK_FALSE(rig.Waits(0));
+}
+
+// Stops, resets of the driver and pauses at random: each frame arrives once, in order, and no later
+// than a tick.
+TEST_CASE("Send combining: many frames") {
+  constexpr u32 kFrames = 20'000;
+  Rig rig(true, kCombining);
+  std::mt19937_64 random(1);
+  rig.Begin(2);
+  u32 slot = 0, sent = 0;
+  std::size_t waited = 0;
+  while (sent < kFrames) {
+    net::Frame frame = FrameTo(kStranger, 60 + random() % 100);
+    for (int i = 0; i < 4; ++i) frame[20 + i] = static_cast<u8>(sent >> 8 * i);
+    rig.Transmission(slot, frame);
+    rig.Demand();
+    ++sent;
+    const u32 last = slot;
+    slot = (slot + 1) % 8;
+    waited += (rig.Flags(kTx, last) & kOwn) != 0;
+    switch (random() % 64) {
+      case 0:
+        rig.clock.Advance(random() % 3'000'000);
+        rig.timers.RunExpired(rig.clock.NowNs());
+        break;
+      case 1:
+        RunFor(rig.clock, rig.timers, Lance::kTickNs);
+        REQUIRE((rig.Flags(kTx, last) & kOwn) == 0);
+        break;
+      case 2:
+        rig.SetCsr(0, kTint | kRint | kIena);
+        break;
+      case 3:
+        RunFor(rig.clock, rig.timers, Lance::kTickNs);
+        rig.Begin(2);  // the driver is loaded anew
+        slot = 0;
+        break;
+      case 4:
+        rig.lance.Crossed();
+        REQUIRE((rig.Flags(kTx, last) & kOwn) == 0);
+        break;
+      default:
+        rig.clock.Advance(random() % 20'000);
+    }
+  }
+  RunFor(rig.clock, rig.timers, Lance::kTickNs);
+  CHECK(waited > kFrames / 10);
+  const auto taken = rig.wire->Taken(kFrames);
+  REQUIRE(taken.size() == kFrames);
+  for (u32 i = 0; i < kFrames; ++i) {
+    u32 number = 0;
+    for (int j = 0; j < 4; ++j) number |= u32{taken[i][20 + j]} << 8 * j;
+    REQUIRE(number == i);
+  }
+}
+
+}  // namespace
+}  // namespace alibi::devices::lance
