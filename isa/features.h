@@ -54,6 +54,21 @@ class FeatureSet {
   static_assert(static_cast<unsigned>(Feature::kCount) <= 128);
 };
 
+// What a CPUID shows: `read` gives the four registers of a leaf and subleaf.
+template <class Read>
+FeatureSet FeaturesShownBy(Read read) {
+  FeatureSet shown;
+  for (unsigned i = 1; i < static_cast<unsigned>(Feature::kCount); ++i) {
+    const FeatureBit& bit = kFeatureBits[i];
+    const auto r = read(bit.leaf, bit.subleaf);
+    const u32 registers[] = {r.eax, r.ebx, r.ecx, r.edx};
+    if (!((registers[static_cast<unsigned>(bit.reg)] >> bit.bit) & 1)) {
+      shown.Hide(static_cast<Feature>(i));
+    }
+  }
+  return shown;
+}
+
 }  // namespace alibi::isa
 
 #endif  // ALIBI_ISA_FEATURES_H_

@@ -14,6 +14,7 @@ LAYERS = [
     ("translator", "translation units, liveness, emitter"),
     ("simulator", "one guest instruction in software"),
     ("adapt", "sites, policies and plug-ins; the event log (`adapt/log`), replay"),
+    ("direct", "direct execution of user code: which code shows the host"),
     ("runtime", "translation cache, callouts, host faults, sites"),
     ("devices", "buses, interrupt controllers, timers, PCI, console, disks, virtio, network"),
     ("machine", "memory, one VCPU and its run loop, without devices; checks of the host"),

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// May a page of user code run on the host's CPU as it stands? Not if an instruction of
+// host_visible.inc can begin in it: that would show the host without a trap.
+//
+// What is guaranteed. A page is judged eligible only if, at every offset where the bytes of an
+// instruction of the table stand, no sequence of instructions arrives that begins at
+// - any of the kSpread bytes that end kRunUp bytes before it,
+// - a known start the caller gave,
+// - an offset divisible by 16 behind padding or a return, in the kRunUp bytes before it;
+// a sequence ends at bytes that are no instruction. So an instruction of the table is found
+// wherever kRunUp + 15 bytes of whole instructions stand before it, whatever those are (padding,
+// code behind a return or jump), and at entries of aligned functions behind data.
+//
+// What is not: an instruction of the table less than kRunUp bytes behind data or behind bytes that
+// are no instructions, not aligned, where the sequences through the data agree on stepping over it;
+// and one that lies within other instructions, into which the program jumps (overlapping code).
+// Where fewer bytes stand before (a page whose predecessor is unknown), every offset is a
+// beginning.
+//
+// An instruction belongs to the page of its first byte. The verdict holds as long as the page, and
+// the 15 bytes behind it if they were given, stay as they are; those before it are advice.
+#ifndef ALIBI_DIRECT_CODE_JUDGE_H_
+#define ALIBI_DIRECT_CODE_JUDGE_H_
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/types.h"
+#include "direct/host_traits.h"
+#include "direct/host_visible.h"
+
+namespace alibi::direct {
+
+// How the guest's CPU stands where its user code runs.
+struct GuestTraits {
+  isa::FeatureSet features = {};  // shown and switched on
+  u64 xcr0 = 0;                   // 0 while CR4.OSXSAVE is
+};
+// shown: what the guest's CPUID shows. What CR4 and XCR0 switch off is not in the result.
+GuestTraits GuestTraitsOf(const isa::FeatureSet& shown, u64 cr4, u64 xcr0);
+
+struct CodePage {
+  std::span<const u8, kPageSize> bytes;
+  unsigned code_bits = 64;  // 64 or 32
+  // What lies directly before and behind it in the guest's address space; empty: unknown. Of the
+  // former the last kContextBefore bytes are used, of the latter the first kContextBehind.
+  std::span<const u8> before, behind;
+  // Offsets within the page where instructions are known to begin, ascending.
+  std::span<const u16> starts;
+};
+
+// Why a page is not eligible.
+struct WhyNot {
+  u16 offset = 0;     // of the instruction, within the page
+  HostVisible row{};  // what it is, or may be
+  bool cut = false;   // the page's end hides the rest of it, and `behind` is too short
+};
+
+class CodeJudge {
+ public:
+  static constexpr unsigned kRunUp = 24, kSpread = 24;
+  static constexpr unsigned kContextBefore = kRunUp + kSpread, kContextBehind = 15;
+
+  CodeJudge(const HostTraits& host, const GuestTraits& guest);
+
+  // Nothing: eligible.
+  std::optional<WhyNot> Judge(const CodePage& page) const;
+  // How many places look like an instruction of the table, wherever instructions begin. To measure.
+  unsigned CountRawHits(const CodePage& page) const;
+
+ private:
+  // What applies to code of one size.
+  struct Plan {
+    std::vector<const HostVisibleRow*> rows;
+    std::vector<u8> leads;            // first bytes of opcodes
+    std::array<bool, 256> lead_0f{};  // second bytes behind 0F
+  };
+  class Scan;
+
+  Plan MakePlan(const HostTraits& host, const GuestTraits& guest, CodeSizes size) const;
+  const Plan& PlanFor(unsigned code_bits) const;
+
+  // Extensions that the host may have and the guest has not.
+  FeatureList hidden_;
+  Plan plan64_, plan32_;
+};
+
+}  // namespace alibi::direct
+
+#endif  // ALIBI_DIRECT_CODE_JUDGE_H_
