@@ -16,6 +16,7 @@ namespace alibi::direct {
 namespace {
 
 constexpr unsigned kMostPrefixes = 14;  // an instruction has 15 bytes
+constexpr u8 kEscape = 0x0f;
 
 bool Applies(const Condition& when, const HostTraits& host, bool same_xsave,
              const FeatureList& hidden) {
@@ -48,34 +49,11 @@ FeatureList HiddenFeatures(const HostTraits& host, const GuestTraits& guest) {
   return hidden;
 }
 
-void AddLeads(const HostVisibleRow& row, std::vector<u8>* leads, std::array<bool, 256>* lead_0f) {
-  const auto lead = [&](u8 byte) {
-    if (std::find(leads->begin(), leads->end(), byte) == leads->end()) leads->push_back(byte);
-  };
-  const auto lead_opcodes = [&](auto add) {
-    for (unsigned opcode = 0; opcode < 256; ++opcode) {
-      if (row.opcodes.Has(static_cast<u8>(opcode))) add(static_cast<u8>(opcode));
-    }
-  };
-  switch (row.map) {
-    case OpcodeMap::kOneByte:
-      return lead_opcodes(lead);
-    case OpcodeMap::k0F:
-      lead_opcodes([&](u8 opcode) { (*lead_0f)[opcode] = true; });
-      return lead(0x0f);
-    case OpcodeMap::k0F38:
-      (*lead_0f)[0x38] = true;
-      return lead(0x0f);
-    case OpcodeMap::k0F3A:
-      (*lead_0f)[0x3a] = true;
-      return lead(0x0f);
-    case OpcodeMap::kVexMaps:
-      lead(0xc4);
-      return lead(0xc5);
-    case OpcodeMap::kEvexMaps:
-      return lead(0x62);
-    case OpcodeMap::kXopMaps:
-      return lead(0x8f);
+// Calls found(byte) for each of the row's opcodes.
+template <class Found>
+void ForEachOpcode(const HostVisibleRow& row, Found found) {
+  for (unsigned opcode = 0; opcode < 256; ++opcode) {
+    if (row.opcodes.Has(static_cast<u8>(opcode))) found(static_cast<u8>(opcode));
   }
 }
 
@@ -115,9 +93,10 @@ class CodeJudge::Scan {
 
  private:
   static constexpr unsigned kSlack = 16;  // for loads of 16 bytes
+  static constexpr unsigned kZeros = 8;   // that are padding
 
   template <class Found>
-  bool LookAt(unsigned opcode, Found found);
+  bool LookAt(unsigned opcode, const Rows& rows, Found found);
   bool IsPage(unsigned at) const { return at >= page_begin_ && at < page_begin_ + kPageSize; }
   bool IsLikelyEntry(unsigned at) const;
 
@@ -154,24 +133,25 @@ void CodeJudge::Scan::ForEachHit(Found found) {
     for (unsigned set = static_cast<unsigned>(_mm_movemask_epi8(any)); set != 0; set &= set - 1) {
       const unsigned opcode = at + static_cast<unsigned>(std::countr_zero(set));
       if (opcode >= size_) return;
-      const bool known = opcode + 1 < size_;
-      if (buffer_[opcode] == 0x0f && known && !plan_.lead_0f[buffer_[opcode + 1]]) continue;
-      if (LookAt(opcode, found)) return;
+      const bool escaped = buffer_[opcode] == kEscape && opcode + 1 < size_;
+      const Rows& rows =
+          escaped ? plan_.by_second[buffer_[opcode + 1]] : plan_.by_lead[buffer_[opcode]];
+      if (!rows.empty() && LookAt(opcode, rows, found)) return;
     }
   }
   // Prefixes up to the end of what is known.
-  if (size_ < page_begin_ + kPageSize + kContextBehind) LookAt(size_, found);
+  if (size_ < page_begin_ + kPageSize + kContextBehind) LookAt(size_, plan_.all, found);
 }
 
 // Every row at an opcode, with each number of the prefixes in front of it.
 template <class Found>
-bool CodeJudge::Scan::LookAt(unsigned opcode, Found found) {
+bool CodeJudge::Scan::LookAt(unsigned opcode, const Rows& rows, Found found) {
   unsigned first = opcode;
   while (first > page_begin_ && opcode - first < kMostPrefixes &&
          IsPrefix(buffer_[first - 1], code_.code_bits)) {
     --first;
   }
-  for (const HostVisibleRow* row : plan_.rows) {
+  for (const HostVisibleRow* row : rows) {
     u32 starts_below = 0;
     bool cut = true;
     for (unsigned start = first; start <= opcode && start < size_; ++start) {
@@ -186,11 +166,13 @@ bool CodeJudge::Scan::LookAt(unsigned opcode, Found found) {
   return false;
 }
 
-// What stands behind padding or a return, as functions do.
+// As functions begin: aligned, behind padding or a return.
 bool CodeJudge::Scan::IsLikelyEntry(unsigned at) const {
-  if (!IsPage(at) || (at - page_begin_) % 16 != 0 || at == 0) return false;
+  if (!IsPage(at) || (at - page_begin_) % 16 != 0 || at < kZeros) return false;
   const u8 before = buffer_[at - 1];
-  return before == 0xc3 || before == 0xcc || before == 0x90 || before == 0x00;
+  if (before == 0xc3 || before == 0xcc || before == 0x90) return true;
+  // Fewer are seen at the end of displacements and immediates.
+  return std::all_of(buffer_ + at - kZeros, buffer_ + at, [](u8 byte) { return byte == 0; });
 }
 
 bool CodeJudge::Scan::Arrives(unsigned last, u32 starts_below) const {
@@ -235,10 +217,46 @@ CodeJudge::Plan CodeJudge::MakePlan(const HostTraits& host, const GuestTraits& g
   Plan plan;
   for (const HostVisibleRow& row : HostVisibleRows()) {
     if (!(row.code & size) || !Applies(row.when, host, same_xsave, hidden_)) continue;
-    plan.rows.push_back(&row);
-    AddLeads(row, &plan.leads, &plan.lead_0f);
+    plan.Add(&row);
   }
   return plan;
+}
+
+void CodeJudge::Plan::Add(const HostVisibleRow* row) {
+  all.push_back(row);
+  const auto lead = [&](u8 byte) { by_lead[byte].push_back(row); };
+  const auto second = [&](u8 byte) {
+    lead(kEscape);
+    by_second[byte].push_back(row);
+  };
+  switch (row->map) {
+    case OpcodeMap::kOneByte:
+      ForEachOpcode(*row, lead);
+      break;
+    case OpcodeMap::k0F:
+      ForEachOpcode(*row, second);
+      break;
+    case OpcodeMap::k0F38:
+      second(0x38);
+      break;
+    case OpcodeMap::k0F3A:
+      second(0x3a);
+      break;
+    case OpcodeMap::kVexMaps:
+      lead(0xc4);
+      lead(0xc5);
+      break;
+    case OpcodeMap::kEvexMaps:
+      lead(0x62);
+      break;
+    case OpcodeMap::kXopMaps:
+      lead(0x8f);
+      break;
+  }
+  leads.clear();
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    if (!by_lead[byte].empty()) leads.push_back(static_cast<u8>(byte));
+  }
 }
 
 const CodeJudge::Plan& CodeJudge::PlanFor(unsigned code_bits) const {

@@ -22,6 +22,7 @@
 #ifndef ALIBI_DIRECT_CODE_JUDGE_H_
 #define ALIBI_DIRECT_CODE_JUDGE_H_
 
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -59,7 +60,7 @@ struct WhyNot {
 
 class CodeJudge {
  public:
-  static constexpr unsigned kRunUp = 24, kSpread = 24;
+  static constexpr unsigned kRunUp = 48, kSpread = 16;
   static constexpr unsigned kContextBefore = kRunUp + kSpread, kContextBehind = 15;
 
   CodeJudge(const HostTraits& host, const GuestTraits& guest);
@@ -70,11 +71,15 @@ class CodeJudge {
   unsigned CountRawHits(const CodePage& page) const;
 
  private:
+  using Rows = std::vector<const HostVisibleRow*>;
   // What applies to code of one size.
   struct Plan {
-    std::vector<const HostVisibleRow*> rows;
-    std::vector<u8> leads;            // first bytes of opcodes
-    std::array<bool, 256> lead_0f{};  // second bytes behind 0F
+    Rows all;
+    std::vector<u8> leads;          // first bytes of their opcodes
+    std::array<Rows, 256> by_lead;  // of 0F: by the second byte, in the next
+    std::array<Rows, 256> by_second;
+
+    void Add(const HostVisibleRow* row);
   };
   class Scan;
 

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "direct/feature_probe.h"
+
 namespace alibi::direct {
 namespace {
 
@@ -47,6 +49,12 @@ vcpu::CpuidRegisters ExistingLeaf(u32 leaf, u32 subleaf) {
   return exists ? vcpu::HostCpuid(leaf, subleaf) : vcpu::CpuidRegisters();
 }
 
+isa::FeatureSet WorkingFeatures() {
+  isa::FeatureSet features = isa::FeaturesShownBy(ExistingLeaf);
+  for (const isa::Feature feature : ProbeFeatures()) features.Show(feature);
+  return features;
+}
+
 bool HasShadowStack() {
   u64 enabled = 0;
   return syscall(SYS_arch_prctl, kArchShstkStatus, &enabled) == 0 && (enabled & kArchShstkShstk);
@@ -63,7 +71,7 @@ HostTraits DetectHostTraits() {
       .tsc_faults = Faults(EnableTscFaulting, ExecuteRdtsc),
       .umip = (ExistingLeaf(7, 0).ecx & kUmip) != 0,
       .shadow_stacks = HasShadowStack(),
-      .features = isa::FeaturesShownBy(ExistingLeaf),
+      .features = WorkingFeatures(),
   };
 }
 

@@ -20,8 +20,10 @@ struct HostTraits {
   // run directly at all: the table does not list them.
   bool tsc_faults = false;
   bool umip = false;  // the CPU has it: Linux then answers SGDT and its kin by dummy values
-  bool shadow_stacks = false;     // this thread has a user shadow stack, as its children would
-  isa::FeatureSet features = {};  // that CPUID shows to programs here; another one may still work
+  bool shadow_stacks = false;  // this thread has a user shadow stack, as its children would
+  // What CPUID shows to programs here, and what works nevertheless (feature_probes.inc): a
+  // hypervisor below may hide it.
+  isa::FeatureSet features = {};
 };
 
 // Tries all of it: some 1,000 us, in a child process where it changes something. The caller may

@@ -44,6 +44,10 @@ class FeatureSet {
     const unsigned n = static_cast<unsigned>(feature);
     return (words_[n / 64] >> (n % 64)) & 1;
   }
+  constexpr void Show(Feature feature) {
+    const unsigned n = static_cast<unsigned>(feature);
+    words_[n / 64] |= u64{1} << (n % 64);
+  }
   constexpr void Hide(Feature feature) {
     const unsigned n = static_cast<unsigned>(feature);
     words_[n / 64] &= ~(u64{1} << (n % 64));

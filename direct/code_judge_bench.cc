@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many pages of real programs the judge lets run, and what it takes. By hand:
+//   bazel run //direct:code_judge_bench -- [--list] FILE...
+// Per ELF file: pages of its executable segments, those with bytes that look like an instruction of
+// host_visible.inc, those judged not eligible, cycles per page, and for which rows. --list: also
+// where (addresses of the file). Standard output; exit status 1 for a file that cannot be read.
+#include <elf.h>
+#include <fmt/core.h>
+#include <x86intrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "direct/code_judge.h"
+
+namespace alibi::direct {
+namespace {
+
+constexpr unsigned kTries = 3;
+
+using Bytes = std::vector<u8>;
+
+struct Segment {
+  u64 address;
+  std::span<const u8> bytes;
+};
+
+template <class Header, class Program>
+std::vector<Segment> ExecutableSegments(const Bytes& file) {
+  Header header;
+  std::memcpy(&header, file.data(), sizeof header);
+  std::vector<Segment> segments;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Program program;
+    std::memcpy(&program, file.data() + header.e_phoff + i * sizeof program, sizeof program);
+    if (program.p_type != PT_LOAD || !(program.p_flags & PF_X)) continue;
+    segments.push_back(
+        {program.p_vaddr, std::span(file).subspan(program.p_offset, program.p_filesz)});
+  }
+  return segments;
+}
+
+// A host and a guest on it.
+struct Setting {
+  std::string_view name;
+  HostTraits host;
+  GuestTraits guest;
+};
+
+std::vector<Setting> Settings() {
+  using enum isa::Feature;
+  const HostTraits here = DetectHostTraits();
+  const GuestTraits same{.features = here.features, .xcr0 = here.xcr0};
+  HostTraits intel = here;
+  intel.vendor = vcpu::Vendor::kIntel;
+  intel.cpuid_faults = true;
+  intel.xcr0 |= 0x60000;
+  GuestTraits no_avx512 = same, no_avx = same;
+  for (const isa::Feature feature : {kAvx512f, kAvx512bw, kAvx512dq})
+    no_avx512.features.Hide(feature);
+  for (const isa::Feature feature : {kAvx, kAvx2, kFma, kF16c, kAvx512f})
+    no_avx.features.Hide(feature);
+  return {{"this host, guest shown all of it", here, same},
+          {"an Intel host with CPUID faulting and another XCR0", intel, same},
+          {"this host, guest not shown AVX-512", here, no_avx512},
+          {"this host, guest not shown AVX", here, no_avx}};
+}
+
+struct Tally {
+  unsigned pages = 0, raw = 0, ineligible = 0;
+  u64 cycles = 0;
+  std::map<HostVisible, unsigned> rows;
+};
+
+void JudgeSegment(const CodeJudge& judge, const Segment& segment, unsigned code_bits, bool list,
+                  Tally* tally) {
+  const u64 lead = segment.address % kPageSize;
+  Bytes memory(lead);
+  memory.insert(memory.end(), segment.bytes.begin(), segment.bytes.end());
+  memory.resize((memory.size() + kPageSize - 1) / kPageSize * kPageSize);
+  const std::span<const u8> all(memory);
+  for (u64 at = 0; at < memory.size(); at += kPageSize) {
+    const u64 before = std::min<u64>(at, CodeJudge::kContextBefore);
+    const u64 behind = std::min<u64>(memory.size() - at - kPageSize, CodeJudge::kContextBehind);
+    const CodePage page{.bytes = all.subspan(at).first<kPageSize>(),
+                        .code_bits = code_bits,
+                        .before = all.subspan(at - before, before),
+                        .behind = all.subspan(at + kPageSize, behind),
+                        .starts = {}};
+    std::optional<WhyNot> why;
+    u64 least = ~u64{0};  // of some, because others use this CPU, too
+    for (unsigned i = 0; i < kTries; ++i) {
+      const u64 begin = __rdtsc();
+      why = judge.Judge(page);
+      least = std::min<u64>(least, __rdtsc() - begin);
+    }
+    tally->cycles += least;
+    ++tally->pages;
+    tally->raw += judge.CountRawHits(page) != 0;
+    if (!why) continue;
+    ++tally->ineligible;
+    ++tally->rows[why->row];
+    if (list) {
+      fmt::print("    {:x} {}\n", segment.address - lead + at + why->offset, RowOf(why->row).text);
+    }
+  }
+}
+
+bool JudgeFile(const CodeJudge& judge, const char* path, bool list) {
+  std::ifstream stream(path, std::ios::binary);
+  const Bytes file{std::istreambuf_iterator<char>(stream), {}};
+  if (file.size() < sizeof(Elf64_Ehdr) || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0) {
+    fmt::print(stderr, "{}: not an ELF file\n", path);
+    return false;
+  }
+  const bool wide = file[EI_CLASS] == ELFCLASS64;
+  const std::vector<Segment> segments = wide ? ExecutableSegments<Elf64_Ehdr, Elf64_Phdr>(file)
+                                             : ExecutableSegments<Elf32_Ehdr, Elf32_Phdr>(file);
+  Tally tally;
+  for (const Segment& segment : segments)
+    JudgeSegment(judge, segment, wide ? 64 : 32, list, &tally);
+  const auto percent = [&](unsigned n) { return 100.0 * n / std::max(tally.pages, 1u); };
+  fmt::print("  {:<56} {:>6} pages, raw {:5.1f} %, not eligible {:4} ({:5.2f} %), {:6} cycles:",
+             path, tally.pages, percent(tally.raw), tally.ineligible, percent(tally.ineligible),
+             tally.cycles / std::max(tally.pages, 1u));
+  for (const auto& [row, count] : tally.rows) fmt::print(" {} {},", count, RowOf(row).text);
+  fmt::print("\n");
+  return true;
+}
+
+int Main(int argc, char** argv) {
+  std::vector<const char*> files(argv + 1, argv + argc);
+  const auto options = std::erase_if(files, [](std::string_view word) { return word == "--list"; });
+  if (files.empty()) {
+    fmt::print(stderr, "usage: code_judge_bench [--list] FILE...\n");
+    return 2;
+  }
+  bool all = true;
+  for (const Setting& setting : Settings()) {
+    fmt::print("{}:\n", setting.name);
+    const CodeJudge judge(setting.host, setting.guest);
+    for (const char* path : files) all &= JudgeFile(judge, path, options != 0);
+  }
+  return all ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace alibi::direct
+
+int main(int argc, char** argv) { return alibi::direct::Main(argc, argv); }
