@@ -76,6 +76,18 @@ GuestTraits GuestTraitsOf(const isa::FeatureSet& shown, u64 cr4, u64 xcr0) {
   return guest;
 }
 
+// Offsets at which sequences of instructions arrive, from `begin` on.
+class CodeJudge::Reached {
+ public:
+  explicit Reached(unsigned begin) : begin_(begin) {}
+  void Add(unsigned at) { at_[at - begin_] = true; }
+  bool Has(unsigned at) const { return at_[at - begin_]; }
+
+ private:
+  unsigned begin_;
+  std::array<bool, kContextBefore + kMostPrefixes + 1> at_{};
+};
+
 // One page with its surroundings, laid out as one piece.
 class CodeJudge::Scan {
  public:
@@ -99,6 +111,7 @@ class CodeJudge::Scan {
   bool LookAt(unsigned opcode, const Rows& rows, Found found);
   bool IsPage(unsigned at) const { return at >= page_begin_ && at < page_begin_ + kPageSize; }
   bool IsLikelyEntry(unsigned at) const;
+  void AddKnownStarts(unsigned from, unsigned last, Reached* reached) const;
 
   const CodeJudge& judge_;
   const Plan& plan_;
@@ -175,31 +188,42 @@ bool CodeJudge::Scan::IsLikelyEntry(unsigned at) const {
   return std::all_of(buffer_ + at - kZeros, buffer_ + at, [](u8 byte) { return byte == 0; });
 }
 
+void CodeJudge::Scan::AddKnownStarts(unsigned from, unsigned last, Reached* reached) const {
+  if (last < page_begin_) return;
+  const unsigned first = from > page_begin_ ? from - page_begin_ : 0;
+  for (auto start = std::lower_bound(starts_.begin(), starts_.end(), first);
+       start != starts_.end() && *start + page_begin_ <= last; ++start) {
+    reached->Add(*start + page_begin_);
+  }
+}
+
 bool CodeJudge::Scan::Arrives(unsigned last, u32 starts_below) const {
   const unsigned first = last + 1 - static_cast<unsigned>(std::bit_width(starts_below));
   if (first < kRunUp) return true;
   const unsigned run_up = first - kRunUp;  // the last that is any beginning
   const unsigned begin = run_up >= kSpread ? run_up - kSpread + 1 : 0;
-  std::array<bool, kContextBefore + kMostPrefixes + 1> reached{};
-  for (unsigned at = begin; at <= run_up; ++at) reached[at - begin] = true;
+  Reached reached(begin);
+  for (unsigned at = begin; at <= run_up; ++at) reached.Add(at);
   for (unsigned at = run_up + 1; at <= last; ++at) {
-    if (IsLikelyEntry(at)) reached[at - begin] = true;
+    if (IsLikelyEntry(at)) reached.Add(at);
   }
-  if (last >= page_begin_) {
-    const unsigned from = run_up + 1 > page_begin_ ? run_up + 1 - page_begin_ : 0;
-    for (auto start = std::lower_bound(starts_.begin(), starts_.end(), from);
-         start != starts_.end() && *start + page_begin_ <= last; ++start) {
-      reached[*start + page_begin_ - begin] = true;
-    }
-  }
+  AddKnownStarts(run_up + 1, last, &reached);
+  bool passed = false;
   for (unsigned at = begin; at <= last; ++at) {
-    if (!reached[at - begin]) continue;
+    if (!reached.Has(at)) continue;
     if (at >= first && (starts_below >> (last - at) & 1)) return true;
+    // Linkers pad with zeros, which are half an instruction each.
+    unsigned behind = at;
+    while (behind < last && buffer_[behind] == 0) ++behind;
+    reached.Add(behind);
     const isa::Glance glance = isa::GlanceAt(buffer_ + at, size_ - at, code_.code_bits);
-    if (glance.status != isa::DecodeStatus::kOk) continue;
-    if (at + glance.length <= last) reached[at + glance.length - begin] = true;
+    if (glance.status == isa::DecodeStatus::kUndefined) continue;
+    const unsigned next = at + glance.length;
+    const bool passes = glance.status != isa::DecodeStatus::kOk || next > last;
+    if (!passes) reached.Add(next);
+    passed |= passes;
   }
-  return false;
+  return !passed;
 }
 
 CodeJudge::CodeJudge(const HostTraits& host, const GuestTraits& guest)

@@ -81,6 +81,7 @@ class CodeJudge {
 
     void Add(const HostVisibleRow* row);
   };
+  class Reached;
   class Scan;
 
   Plan MakePlan(const HostTraits& host, const GuestTraits& guest, CodeSizes size) const;

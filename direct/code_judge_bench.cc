@@ -4,48 +4,23 @@
 // Per ELF file: pages of its executable segments, those with bytes that look like an instruction of
 // host_visible.inc, those judged not eligible, cycles per page, and for which rows. --list: also
 // where (addresses of the file). Standard output; exit status 1 for a file that cannot be read.
-#include <elf.h>
 #include <fmt/core.h>
 #include <x86intrin.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "direct/code_judge.h"
+#include "direct/elf_code.h"
 
 namespace alibi::direct {
 namespace {
 
 constexpr unsigned kTries = 3;
-
-using Bytes = std::vector<u8>;
-
-struct Segment {
-  u64 address;
-  std::span<const u8> bytes;
-};
-
-template <class Header, class Program>
-std::vector<Segment> ExecutableSegments(const Bytes& file) {
-  Header header;
-  std::memcpy(&header, file.data(), sizeof header);
-  std::vector<Segment> segments;
-  for (unsigned i = 0; i < header.e_phnum; ++i) {
-    Program program;
-    std::memcpy(&program, file.data() + header.e_phoff + i * sizeof program, sizeof program);
-    if (program.p_type != PT_LOAD || !(program.p_flags & PF_X)) continue;
-    segments.push_back(
-        {program.p_vaddr, std::span(file).subspan(program.p_offset, program.p_filesz)});
-  }
-  return segments;
-}
 
 // A host and a guest on it.
 struct Setting {
@@ -79,10 +54,10 @@ struct Tally {
   std::map<HostVisible, unsigned> rows;
 };
 
-void JudgeSegment(const CodeJudge& judge, const Segment& segment, unsigned code_bits, bool list,
+void JudgeSegment(const CodeJudge& judge, const ElfPart& segment, unsigned code_bits, bool list,
                   Tally* tally) {
   const u64 lead = segment.address % kPageSize;
-  Bytes memory(lead);
+  std::vector<u8> memory(lead);
   memory.insert(memory.end(), segment.bytes.begin(), segment.bytes.end());
   memory.resize((memory.size() + kPageSize - 1) / kPageSize * kPageSize);
   const std::span<const u8> all(memory);
@@ -114,18 +89,15 @@ void JudgeSegment(const CodeJudge& judge, const Segment& segment, unsigned code_
 }
 
 bool JudgeFile(const CodeJudge& judge, const char* path, bool list) {
-  std::ifstream stream(path, std::ios::binary);
-  const Bytes file{std::istreambuf_iterator<char>(stream), {}};
-  if (file.size() < sizeof(Elf64_Ehdr) || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0) {
-    fmt::print(stderr, "{}: not an ELF file\n", path);
+  Result<ElfCode> code = ReadElfCode(path);
+  if (!code.ok()) {
+    fmt::print(stderr, "{}\n", code.error().message);
     return false;
   }
-  const bool wide = file[EI_CLASS] == ELFCLASS64;
-  const std::vector<Segment> segments = wide ? ExecutableSegments<Elf64_Ehdr, Elf64_Phdr>(file)
-                                             : ExecutableSegments<Elf32_Ehdr, Elf32_Phdr>(file);
   Tally tally;
-  for (const Segment& segment : segments)
-    JudgeSegment(judge, segment, wide ? 64 : 32, list, &tally);
+  for (const ElfPart& segment : code->segments) {
+    JudgeSegment(judge, segment, code->code_bits, list, &tally);
+  }
   const auto percent = [&](unsigned n) { return 100.0 * n / std::max(tally.pages, 1u); };
   fmt::print("  {:<56} {:>6} pages, raw {:5.1f} %, not eligible {:4} ({:5.2f} %), {:6} cycles:",
              path, tally.pages, percent(tally.raw), tally.ineligible, percent(tally.ineligible),
