@@ -93,8 +93,8 @@ class CodeJudge::Scan {
  public:
   Scan(const CodeJudge& judge, const Plan& plan, const CodePage& page);
 
-  // Calls found(offset, row, cut) for each raw hit that `reached` (or nobody) is asked about; stops
-  // when it returns true.
+  // Calls found(opcode, starts_below, row, cut) for each place that looks like an instruction of
+  // the table, in ascending order, until it returns true. The first two are for Arrives().
   template <class Found>
   void ForEachHit(Found found);
   // Does a sequence of instructions arrive at one of these offsets? (In the buffer; a set over the

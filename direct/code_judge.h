@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // May a page of user code run on the host's CPU as it stands? Not if an instruction of
-// host_visible.inc can begin in it: that would show the host without a trap.
+// host_visible.inc begins in it: that would show the host without a trap.
 //
-// What is guaranteed. A page is judged eligible only if, at every offset where the bytes of an
-// instruction of the table stand, no sequence of instructions arrives that begins at
-// - any of the kSpread bytes that end kRunUp bytes before it,
-// - a known start the caller gave,
-// - an offset divisible by 16 behind padding or a return, in the kRunUp bytes before it;
-// a sequence ends at bytes that are no instruction. So an instruction of the table is found
-// wherever kRunUp + 15 bytes of whole instructions stand before it, whatever those are (padding,
-// code behind a return or jump), and at entries of aligned functions behind data.
+// The bytes of such an instruction stand in half of all pages, mostly within others: MOV EDX, 15
+// has those of SLDT. One is taken for such if sequences of instructions that begin earlier step
+// over it and none arrives at it. They begin
+// - at each of the kSpread offsets that end kRunUp bytes before it,
+// - nearer only where the caller knows that an instruction begins, and at offsets divisible by 16
+//   behind a return, INT3, NOP or eight zeros: as functions begin;
+// they skip zeros, too, because linkers pad with them, and end at bytes that are no instruction.
 //
-// What is not: an instruction of the table less than kRunUp bytes behind data or behind bytes that
-// are no instructions, not aligned, where the sequences through the data agree on stepping over it;
-// and one that lies within other instructions, into which the program jumps (overlapping code).
-// Where fewer bytes stand before (a page whose predecessor is unknown), every offset is a
-// beginning.
+// What is guaranteed: an instruction of the table is found
+// - behind kRunUp + 15 bytes of whole instructions, whatever these are: returns and jumps with code
+//   behind them, padding of NOPs, INT3 or zeros,
+// - in a function that is aligned to 16 and stands behind padding or a return,
+// - on the way from a known start, if that is less than kRunUp bytes before it,
+// - within kRunUp bytes of the first byte known (the page's own, if `before` is empty): there every
+//   offset is a beginning.
 //
-// An instruction belongs to the page of its first byte. The verdict holds as long as the page, and
-// the 15 bytes behind it if they were given, stay as they are; those before it are advice.
+// What is not: one that stands less than that behind data which a program has among its code, in a
+// function that is not aligned or without padding (most are found: real_code_test says how many);
+// and one within other instructions into which the program jumps (overlapping code). Such a page
+// may be judged eligible, and would show the host. It cannot reach more of it than other code can.
+//
+// An instruction belongs to the page of its first byte. A verdict holds as long as the page, and
+// the 15 bytes behind it if they were given, stay as they are; the bytes before it are advice.
 #ifndef ALIBI_DIRECT_CODE_JUDGE_H_
 #define ALIBI_DIRECT_CODE_JUDGE_H_
 

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "direct/child_signal.h"
+
 namespace alibi::direct {
 namespace {
 
@@ -25,7 +27,7 @@ constexpr FeatureProbe kProbes[] = {
 #include "direct/feature_probes.inc"
 };
 
-// Where the child goes on after a signal: only a signal's handler needs to be told by a global.
+// Where the child goes on after a signal. A handler can be told by a global only.
 sigjmp_buf after_signal;
 
 void OnSignal(int signal) { siglongjmp(after_signal, signal); }
@@ -45,13 +47,7 @@ bool Works(const void* code) {
 // In the child. What works is written to `works`, one byte per probe.
 void TryAll(u8* works) {
   for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP}) {
-    struct sigaction action = {};
-    action.sa_handler = OnSignal;
-    sigaction(signal, &action, nullptr);
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, signal);
-    sigprocmask(SIG_UNBLOCK, &set, nullptr);
+    HandleInChild(signal, OnSignal);
   }
   void* const code =
       mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -3,12 +3,12 @@
 
 #include <asm/prctl.h>
 #include <errno.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "direct/child_signal.h"
 #include "direct/feature_probe.h"
 
 namespace alibi::direct {
@@ -27,19 +27,23 @@ void ExecuteRdtsc() {
   asm volatile("rdtsc" : "=a"(low), "=d"(high));
 }
 
+constexpr int kNoFault = 0, kFault = 1;  // a child's exit statuses
+void OnFault(int) { _exit(kFault); }
+
 // Does `execute` raise SIGSEGV in a child in which `enable` succeeded?
 bool Faults(bool (*enable)(), void (*execute)()) {
   const pid_t child = fork();
   if (child < 0) return false;
   if (child == 0) {
-    if (signal(SIGSEGV, SIG_DFL) != SIG_ERR && enable()) execute();
-    _exit(0);
+    HandleInChild(SIGSEGV, OnFault);
+    if (enable()) execute();
+    _exit(kNoFault);
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return false;
   }
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+  return WIFEXITED(status) && WEXITSTATUS(status) == kFault;
 }
 
 // Leaves that do not exist show nothing: Intel's CPUs repeat the highest one there.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <string>
 
 #include "direct/feature_probe.h"
@@ -44,6 +45,14 @@ TEST_CASE("Probes are instructions of their feature", "[host_traits]") {
     CHECK(glance.length == probe.size);
     CHECK(glance.feature == probe.feature);
   }
+}
+
+TEST_CASE("Detecting takes milliseconds", "[host_traits]") {
+  const auto begin = std::chrono::steady_clock::now();
+  DetectHostTraits();
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+  WARN("took " << taken.count() << " ms");
+  CHECK(taken.count() < 2000);
 }
 
 TEST_CASE("Detecting leaves this process as it was", "[host_traits]") {
