@@ -294,8 +294,9 @@ std::optional<WhyNot> CodeJudge::Judge(const CodePage& page) const {
   scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
     if (!scan.Arrives(opcode, starts_below)) return false;
     const unsigned start = opcode + 1 - static_cast<unsigned>(std::bit_width(starts_below));
+    if (cut && why) return false;
     why = WhyNot{static_cast<u16>(start - scan.page_begin()), row.name, cut};
-    return true;
+    return !cut;
   });
   return why;
 }

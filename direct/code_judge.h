@@ -61,7 +61,9 @@ struct CodePage {
 struct WhyNot {
   u16 offset = 0;     // of the instruction, within the page
   HostVisible row{};  // what it is, or may be
-  bool cut = false;   // the page's end hides the rest of it, and `behind` is too short
+  // The page's end hides the rest of it, `behind` is too short, and there is no other reason. It
+  // cannot be executed before the page behind can: until then this one is as good as eligible.
+  bool cut = false;
 };
 
 class CodeJudge {

@@ -86,6 +86,18 @@ TEST_CASE("What the page's end cuts is judged by what could follow", "[judge]") 
   CHECK(!Judge(Page(kPageSize - 5, {0xba, 0x00, 0x00, 0x00, 0x0f})));
 }
 
+TEST_CASE("What is not cut is the better reason", "[judge]") {
+  const Page page(kPageSize - 4, {0x62, 0xf1, 0x0f, 0xa2});  // EVEX, or CPUID
+  const CodeJudge judge(Host(), Without({isa::Feature::kAvx512f}));
+  const u16 starts[] = {kPageSize - 2};
+  CodePage code{.bytes = page.bytes, .before = {}, .behind = {}, .starts = {}};
+  CHECK(judge.Judge(code)->cut);
+  CHECK(judge.Judge(code)->row == HostVisible::kEvex);
+  code.starts = starts;
+  CHECK(!judge.Judge(code)->cut);
+  CHECK(judge.Judge(code)->row == HostVisible::kCpuid);
+}
+
 TEST_CASE("Vendors, code sizes and host settings decide which rows apply", "[judge]") {
   const Page sysenter(300, {0x0f, 0x34}), syscall(300, {0x0f, 0x05}), int80(300, {0xcd, 0x80}),
       cpuid(300, {0x0f, 0xa2}), xsave(300, {0x0f, 0xae, 0x20}),
