@@ -24,28 +24,36 @@ constexpr unsigned kTries = 3;
 
 // A host and a guest on it.
 struct Setting {
-  std::string_view name;
+  std::string name;
   HostTraits host;
   GuestTraits guest;
 };
 
+// A guest that has switched on whatever its CPU shows.
+GuestTraits GuestOf(std::string_view model) {
+  vcpu::CpuidPolicy policy;
+  vcpu::CpuidPolicy::ForModel(model, &policy);
+  vcpu::VcpuState state;
+  state.cr4 = policy.cr4_valid();
+  state.xcr0 = policy.xcr0_valid();
+  const isa::FeatureSet shown = isa::FeaturesShownBy(
+      [&](u32 leaf, u32 subleaf) { return policy.Query(state, leaf, subleaf); });
+  return GuestTraitsOf(shown, state.cr4, state.xcr0);
+}
+
 std::vector<Setting> Settings() {
-  using enum isa::Feature;
   const HostTraits here = DetectHostTraits();
-  const GuestTraits same{.features = here.features, .xcr0 = here.xcr0};
-  HostTraits intel = here;
-  intel.vendor = vcpu::Vendor::kIntel;
-  intel.cpuid_faults = true;
-  intel.xcr0 |= 0x60000;
-  GuestTraits no_avx512 = same, no_avx = same;
-  for (const isa::Feature feature : {kAvx512f, kAvx512bw, kAvx512dq})
-    no_avx512.features.Hide(feature);
-  for (const isa::Feature feature : {kAvx, kAvx2, kFma, kF16c, kAvx512f})
-    no_avx.features.Hide(feature);
-  return {{"this host, guest shown all of it", here, same},
-          {"an Intel host with CPUID faulting and another XCR0", intel, same},
-          {"this host, guest not shown AVX-512", here, no_avx512},
-          {"this host, guest not shown AVX", here, no_avx}};
+  std::vector<Setting> settings;
+  for (const std::string_view model : {"host", "base64", "intel-v1"}) {
+    settings.push_back({fmt::format("this host, --cpu {}", model), here, GuestOf(model)});
+  }
+  HostTraits other = here;
+  other.vendor = vcpu::Vendor::kIntel;
+  other.cpuid_faults = true;
+  other.xcr0 |= 0x60000;  // AMX
+  settings.push_back(
+      {"as an Intel host with CPUID faulting and AMX, --cpu host", other, GuestOf("host")});
+  return settings;
 }
 
 struct Tally {

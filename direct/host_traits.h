@@ -14,7 +14,7 @@ struct HostTraits {
   vcpu::Vendor vendor = vcpu::Vendor::kIntel;
   u64 xcr0 = 0;  // 0: no XSAVE
   // arch_prctl(ARCH_SET_CPUID, 0) makes CPUID raise SIGSEGV (Linux 4.12; SDM vol. 3, 2.9, CPUID
-  // faulting; APM vol. 2, CpuidUserDis). Of one thread; inherited by fork, kept by exec.
+  // faulting; APM vol. 2, CpuidUserDis). Of one thread; inherited by fork, undone by exec.
   bool cpuid_faults = false;
   // prctl(PR_SET_TSC, PR_TSC_SIGSEGV) makes RDTSC and RDTSCP do so. Without it user code must not
   // run directly at all: the table does not list them.
@@ -26,8 +26,8 @@ struct HostTraits {
   isa::FeatureSet features = {};
 };
 
-// Tries all of it: some 1,000 us, in a child process where it changes something. The caller may
-// have no other threads that hold locks of libc.
+// Tries all of it, in three child processes: some 10 ms. To be called early, while a fork is cheap
+// and no sandbox forbids it; what cannot be tried for want of a child counts as missing.
 HostTraits DetectHostTraits();
 
 }  // namespace alibi::direct
