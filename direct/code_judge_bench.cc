@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "direct/code_judge.h"
@@ -96,15 +97,10 @@ void JudgeSegment(const CodeJudge& judge, const ElfPart& segment, unsigned code_
   }
 }
 
-bool JudgeFile(const CodeJudge& judge, const char* path, bool list) {
-  Result<ElfCode> code = ReadElfCode(path);
-  if (!code.ok()) {
-    fmt::print(stderr, "{}\n", code.error().message);
-    return false;
-  }
+void JudgeFile(const CodeJudge& judge, const char* path, const ElfCode& code, bool list) {
   Tally tally;
-  for (const ElfPart& segment : code->segments) {
-    JudgeSegment(judge, segment, code->code_bits, list, &tally);
+  for (const ElfPart& segment : code.segments) {
+    JudgeSegment(judge, segment, code.code_bits, list, &tally);
   }
   const auto percent = [&](unsigned n) { return 100.0 * n / std::max(tally.pages, 1u); };
   fmt::print("  {:<56} {:>6} pages, raw {:5.1f} %, not eligible {:4} ({:5.2f} %), {:6} cycles:",
@@ -112,23 +108,32 @@ bool JudgeFile(const CodeJudge& judge, const char* path, bool list) {
              tally.cycles / std::max(tally.pages, 1u));
   for (const auto& [row, count] : tally.rows) fmt::print(" {} {},", count, RowOf(row).text);
   fmt::print("\n");
-  return true;
 }
 
 int Main(int argc, char** argv) {
-  std::vector<const char*> files(argv + 1, argv + argc);
-  const auto options = std::erase_if(files, [](std::string_view word) { return word == "--list"; });
-  if (files.empty()) {
+  std::vector<const char*> paths(argv + 1, argv + argc);
+  const auto options = std::erase_if(paths, [](std::string_view word) { return word == "--list"; });
+  if (paths.empty()) {
     fmt::print(stderr, "usage: code_judge_bench [--list] FILE...\n");
     return 2;
   }
-  bool all = true;
+  std::vector<ElfCode> files;
+  for (const char* path : paths) {
+    Result<ElfCode> code = ReadElfCode(path);
+    if (!code.ok()) {
+      fmt::print(stderr, "{}\n", code.error().message);
+      return 1;
+    }
+    files.push_back(std::move(*code));
+  }
   for (const Setting& setting : Settings()) {
     fmt::print("{}:\n", setting.name);
     const CodeJudge judge(setting.host, setting.guest);
-    for (const char* path : files) all &= JudgeFile(judge, path, options != 0);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      JudgeFile(judge, paths[i], files[i], options != 0);
+    }
   }
-  return all ? 0 : 1;
+  return 0;
 }
 
 }  // namespace

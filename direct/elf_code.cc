@@ -55,6 +55,7 @@ bool ReadParts(const Bytes& file, ElfCode* code) {
 
 Result<ElfCode> ReadElfCode(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
+  if (!stream) return Error{path + ": cannot be read"};
   const Bytes file{std::istreambuf_iterator<char>(stream), {}};
   if (file.size() <= EI_CLASS || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0) {
     return Error{path + ": not an ELF file"};
