@@ -13,8 +13,8 @@ namespace alibi::direct {
 struct HostTraits {
   vcpu::Vendor vendor = vcpu::Vendor::kIntel;
   u64 xcr0 = 0;  // 0: no XSAVE
-  // arch_prctl(ARCH_SET_CPUID, 0) makes CPUID raise SIGSEGV (Linux 4.12; SDM vol. 3, 2.9, CPUID
-  // faulting; APM vol. 2, CpuidUserDis). Of one thread; inherited by fork, undone by exec.
+  // arch_prctl(ARCH_SET_CPUID, 0) makes CPUID raise SIGSEGV (Linux 4.12; SDM vol. 4, MSR 140h; APM
+  // vol. 2, HWCR.CpuidUserDis). Of one thread; inherited by fork, undone by exec.
   bool cpuid_faults = false;
   // prctl(PR_SET_TSC, PR_TSC_SIGSEGV) makes RDTSC and RDTSCP do so. Without it user code must not
   // run directly at all: the table does not list them.
