@@ -172,7 +172,8 @@ u16 HostXsaveAreaSize() {
 // instructions are IDENT; only a CPU model of another vendor shows another one.
 bool NarrowsBranches() { return !vcpu::HostHasIntelsWay(vcpu::HostDifference::kNarrowBranch); }
 
-// By the library's instruction set.
+}  // namespace
+
 Feature FeatureOf(ZydisISASet set) {
   static const auto features = [] {
     struct Row {
@@ -196,8 +197,6 @@ Feature FeatureOf(ZydisISASet set) {
   }();
   return features[set];
 }
-
-}  // namespace
 
 const ZydisDecoder& DecoderFor(unsigned code_bits) {
   static const std::array<ZydisDecoder, 3> decoders = [] {

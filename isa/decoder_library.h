@@ -5,10 +5,15 @@
 
 #include <Zydis/Zydis.h>
 
+#include "isa/features.h"
+
 namespace alibi::isa {
 
 // As the host's CPU decodes (near branches with an operand-size prefix are the vendor's).
 const ZydisDecoder& DecoderFor(unsigned code_bits);
+
+// By the library's instruction set.
+Feature FeatureOf(ZydisISASet set);
 
 }  // namespace alibi::isa
 

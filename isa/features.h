@@ -44,6 +44,10 @@ class FeatureSet {
     const unsigned n = static_cast<unsigned>(feature);
     return (words_[n / 64] >> (n % 64)) & 1;
   }
+  constexpr void Show(Feature feature) {
+    const unsigned n = static_cast<unsigned>(feature);
+    words_[n / 64] |= u64{1} << (n % 64);
+  }
   constexpr void Hide(Feature feature) {
     const unsigned n = static_cast<unsigned>(feature);
     words_[n / 64] &= ~(u64{1} << (n % 64));
@@ -53,6 +57,21 @@ class FeatureSet {
   u64 words_[2] = {~u64{0}, ~u64{0}};
   static_assert(static_cast<unsigned>(Feature::kCount) <= 128);
 };
+
+// What a CPUID shows: `read` gives the four registers of a leaf and subleaf.
+template <class Read>
+FeatureSet FeaturesShownBy(Read read) {
+  FeatureSet shown;
+  for (unsigned i = 1; i < static_cast<unsigned>(Feature::kCount); ++i) {
+    const FeatureBit& bit = kFeatureBits[i];
+    const auto r = read(bit.leaf, bit.subleaf);
+    const u32 registers[] = {r.eax, r.ebx, r.ecx, r.edx};
+    if (!((registers[static_cast<unsigned>(bit.reg)] >> bit.bit) & 1)) {
+      shown.Hide(static_cast<Feature>(i));
+    }
+  }
+  return shown;
+}
 
 }  // namespace alibi::isa
 

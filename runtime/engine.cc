@@ -71,15 +71,8 @@ u64 ReadXcr0() {
 
 // What the guest's CPUID does not show is #UD when it is translated.
 isa::FeatureSet ShownFeatures(const vcpu::CpuidPolicy& policy, const vcpu::VcpuState& state) {
-  isa::FeatureSet shown;
-  for (unsigned i = 1; i < static_cast<unsigned>(isa::Feature::kCount); ++i) {
-    const auto feature = static_cast<isa::Feature>(i);
-    const isa::FeatureBit& bit = FeatureBitOf(feature);
-    const vcpu::CpuidRegisters r = policy.Query(state, bit.leaf, bit.subleaf);
-    const u32 registers[] = {r.eax, r.ebx, r.ecx, r.edx};
-    if (!((registers[static_cast<unsigned>(bit.reg)] >> bit.bit) & 1)) shown.Hide(feature);
-  }
-  return shown;
+  return isa::FeaturesShownBy(
+      [&](u32 leaf, u32 subleaf) { return policy.Query(state, leaf, subleaf); });
 }
 
 }  // namespace

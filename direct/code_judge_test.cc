@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "direct/code_judge.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <initializer_list>
+#include <vector>
+
+namespace alibi::direct {
+namespace {
+
+using Bytes = std::vector<u8>;
+
+// A host on which every row applies, and a guest that is shown what it must be.
+HostTraits Host(vcpu::Vendor vendor = vcpu::Vendor::kIntel) {
+  return {.vendor = vendor, .xcr0 = 0x600e7, .shadow_stacks = true};
+}
+
+GuestTraits Guest() { return {.features = {}, .xcr0 = 0xe7}; }
+
+GuestTraits Without(std::initializer_list<isa::Feature> features) {
+  GuestTraits guest = Guest();
+  for (const isa::Feature feature : features) guest.features.Hide(feature);
+  return guest;
+}
+
+// NOPs with `code` at `offset`.
+struct Page {
+  std::array<u8, kPageSize> bytes;
+  Page() { bytes.fill(0x90); }
+  Page(unsigned offset, const Bytes& code) : Page() { Put(offset, code); }
+  void Put(unsigned offset, const Bytes& code) {
+    const std::size_t size = std::min<std::size_t>(code.size(), kPageSize - offset);
+    std::copy_n(code.begin(), size, bytes.begin() + offset);
+  }
+};
+
+std::optional<WhyNot> Judge(const Page& page, unsigned code_bits = 64, const Bytes& behind = {},
+                            const HostTraits& host = Host(), const GuestTraits& guest = Guest()) {
+  return CodeJudge(host, guest)
+      .Judge({.bytes = page.bytes,
+              .code_bits = code_bits,
+              .before = {},
+              .behind = behind,
+              .starts = {}});
+}
+
+TEST_CASE("A page of plain code is eligible", "[judge]") {
+  CHECK(!Judge(Page()));
+  CHECK(!Judge(Page(100, {0xba, 0x0f, 0x00, 0x00, 0x00, 0xc3})));  // MOV EDX, 15
+  CHECK(!Judge(Page(100, {0x48, 0x83, 0xc4, 0x10, 0x5b, 0xc3})));
+  CHECK(!Judge(Page(100, {0xba, 0x0f, 0x00, 0x00, 0x00, 0xc3}), 32));
+}
+
+TEST_CASE("An instruction of the table is found at every offset", "[judge]") {
+  for (unsigned offset = 0; offset <= kPageSize - 2; ++offset) {
+    const std::optional<WhyNot> why = Judge(Page(offset, {0x0f, 0xa2}));
+    REQUIRE(why);
+    CHECK(why->offset == offset);
+    CHECK(why->row == HostVisible::kCpuid);
+    CHECK(!why->cut);
+  }
+}
+
+TEST_CASE("Prefixes select among the instructions of an opcode", "[judge]") {
+  CHECK(Judge(Page(200, {0xf3, 0x0f, 0xc7, 0xf8}))->row == HostVisible::kRdpid);
+  CHECK(Judge(Page(200, {0xf3, 0x48, 0x0f, 0xc7, 0xf8}))->offset == 200);
+  CHECK(!Judge(Page(200, {0x0f, 0xc7, 0xf8})));        // RDSEED
+  CHECK(!Judge(Page(200, {0xf2, 0x0f, 0xc7, 0xf8})));  // RDSEED
+  // Prefixes that the page's end separates from the opcode.
+  const Page last(kPageSize - 1, {0xf3});
+  CHECK(Judge(last, 64, Bytes{0x0f, 0xc7, 0xf8})->offset == kPageSize - 1);
+  CHECK(!Judge(last, 64, Bytes{0x0f, 0xc7, 0xc8}));
+}
+
+TEST_CASE("What the page's end cuts is judged by what could follow", "[judge]") {
+  const Page page(kPageSize - 1, {0x0f});
+  CHECK(Judge(page)->cut);
+  CHECK(!Judge(page, 64, Bytes{0x1f, 0x00}));
+  CHECK(Judge(page, 64, Bytes{0xa2})->offset == kPageSize - 1);
+  CHECK(!Judge(page, 64, Bytes{0xa2})->cut);
+  CHECK(Judge(Page(kPageSize - 1, {0x48}))->cut);
+  CHECK(!Judge(Page(kPageSize - 1, {0xc3})));
+  // An immediate that ends there.
+  CHECK(!Judge(Page(kPageSize - 5, {0xba, 0x00, 0x00, 0x00, 0x0f})));
+}
+
+TEST_CASE("What is not cut is the better reason", "[judge]") {
+  const Page page(kPageSize - 4, {0x62, 0xf1, 0x0f, 0xa2});  // EVEX, or CPUID
+  const CodeJudge judge(Host(), Without({isa::Feature::kAvx512f}));
+  const u16 starts[] = {kPageSize - 2};
+  CodePage code{.bytes = page.bytes, .before = {}, .behind = {}, .starts = {}};
+  CHECK(judge.Judge(code)->cut);
+  CHECK(judge.Judge(code)->row == HostVisible::kEvex);
+  code.starts = starts;
+  CHECK(!judge.Judge(code)->cut);
+  CHECK(judge.Judge(code)->row == HostVisible::kCpuid);
+}
+
+TEST_CASE("Vendors, code sizes and host settings decide which rows apply", "[judge]") {
+  const Page sysenter(300, {0x0f, 0x34}), syscall(300, {0x0f, 0x05}), int80(300, {0xcd, 0x80}),
+      cpuid(300, {0x0f, 0xa2}), xsave(300, {0x0f, 0xae, 0x20}),
+      rdssp(300, {0xf3, 0x0f, 0x1e, 0xc8});
+  const HostTraits amd = Host(vcpu::Vendor::kAmd);
+  CHECK(Judge(sysenter));
+  CHECK(!Judge(sysenter, 64, {}, amd));
+  CHECK(!Judge(syscall));
+  CHECK(!Judge(syscall, 32));
+  CHECK(Judge(syscall, 32, {}, amd)->row == HostVisible::kSyscall32);
+  CHECK(Judge(int80)->row == HostVisible::kInt80);
+  CHECK(!Judge(int80, 32));
+  HostTraits other = Host();
+  other.cpuid_faults = true;
+  CHECK(!Judge(cpuid, 64, {}, other));
+  CHECK(Judge(xsave));
+  other.xcr0 = Guest().xcr0;
+  CHECK(!Judge(xsave, 64, {}, other));
+  CHECK(Judge(xsave, 64, {}, other, Without({isa::Feature::kXgetbv1})));
+  CHECK(Judge(rdssp));
+  other.shadow_stacks = false;
+  CHECK(!Judge(rdssp, 64, {}, other));
+}
+
+TEST_CASE("Extensions that the guest is not shown, and the host has", "[judge]") {
+  using enum isa::Feature;
+  const Page tzcnt(400, {0xf3, 0x0f, 0xbc, 0xc1}), vaddps(400, {0xc5, 0xf0, 0x58, 0xc2}),
+      vaddps512(400, {0x62, 0xf1, 0x74, 0x48, 0x58, 0xc2}),
+      aesenc(400, {0x66, 0x0f, 0x38, 0xdc, 0xc1}), andn(400, {0xc4, 0xe2, 0x70, 0xf2, 0xc2});
+  for (const Page& page : {tzcnt, vaddps, vaddps512, aesenc, andn}) CHECK(!Judge(page));
+  CHECK(Judge(tzcnt, 64, {}, Host(), Without({kBmi1})));
+  CHECK(Judge(vaddps, 64, {}, Host(), Without({kAvx})));
+  CHECK(Judge(vaddps, 32, {}, Host(), Without({kAvx})));
+  CHECK(!Judge(andn, 64, {}, Host(), Without({kAvx})));
+  CHECK(Judge(vaddps512, 64, {}, Host(), Without({kAvx512f}))->row == HostVisible::kEvex);
+  CHECK(!Judge(vaddps, 64, {}, Host(), Without({kAvx512f})));
+  CHECK(Judge(aesenc, 64, {}, Host(), Without({kAes})));
+  HostTraits old = Host();
+  old.features.Hide(kAes);
+  CHECK(!Judge(aesenc, 64, {}, old, Without({kAes})));
+  // LDS in 32-bit code.
+  CHECK(!Judge(Page(400, {0xc5, 0x70, 0x58}), 32, {}, Host(), Without({kAvx})));
+}
+
+TEST_CASE("A known start is a beginning", "[judge]") {
+  const Page page(500, {0xba, 0x0f, 0xa2, 0x00, 0x00});
+  CHECK(!Judge(page));
+  const u16 starts[] = {3, 501, 700};
+  CHECK(CodeJudge(Host(), Guest())
+            .Judge({.bytes = page.bytes, .before = {}, .behind = {}, .starts = starts})
+            ->offset == 501);
+}
+
+TEST_CASE("CR4 and XCR0 switch extensions off", "[judge]") {
+  using enum isa::Feature;
+  constexpr u64 kAll = vcpu::kCr4Osxsave | vcpu::kCr4Fsgsbase;
+  const GuestTraits all = GuestTraitsOf({}, kAll, 0xe7);
+  for (const isa::Feature feature : {kAvx, kAvx512f, kFsgsbase, kXsave}) {
+    CHECK(all.features.Has(feature));
+  }
+  CHECK(!GuestTraitsOf({}, kAll, 7).features.Has(kAvx512f));
+  CHECK(GuestTraitsOf({}, kAll, 7).features.Has(kAvx));
+  CHECK(!GuestTraitsOf({}, kAll, 3).features.Has(kAvx));
+  CHECK(!GuestTraitsOf({}, vcpu::kCr4Fsgsbase, 0xe7).features.Has(kXsave));
+  CHECK(GuestTraitsOf({}, vcpu::kCr4Fsgsbase, 0xe7).xcr0 == 0);
+  CHECK(!GuestTraitsOf({}, vcpu::kCr4Osxsave, 0xe7).features.Has(kFsgsbase));
+}
+
+}  // namespace
+}  // namespace alibi::direct

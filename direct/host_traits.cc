@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "direct/host_traits.h"
+
+#include <asm/prctl.h>
+#include <errno.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "direct/child_signal.h"
+#include "direct/feature_probe.h"
+
+namespace alibi::direct {
+namespace {
+
+// Linux 6.6, not yet in Debian 12's headers.
+constexpr unsigned kArchShstkStatus = 0x5005;
+constexpr u64 kArchShstkShstk = 1;
+
+bool EnableCpuidFaulting() { return syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0) == 0; }
+bool EnableTscFaulting() { return prctl(PR_SET_TSC, PR_TSC_SIGSEGV) == 0; }
+
+void ExecuteCpuid() { vcpu::HostCpuid(0, 0); }
+void ExecuteRdtsc() {
+  u32 low, high;
+  asm volatile("rdtsc" : "=a"(low), "=d"(high));
+}
+
+constexpr int kNoFault = 0, kFault = 1;  // a child's exit statuses
+void OnFault(int) { _exit(kFault); }
+
+// Does `execute` raise SIGSEGV in a child in which `enable` succeeded?
+bool Faults(bool (*enable)(), void (*execute)()) {
+  const pid_t child = fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    HandleInChild(SIGSEGV, OnFault);
+    if (enable()) execute();
+    _exit(kNoFault);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return false;
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == kFault;
+}
+
+// Leaves that do not exist show nothing: Intel's CPUs repeat the highest one there.
+vcpu::CpuidRegisters ExistingLeaf(u32 leaf, u32 subleaf) {
+  const u32 most = vcpu::HostCpuid(leaf & 0xffff0000, 0).eax;
+  const bool exists = leaf <= most && most - leaf < 0x10000;
+  return exists ? vcpu::HostCpuid(leaf, subleaf) : vcpu::CpuidRegisters();
+}
+
+isa::FeatureSet WorkingFeatures() {
+  isa::FeatureSet features = isa::FeaturesShownBy(ExistingLeaf);
+  for (const isa::Feature feature : ProbeFeatures()) features.Show(feature);
+  return features;
+}
+
+bool HasShadowStack() {
+  u64 enabled = 0;
+  return syscall(SYS_arch_prctl, kArchShstkStatus, &enabled) == 0 && (enabled & kArchShstkShstk);
+}
+
+}  // namespace
+
+HostTraits DetectHostTraits() {
+  constexpr u32 kUmip = u32{1} << 2;
+  return {
+      .vendor = vcpu::VendorOf(vcpu::HostCpuid(0, 0)),
+      .xcr0 = vcpu::HostXcr0(),
+      .cpuid_faults = Faults(EnableCpuidFaulting, ExecuteCpuid),
+      .tsc_faults = Faults(EnableTscFaulting, ExecuteRdtsc),
+      .umip = (ExistingLeaf(7, 0).ecx & kUmip) != 0,
+      .shadow_stacks = HasShadowStack(),
+      .features = WorkingFeatures(),
+  };
+}
+
+}  // namespace alibi::direct
