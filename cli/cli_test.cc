@@ -145,7 +145,7 @@ TEST_CASE("Bad command lines and images") {
        "'sometimes'; known policies: never"},
       {{"run", hello, "--engine", "diesel"},
        64,
-       "there is no engine 'diesel'; there are translate, hardware"},
+       "there is no engine 'diesel'; there are translate, auto, direct, hardware"},
       {{"run", hello, "--engine", "hardware", "--profile", "/dev/null"},
        64,
        "--profile needs --engine translate"},

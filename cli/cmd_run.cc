@@ -207,7 +207,7 @@ class RunCommand {
   Failed Run();
   int Finish();
 
-  bool Translates() const { return config_.machine.engine == runtime::EngineKind::kTranslate; }
+  bool Translates() const { return runtime::Translates(config_.machine.engine); }
   Status TakeBios(const std::string& why);
   void ConfigureMachine();
   std::string Keys(std::string input);  // what of them is the guest's

@@ -84,7 +84,7 @@ void Observation::AddOptions(CLI::App& app) {
 }
 
 std::optional<int> Observation::CheckEngine(runtime::EngineKind engine) const {
-  if (engine == runtime::EngineKind::kTranslate) return std::nullopt;
+  if (runtime::Translates(engine)) return std::nullopt;
   const std::pair<bool, const char*> needs[] = {
       {!profile_name_.empty(), "--profile"},
       {!log_name_.empty(), "--log"},

@@ -30,12 +30,21 @@ void ExecuteRdtsc() {
 constexpr int kNoFault = 0, kFault = 1;  // a child's exit statuses
 void OnFault(int) { _exit(kFault); }
 
-// Does `execute` raise SIGSEGV in a child in which `enable` succeeded?
-bool Faults(bool (*enable)(), void (*execute)()) {
+bool EnableNothing() { return true; }
+void ExecuteInt1() { asm volatile(".byte 0xf1"); }
+// The second one is of the same instruction, which is executed again.
+void OnTrap(int) {
+  static unsigned traps = 0;
+  if (++traps == 2) _exit(kFault);
+}
+
+// Does `execute` raise the signal in a child in which `enable` succeeded?
+bool Faults(bool (*enable)(), void (*execute)(), int signal = SIGSEGV,
+            void (*handler)(int) = OnFault) {
   const pid_t child = fork();
   if (child < 0) return false;
   if (child == 0) {
-    HandleInChild(SIGSEGV, OnFault);
+    HandleInChild(signal, handler);
     if (enable()) execute();
     _exit(kNoFault);
   }
@@ -73,6 +82,7 @@ HostTraits DetectHostTraits() {
       .xcr0 = vcpu::HostXcr0(),
       .cpuid_faults = Faults(EnableCpuidFaulting, ExecuteCpuid),
       .tsc_faults = Faults(EnableTscFaulting, ExecuteRdtsc),
+      .int1_faults = Faults(EnableNothing, ExecuteInt1, SIGTRAP, OnTrap),
       .umip = (ExistingLeaf(7, 0).ecx & kUmip) != 0,
       .shadow_stacks = HasShadowStack(),
       .features = WorkingFeatures(),

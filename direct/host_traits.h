@@ -19,6 +19,8 @@ struct HostTraits {
   // prctl(PR_SET_TSC, PR_TSC_SIGSEGV) makes RDTSC and RDTSCP do so. Without it user code must not
   // run directly at all: the table does not list them.
   bool tsc_faults = false;
+  // A hypervisor below reports INT1's #DB in front of the instruction instead of behind it.
+  bool int1_faults = false;
   bool umip = false;  // the CPU has it: Linux then answers SGDT and its kin by dummy values
   bool shadow_stacks = false;  // this thread has a user shadow stack, as its children would
   // What CPUID shows to programs here, and what works nevertheless (feature_probes.inc): a
@@ -26,7 +28,7 @@ struct HostTraits {
   isa::FeatureSet features = {};
 };
 
-// Tries all of it, in three child processes: some 10 ms. To be called early, while a fork is cheap
+// Tries all of it, in four child processes: some 10 ms. To be called early, while a fork is cheap
 // and no sandbox forbids it; what cannot be tried for want of a child counts as missing.
 HostTraits DetectHostTraits();
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "direct/direct_execution.h"
 #include "inspect/memory_use.h"
 #include "mmu/counters.h"
 
@@ -52,6 +53,13 @@ std::vector<const SiteRecord*> Guiltiest(const std::vector<const SiteRecord*>& a
   return sites;
 }
 
+// None without direct execution.
+template <class Callback>
+void ForEachCounterOfDirect(Machine& machine, Callback&& callback) {
+  if (machine.translator() == nullptr || machine.translator()->direct() == nullptr) return;
+  direct::ForEachCounter(machine.translator()->direct()->counters(), callback);
+}
+
 }  // namespace
 
 std::string StatsText(Machine& machine, u64 wall_ns) {
@@ -68,6 +76,7 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
   };
   ForEachCounter(machine.engine().counters(), row);
   mmu::ForEachCounter(machine.mmu().counters(), row);
+  ForEachCounterOfDirect(machine, row);
   ForEachCounter(machine.counters(), row);
   machine.ForEachDeviceCounter(row);
   text += fmt::format("memory: {:>14} {:>16} {:>16}\n", "now", "peak", "bound");
@@ -113,6 +122,7 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   json["sites_known"] = all.size();
   ForEachCounter(machine.engine().counters(), into("runtime"));
   mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
+  ForEachCounterOfDirect(machine, into("direct"));
   ForEachCounter(machine.counters(), into("vmm"));
   machine.ForEachDeviceCounter(into("devices"));
   ordered_json& memory = json["memory"] = ordered_json::object();
@@ -146,6 +156,7 @@ adapt::log::FinalCounters AllCounters(Machine& machine) {
   };
   ForEachCounter(machine.engine().counters(), into("runtime"));
   mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
+  ForEachCounterOfDirect(machine, into("direct"));
   ForEachCounter(machine.counters(), into("vmm"));
   machine.ForEachDeviceCounter(into("devices"));
   return counters;

@@ -98,6 +98,14 @@ Status Machine::CreateTranslator(const MachineConfig& config,
   options.tc_bytes = config.tc_bytes;
   options.store_folder = config.store_folder;
   options.executions = config.executions;
+  if (config.engine != runtime::EngineKind::kTranslate) {
+    const bool always = config.engine == runtime::EngineKind::kDirect;
+    auto engine_policy = adapt::MakeEnginePolicy(always ? "always" : "cost-model");
+    if (!engine_policy.ok()) return engine_policy.error();
+    engine_policy_ = std::move(*engine_policy);
+    options.engine_policy = engine_policy_.get();
+    options.needs_direct_execution = always;
+  }
   auto engine = runtime::TranslatingEngine::Create(options);
   if (!engine.ok()) return engine.error();
   translator_ = engine->get();

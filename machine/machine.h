@@ -174,6 +174,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   std::optional<vcpu::CpuidPolicy> limited_cpuid_;  // what the engine can run of the configured one
   std::unique_ptr<mmu::GuestMemory> memory_;
   std::unique_ptr<adapt::Policy> policy_;
+  std::unique_ptr<adapt::EnginePolicy> engine_policy_;
   std::function<void(const std::string&)> policy_report_;
   bool policy_reported_ = false;
   std::unique_ptr<mmu::Mmu> mmu_;

@@ -25,7 +25,10 @@ inline constexpr u64 kGuardBytes = 64 * 1024;
 inline constexpr u64 kDefaultArenaBytes = u64{256} << 30;
 
 // Why a page may not be written directly. Any bit keeps shadow entries in the read-only alias.
-inline constexpr u8 kPageTableTrace = 1, kCodeTrace = 2, kRomPage = 4;
+inline constexpr u8 kPageTableTrace = 1, kCodeTrace = 2, kRomPage = 4, kDirectTrace = 8;
+// Stores to such a page are told to the TraceListener: code was made from its bytes, or runs there
+// directly.
+inline constexpr u8 kCodeTraces = kCodeTrace | kDirectTrace;
 
 // One per page of the arena. Chains are of ReverseMap nodes; 0 ends them.
 struct PageInfo {
@@ -39,7 +42,7 @@ struct PageInfo {
 };
 static_assert(sizeof(PageInfo) == 16);
 
-// Told after a guest or device store changed bytes of a page under kCodeTrace. May run while guest
+// Told after a guest or device store changed bytes of a page under kCodeTraces. May run while guest
 // vector state is live (a fast callout): an implementation that uses vector registers saves it.
 class TraceListener {
  public:
@@ -145,6 +148,8 @@ class GuestMemory {
   // Forgets every chain and page-table trace of every page (code traces and ROM stay).
   void ResetChains();
 
+  // The file behind both windows, where a page's place is its arena offset.
+  int fd() const { return fd_; }
   HostAddr ro_base() const { return HostAddr(ro_base_); }
   HostAddr rw_base() const { return HostAddr(rw_base_); }
   HostAddr guard() const { return rw_base() + capacity_; }

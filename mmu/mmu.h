@@ -126,6 +126,10 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // --- Code traces: stores to the page reach TraceListener::CodeWritten ---
   void TraceCode(PhysAddr page);
   void UntraceCode(PhysAddr page);
+  // The same for a page that runs directly, elsewhere: in its views' followers. The latter: false
+  // if it does not; true: the followers have been told to let go of it.
+  void TraceDirectCode(PhysAddr page);
+  bool UntraceDirectCode(PhysAddr page);
 
   // --- Watched pages: each store there, or each access, is Resolution::kSimulate ---
   // The pages from `first`'s to `last`'s, too. At most WatchedPages::kMax times.

@@ -85,7 +85,7 @@ void Mmu::MarkWalk(const PagingContext& context, WalkResult* walk, bool write) {
   // Code in a page table: the flags are part of its bytes.
   for (unsigned level = walk->top_level; level >= walk->leaf_level; --level) {
     const PageInfo* info = memory_->Info(walk->entry_address[level]);
-    if (info != nullptr && (info->flags & kCodeTrace) && listener_ != nullptr) {
+    if (info != nullptr && (info->flags & kCodeTraces) && listener_ != nullptr) {
       listener_->CodeWritten(walk->entry_address[level], context.format->entry_bytes);
     }
   }

@@ -67,7 +67,7 @@ void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
   } else {
     RawCopy(host, data, size);
   }
-  if ((info.flags & kCodeTrace) && listener_ != nullptr) listener_->CodeWritten(address, size);
+  if ((info.flags & kCodeTraces) && listener_ != nullptr) listener_->CodeWritten(address, size);
 }
 
 // An aligned 8-byte unit of a page table changed: one entry, or two of 32-bit paging. Is it a table
@@ -333,6 +333,19 @@ void Mmu::TraceCode(PhysAddr page) {
 void Mmu::UntraceCode(PhysAddr page) {
   PageInfo* info = memory_->Info(page);
   if (info != nullptr) info->flags &= static_cast<u8>(~kCodeTrace);
+}
+
+void Mmu::TraceDirectCode(PhysAddr page) {
+  const u64 offset = memory_->ArenaOffset(page);
+  if (offset != GuestMemory::kNotRam) SetTrace(offset, kDirectTrace);
+}
+
+bool Mmu::UntraceDirectCode(PhysAddr page) {
+  PageInfo* info = memory_->Info(page);
+  if (info == nullptr || !(info->flags & kDirectTrace)) return false;
+  info->flags &= static_cast<u8>(~kDirectTrace);
+  ResetJumpEntriesForPhysPage(page);
+  return true;
 }
 
 // False if there is no room: the entry must then stay in the read-only alias.

@@ -93,6 +93,8 @@ void View::set_default_jump_targets(const void* const targets[2]) {
 void View::Retarget(ViewKey key, const PagingContext& context) {
   key_ = key;
   context_ = context;
+  runs_directly_ = false;
+  ++generation_;
   smap_closed_ = context.smap && !key.user() && !key.smap_open();
 }
 
@@ -152,6 +154,7 @@ void View::PoisonRange(u64 first, u64 count) {
   ClearSlots(first, count);
   DropWriteTargets();
   DropExecutedRange(first, count);
+  if (follower_ != nullptr) follower_->Changed(first, count);
 }
 
 void View::FillSlot(unsigned kind, unsigned slot, LinearAddr page, u64 displacement) {
@@ -312,6 +315,7 @@ void View::DropExecutedSlow(u64 index) {
     if (execute_[at].index_plus_1 != index + 1) continue;
     EraseExecuted(at);
     ResetJumpPage(index);
+    if (follower_ != nullptr) follower_->Changed(index);
     return;
   }
 }
@@ -349,6 +353,7 @@ void View::DropExecutedRange(u64 first, u64 count) {
   execute_count_ = 0;
   execute_log_count_ = 0;
   ResetAllJumps();
+  if (follower_ != nullptr) follower_->ChangedAll();
 }
 
 void View::Empty() {
@@ -358,6 +363,7 @@ void View::Empty() {
 void View::EmptyOfLocal() {
   if (!holds_local_) return;
   holds_local_ = false;
+  if (follower_ != nullptr) follower_->ChangedAll();
   ClearSlots(0, kShadowEntries);
   DropWriteTargets();
   DropExecutedIf(
@@ -415,6 +421,7 @@ void View::Clear(bool release) {
   DropWriteTargets();
   DropLeafCaches();
   ForgetRootEntries();
+  if (follower_ != nullptr) follower_->ChangedAll();
   table_count_ = 0;
   holds_ = holds_local_ = false;
 }

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "mmu/counters.h"
+#include "mmu/followed_pages.h"
 #include "mmu/page_walker.h"
 #include "mmu/root_groups.h"
 
@@ -131,7 +132,10 @@ class View {
     if (old == entry) return false;
     table_[index] = entry;
     leaf_states_[index >> kChunkShift].filled |= LeafBit(index);
-    if (old != Poison(index)) DropCached(index);
+    if (old != Poison(index)) {
+      DropCached(index);
+      if (follower_ != nullptr) follower_->Changed(index);
+    }
     return true;
   }
   // For a moment: slots that were filled from the entry stay. False: it is not `from`.
@@ -141,6 +145,16 @@ class View {
     return true;
   }
   void PoisonRange(u64 first, u64 count);
+
+  // --- A follower: maps pages elsewhere as the entries here are, and as code is fetched ---
+  // Null: there is none (any more).
+  void set_follower(FollowedPages* follower) { follower_ = follower; }
+  FollowedPages* follower() const { return follower_; }
+  // Code is entered elsewhere: whoever links translations leaves this view's jumps alone.
+  void set_runs_directly(bool directly) { runs_directly_ = directly; }
+  bool runs_directly() const { return runs_directly_; }
+  // Changes with what the view is of.
+  u32 generation() const { return generation_; }
 
   // --- Without traces: a TLB ---
   // The entry, its neighbours and the page as code come from a page of so many entries (a power of
@@ -383,6 +397,8 @@ class View {
   ViewKey key_;
   PagingContext context_;
   bool smap_closed_ = false;
+  bool runs_directly_ = false;
+  u32 generation_ = 0;
   bool holds_ = false, holds_local_ = false;  // see NoteDerived
   u64 jump_dirty_[kJumpBlocks / 64] = {};     // blocks that may hold something
   u64 conflicts_dirty_[ConflictEntry::kPages / 64] = {};
@@ -398,6 +414,7 @@ class View {
   u32* tables_ = nullptr;          // kMaxTables
   u32 table_count_ = 0;
   Counters* counters_ = nullptr;
+  FollowedPages* follower_ = nullptr;
   u8* reservation_ = nullptr;
   u8* side_ = nullptr;
 };

@@ -77,6 +77,10 @@ bool EngineImpl::MustLeave() const {
          (state_.system_flags & vcpu::kTf) != 0 || port_breakpoints_ || BreakpointsChanged();
 }
 
+bool EngineImpl::LeavesForDirect(const CodeMode& mode) const {
+  return direct_ != nullptr && mode.user && mmu_.current_view().runs_directly();
+}
+
 Ccf* EngineImpl::Lookup(LinearAddr pc, const CodeMode& mode, PhysAddr* phys, GuestFault* fault,
                         bool* faulted) {
   *faulted = false;
@@ -138,6 +142,8 @@ Next EngineImpl::Dispatch(LinearAddr pc, const Pending& how) {
   };
   if (MustLeave() || in_single_) return leave();
   if (points_.IsBreakpoint(pc)) return leave();
+  // Code that must be translated stays so in its page, and what has been begun is ended.
+  if (how.exit == nullptr && !how.simulate && !how.undone && LeavesForDirect(mode)) return leave();
   mode.simulate = how.simulate;
   NoticeMode(mode);
   ForgetResumeFlag();
@@ -178,6 +184,7 @@ Next EngineImpl::DispatchThroughTable(const Pending& how) {
 }
 
 void EngineImpl::LinkJumpTable(Ccf* ccf, u8 jump_kinds) {
+  if (mmu_.current_view().runs_directly()) return;
   const HostAddr entry = fragments_->IndirectEntry(ccf);
   if (!entry) return;
   // An entry check that failed does not tell whose it was: a jump of the kind that has led here

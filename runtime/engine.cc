@@ -165,7 +165,7 @@ Status EngineImpl::Init() {
   sites_->prices().trap = TrapPrice();
   sites_->prices().callout = CalloutPrice();
   sites_->ShowPrices();
-  return Ok{};
+  return StartDirectExecution();
 }
 
 u32 EngineImpl::CalloutPrice() {
@@ -210,8 +210,10 @@ Exit EngineImpl::Run() {
       if (!tc().all().empty()) FlushTc(&pending_);
     }
     if (state_.shutdown) return Exit::kShutdown;
-    if (__atomic_exchange_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST) != 0)
+    if (__atomic_exchange_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST) != 0) {
+      Sample();
       return Exit::kStopped;
+    }
     const bool debug_step = step_next_ || step_over_watch_;
     if (!debug_step && state_.irq_pending && vcpu::CanTakeInterrupt(state_)) {
       return Exit::kInterruptWindow;
@@ -228,8 +230,10 @@ Exit EngineImpl::Run() {
     // How long IGNNE# lasts shows in the status word alone: one instruction at a time.
     if (ignore_numeric_error_ && !NumericErrorPending()) ignore_numeric_error_ = false;
     if ((state_.system_flags & vcpu::kTf) || state_.interrupt_shadow != 0 || port_breakpoints_ ||
-        points_.IsGuestBreakpoint(LinearPc()) || ignore_numeric_error_ || debug_step) {
+        points_.IsGuestBreakpoint(LinearPc()) || ignore_numeric_error_ || debug_step ||
+        (step_next_user_ && state_.cpl == 3)) {
       const bool done = Step();
+      if (done) step_next_user_ = false;
       if (debug_step && done) {
         step_over_watch_ = false;
         if (std::exchange(step_next_, false) && !points_.stopped()) {
@@ -240,6 +244,10 @@ Exit EngineImpl::Run() {
     }
     debug_step_.NotStepped();
     ForgetResumeFlag();
+    if (GoesDirectly()) {
+      RunDirectly();
+      continue;
+    }
     if (const HostAddr entry = PrepareEntry()) Enter(entry);
   }
 }

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "direct/direct_execution.h"
 #include "runtime/accesses.h"
 #include "runtime/attempted_store.h"
 #include "runtime/events.h"
@@ -63,6 +64,7 @@ class EngineImpl final : public TranslatingEngine,
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_->table(); }
   const adapt::Prices& prices() const override { return sites_->prices(); }
+  const direct::DirectExecution* direct() const override { return direct_.get(); }
   const StubTable& stub_table() const override { return stubs_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   void CollectExecutions() override;
@@ -163,7 +165,18 @@ class EngineImpl final : public TranslatingEngine,
   void HideNumericError();
   void ShowNumericError(const isa::Instr* instr);
 
+  // --- user_code.cc: the engine of user code ---
+  Status StartDirectExecution();
+  void Sample();
+  // What has happened to a user view's address space: chooses its engine anew.
+  void TellEnginePolicy(mmu::View& view, adapt::EngineEvent event);
+  // User code of the current view is to run on.
+  bool GoesDirectly();
+  void RunDirectly();
+
   // --- dispatch.cc ---
+  // Does user code of the current view leave translated code, because it runs directly?
+  bool LeavesForDirect(const translator::CodeMode& mode) const;
   // Puts what translations of that mode rely on in place, too: see SettleLegacyState.
   translator::CodeMode CurrentMode();
   // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
@@ -298,7 +311,18 @@ class EngineImpl final : public TranslatingEngine,
   adapt::Policy& policy_;
   std::optional<Fragments> fragments_;
   std::unique_ptr<translator::Emitter> emitter_;
-  std::unique_ptr<TranslationStore> store_;  // null: nothing is kept
+  std::unique_ptr<TranslationStore> store_;          // null: nothing is kept
+  std::unique_ptr<direct::DirectExecution> direct_;  // null: all code is translated
+  // By view; of what it is in its present generation.
+  struct UserCode {
+    u32 generation = 0;
+    adapt::EngineRecord record;
+  };
+  UserCode user_code_[mmu::ViewPool::kMaxViews];
+  mmu::View* sampled_ = nullptr;  // the user view that was interrupted last
+  u64 last_sample_ = 0;           // TSC
+  bool translate_next_ = false;   // user code goes on translated, up to where it looks up
+  bool step_next_user_ = false;   // its next instruction is the translator's
   std::unique_ptr<translator::PackedCcf::Room> unpacking_;
   const isa::FeatureSet shown_features_;
   std::unique_ptr<translator::TranslationUnit> tu_;

@@ -22,6 +22,8 @@ inline constexpr const char* kEngineNames[] = {
 #undef ALIBI_ENGINE
 };
 
+// Is the guest's kernel translated, at least?
+constexpr bool Translates(EngineKind kind) { return kind != EngineKind::kHardware; }
 inline const char* NameOf(EngineKind kind) { return kEngineNames[static_cast<unsigned>(kind)]; }
 // Fails with the names there are.
 Result<EngineKind> ParseEngineKind(const std::string& name);

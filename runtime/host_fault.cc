@@ -331,6 +331,7 @@ bool EngineImpl::RestartAccess(const SiteDesc& site, const FaultPoint& point, gr
 
 void EngineImpl::HandleStopSignal(void* context) {
   __atomic_store_n(&state_.stop_requested, 1, __ATOMIC_SEQ_CST);
+  if (direct_ != nullptr) direct_->Interrupt();
   greg_t* gregs = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const HostAddr rip(static_cast<u64>(gregs[REG_RIP]));
   if (!tc().ContainsCode(rip)) return;  // callouts look at stop_requested before they resume

@@ -11,6 +11,9 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
     const PhysPage page = start.InPage();
     const u64 from = address > start ? address - start : 0;
     const u64 to = last - start < kPageSize ? last - start : kPageSize;
+    if (direct_ != nullptr && mmu_.UntraceDirectCode(start)) {
+      direct_->CodeWritten(memory_.ArenaOffset(start));
+    }
     const bool code_left = fragments_->InvalidateBytes(page, from, to, [&](const Ccf* ccf) {
       ++counters_.ccf_invalidations;
       if (events_.Wants(RecordKind::kOverwritten)) events_.Overwritten(*ccf, address, size);
@@ -27,7 +30,7 @@ void EngineImpl::CodeWritten(PhysAddr address, u64 size) {
 // code that others ran before.
 void EngineImpl::PageExecuted(LinearAddr linear_page, PhysAddr page) {
   const translator::CodeMode mode = CurrentMode();
-  if (!mode.UsesJumpTable()) return;
+  if (!mode.UsesJumpTable() || mmu_.current_view().runs_directly()) return;
   fragments_->ForEachInMapping(linear_page, page.InPage(), mode, [&](const Ccf* ccf) {
     if (!ccf->indirect_entry) return;
     for (const JumpKind kind : kJumpKinds) {

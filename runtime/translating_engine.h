@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "adapt/engine_policy.h"
 #include "adapt/policy.h"
 #include "adapt/site_table.h"
 #include "base/result.h"
@@ -16,6 +17,10 @@
 namespace alibi {
 struct StubTable;
 }  // namespace alibi
+
+namespace alibi::direct {
+class DirectExecution;
+}  // namespace alibi::direct
 
 namespace alibi::isa {
 struct Instr;
@@ -52,6 +57,9 @@ struct TranslatingEngineOptions : EngineOptions {
   PlanOverride* plan_override = nullptr;
   ExecutionSink* executions = nullptr;  // not null: translations count how often they run
   u64 tc_bytes = u64{64} << 20;         // of translations; at least 1 MB
+  // Which user code runs directly (direct/direct_execution.h); null: none.
+  const adapt::EnginePolicy* engine_policy = nullptr;
+  bool needs_direct_execution = false;  // a host that cannot run code directly: Create() fails
   // Of translations that other runs have made (runtime/translation_store.h); "": none are kept, nor
   // where this program was linked without a build ID.
   std::string store_folder;
@@ -77,6 +85,8 @@ class TranslatingEngine : public Engine {
 
   virtual const adapt::SiteTable& sites() const = 0;
   virtual const adapt::Prices& prices() const = 0;
+  // Null: all code is translated.
+  virtual const direct::DirectExecution* direct() const = 0;
   virtual void set_translation_observer(TranslationObserver* observer) = 0;
   // Between runs: tells TranslatingEngineOptions::executions what was counted since it was told
   // last.

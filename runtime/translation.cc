@@ -39,6 +39,14 @@ Why WhyOf(const CodeMode& mode, Fragments::Replaced replaced) {
   return Why::kFirst;
 }
 
+// Where each instruction is entered and left by the VMM: what a fault shows there was exact in
+// front of it, be it in a satellite (direct/) or under a debugger.
+class EverySite final : public translator::ExactFlagSites {
+ public:
+  bool KeepsExactFlags(LinearAddr) const override { return true; }
+};
+const EverySite kEverySite;
+
 }  // namespace
 
 HostAddr EngineImpl::PrepareEntry() {
@@ -123,7 +131,9 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
       // A #DB shows all flags.
       .look_ahead = !code->mode.single && !points_.any_breakpoint(),
       .shown = &shown_features_,
-      .exact_sites = code->sites.any() ? &code->sites : nullptr};
+      .exact_sites = code->mode.single ? static_cast<const translator::ExactFlagSites*>(&kEverySite)
+                     : code->sites.any() ? &code->sites
+                                         : nullptr};
   DecodeStatus status = BuildTranslationUnit(request, tu_.get());
   if (status == DecodeStatus::kNeedMoreBytes && code->in_segment > code->available) {
     PhysAddr next;

@@ -752,7 +752,8 @@ TEST_CASE("Bad options and memory are explained") {
   options.engine = "diesel";
   const auto engine = Machine::Create(options);
   REQUIRE_FALSE(engine.ok());
-  CHECK(engine.error().message == "there is no engine 'diesel'; there are translate, hardware");
+  CHECK(engine.error().message ==
+        "there is no engine 'diesel'; there are translate, auto, direct, hardware");
   options = {};
   options.coherence = "sometimes";
   CHECK_FALSE(Machine::Create(options).ok());

@@ -22,8 +22,9 @@
 namespace alibi {
 
 struct MachineOptions {
-  // What runs the guest, as for `alibi run --engine`: "translate", or "hardware", which needs
-  // /dev/kvm and sees nothing of `policy`, `coherence` and translations.
+  // What runs the guest, as for `alibi run --engine`: "translate"; "auto" and "direct", which run
+  // user code in processes forked by Create() (call it while the program is small); or "hardware",
+  // which needs /dev/kvm and sees nothing of `policy`, `coherence` and translations.
   std::string engine = "translate";
   // Adaptation policy, as for `alibi run --policy` (docs/policies.md).
   std::string policy = "hysteresis";

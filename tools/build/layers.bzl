@@ -14,7 +14,7 @@ LAYERS = [
     ("translator", "translation units, liveness, emitter"),
     ("simulator", "one guest instruction in software"),
     ("adapt", "sites, policies and plug-ins; the event log (`adapt/log`), replay"),
-    ("direct", "direct execution of user code: which code shows the host"),
+    ("direct", "user code on the CPU itself: satellites, their pages, which code may run there"),
     ("runtime", "translation cache, callouts, host faults, sites"),
     ("hardware", "the VCPU on the host's CPU, through the KVM API"),
     ("devices", "buses, interrupt controllers, timers, PCI, console, disks, virtio, network cards"),

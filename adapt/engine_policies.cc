@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "adapt/engine_policy.h"
+
+namespace alibi::adapt {
+namespace {
+
+using Kind = EngineEvent::Kind;
+
+class Never final : public EnginePolicy {
+ public:
+  const char* name() const override { return "never"; }
+  UserEngine OnEvent(EngineRecord&, const EngineEvent&, const EnginePrices&) const override {
+    return UserEngine::kTranslate;
+  }
+};
+
+// Whatever can run directly does.
+class Always final : public EnginePolicy {
+ public:
+  const char* name() const override { return "always"; }
+  UserEngine OnEvent(EngineRecord&, const EngineEvent& what, const EnginePrices&) const override {
+    return what.kind == Kind::kUnfit ? UserEngine::kTranslate : UserEngine::kDirect;
+  }
+};
+
+// Two accounts in cycles. What user code gains by running directly is a part of the time that it
+// runs natively; what it loses are the stops. Stops for mappings, which it needs once, are paid
+// from a budget of their own, which grows with the time that the address space has been seen
+// computing (as one buys what one has rented for long enough); all other stops come again and
+// again, and must be earned. Who does not earn them goes back to translation, for twice as long
+// each time.
+class CostModel final : public EnginePolicy {
+ public:
+  const char* name() const override { return "cost-model"; }
+
+  UserEngine OnEvent(EngineRecord& record, const EngineEvent& what,
+                     const EnginePrices& prices) const override {
+    switch (what.kind) {
+      case Kind::kFirst:
+        return UserEngine::kTranslate;
+      case Kind::kSample:
+        return OnSample(record, what, prices);
+      case Kind::kKernelSample:
+        record.data[kScore] -= std::min(record.data[kScore], Capped(what.cycles));
+        return record.engine;
+      case Kind::kRan:
+        return OnRan(record, what, prices);
+      case Kind::kUnfit:
+        GoBack(record, what.now);
+        return UserEngine::kTranslate;
+      case Kind::kEmptied:
+        // What has been learnt of the pause is kept: one short program is followed by another.
+        record.data[kScore] = record.data[kComputed] = record.data[kLastSample] = 0;
+        return UserEngine::kTranslate;
+    }
+    return UserEngine::kTranslate;
+  }
+
+ private:
+  // Names of EngineRecord::data.
+  enum Datum : unsigned {
+    kLastSample,  // when
+    kScore,       // cycles of its own less those of its kernel, lately
+    kBalance,     // earned less spent, signed
+    kBudget,      // for mappings, signed
+    kNotBefore,   // no other trial before then
+    kPause,       // the latest
+    kComputed,    // cycles that it was seen computing, translated
+  };
+
+  // Samples further apart than this are of different phases: the slowest timers tick at 100 Hz.
+  static constexpr u64 kPhase = 100'000'000;
+  // A sample stands for no more than this.
+  static constexpr u64 kMostPerSample = 12'000'000;
+  static constexpr u64 kScoreForTrial = 20'000'000;
+  static u64 Capped(u64 cycles) { return std::min(cycles, kMostPerSample); }
+
+  // A translated program takes 2 to 10 times as long as natively (docs/performance.md): in a native
+  // cycle at least one other is won.
+  static constexpr u64 kGainPerCycle = 1;
+  static constexpr i64 kCreditInStops = 32, kMostBalanceInStops = 1024;
+  static constexpr u64 kFirstPause = 50'000'000, kLongestPause = 5'000'000'000;
+
+  static UserEngine OnSample(EngineRecord& record, const EngineEvent& what,
+                             const EnginePrices& prices) {
+    u64* const data = record.data;
+    const bool same_phase = what.now - data[kLastSample] < kPhase;
+    data[kLastSample] = what.now;
+    data[kScore] = (same_phase ? data[kScore] : 0) + Capped(what.cycles);
+    data[kComputed] += Capped(what.cycles);
+    if (data[kScore] < kScoreForTrial || what.now < data[kNotBefore]) {
+      return UserEngine::kTranslate;
+    }
+    data[kBalance] = static_cast<u64>(kCreditInStops) * prices.stop;
+    data[kBudget] = data[kComputed] + static_cast<u64>(kCreditInStops) * prices.stop;
+    return UserEngine::kDirect;
+  }
+
+  static UserEngine OnRan(EngineRecord& record, const EngineEvent& what,
+                          const EnginePrices& prices) {
+    u64* const data = record.data;
+    const i64 stops = static_cast<i64>(what.stops * prices.stop);
+    const i64 calls = static_cast<i64>(what.calls * prices.call);
+    const i64 for_mappings = static_cast<i64>(what.faults * prices.stop) + calls;
+    const i64 native = std::max<i64>(static_cast<i64>(what.cycles) - stops - calls, 0);
+    const i64 gain = native * static_cast<i64>(kGainPerCycle);
+    const i64 balance = std::min(static_cast<i64>(data[kBalance]) + gain -
+                                     static_cast<i64>((what.stops - what.faults) * prices.stop),
+                                 kMostBalanceInStops * static_cast<i64>(prices.stop));
+    const i64 budget = static_cast<i64>(data[kBudget]) + gain / 2 - for_mappings;
+    data[kBalance] = static_cast<u64>(balance);
+    data[kBudget] = static_cast<u64>(budget);
+    if (balance < 0 || budget < 0) {
+      GoBack(record, what.now);
+      return UserEngine::kTranslate;
+    }
+    // It pays: the next trial, if there must be one, need not wait so long.
+    if (balance == kMostBalanceInStops * static_cast<i64>(prices.stop)) data[kPause] = 0;
+    return UserEngine::kDirect;
+  }
+
+  static void GoBack(EngineRecord& record, u64 now) {
+    u64* const data = record.data;
+    data[kPause] = std::min(std::max(2 * data[kPause], kFirstPause), kLongestPause);
+    data[kNotBefore] = now + data[kPause];
+    data[kScore] = 0;
+    data[kLastSample] = 0;
+  }
+};
+
+template <class P>
+std::unique_ptr<EnginePolicy> Make() {
+  return std::make_unique<P>();
+}
+constexpr std::unique_ptr<EnginePolicy> (*kMakers[])() = {Make<Never>, Make<Always>,
+                                                          Make<CostModel>};
+
+}  // namespace
+
+Result<std::unique_ptr<EnginePolicy>> MakeEnginePolicy(const std::string& name) {
+  std::string names;
+  for (const auto make : kMakers) {
+    std::unique_ptr<EnginePolicy> policy = make();
+    if (name == policy->name()) return policy;
+    names += (names.empty() ? "" : ", ") + std::string(policy->name());
+  }
+  return Error{"there is no engine policy '" + name + "'; there are " + names};
+}
+
+std::vector<std::string> EnginePolicyNames() {
+  std::vector<std::string> names;
+  for (const auto make : kMakers) names.push_back(make()->name());
+  return names;
+}
+
+}  // namespace alibi::adapt

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "direct/code_pages.h"
+
+#include <sys/mman.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace alibi::direct {
+namespace {
+
+// The bytes at `at`, as far as they can be read.
+template <std::size_t N>
+std::span<const u8> Around(const mmu::Mmu& mmu, LinearAddr at, std::array<u8, N>* bytes) {
+  const unsigned read = IsCanonical(at) ? mmu.DebugRead(at, bytes->data(), N) : 0;
+  return {bytes->data(), read};
+}
+
+}  // namespace
+
+Status CodePages::Init() {
+  bytes_ = mmu_.memory().capacity() / kPageSize;
+  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return Error{std::string("direct execution: out of address space: ") + std::strerror(errno)};
+  }
+  records_ = static_cast<Record*>(memory);
+  return Ok{};
+}
+
+CodePages::~CodePages() {
+  if (records_ != nullptr) munmap(records_, bytes_);
+}
+
+std::optional<WhyNot> CodePages::Judge(const CodeJudge& judge, LinearAddr linear, PhysAddr page,
+                                       bool with_next) const {
+  const LinearAddr begin = linear.PageBase();
+  std::array<u8, CodeJudge::kContextBefore> before;
+  std::array<u8, CodeJudge::kContextBehind> behind;
+  // Only a whole run-up is one.
+  std::span<const u8> in_front = Around(mmu_, begin - before.size(), &before);
+  if (in_front.size() != before.size()) in_front = {};
+  const u8* const bytes = mmu_.memory().HostRw(page.PageBase());
+  return judge.Judge(
+      {.bytes = std::span<const u8, kPageSize>(bytes, kPageSize),
+       .before = in_front,
+       .behind = with_next ? Around(mmu_, begin + kPageSize, &behind) : std::span<const u8>(),
+       .starts = {}});
+}
+
+CodePages::Verdict CodePages::Of(const CodeJudge& judge, LinearAddr linear, PhysAddr page) {
+  Record& record = RecordOf(mmu_.memory().ArenaOffset(page));
+  if (record.verdict != kUnknown) return static_cast<Verdict>(record.verdict);
+  if (record.period == PeriodNow() && record.rewrites == kMostRewrites) {
+    return kIneligible;
+  }
+  const std::optional<WhyNot> why = Judge(judge, linear, page, false);
+  const Verdict verdict = !why.has_value() ? kEligible : why->cut ? kNeedsNext : kIneligible;
+  ++counters_.direct_judged_pages;
+  counters_.direct_refused_pages += verdict == kIneligible;
+  mmu_.TraceDirectCode(page);
+  record.verdict = verdict & 3;
+  return verdict;
+}
+
+bool CodePages::FitsWithNext(const CodeJudge& judge, LinearAddr linear, PhysAddr page) const {
+  return !Judge(judge, linear, page, true).has_value();
+}
+
+void CodePages::ForgetAll() { madvise(records_, bytes_, MADV_DONTNEED); }
+
+}  // namespace alibi::direct

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "direct/direct_execution.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "direct/user_state.h"
+#include "vcpu/exceptions.h"
+
+namespace alibi::direct {
+namespace {
+
+constexpr u64 kVsyscallPage = 0xffffffffff600000;
+
+}  // namespace
+
+Result<std::unique_ptr<DirectExecution>> DirectExecution::Create(const Options& options) {
+  std::unique_ptr<DirectExecution> direct(new DirectExecution(options));
+  if (Status status = direct->Init(options); !status.ok()) return status.error();
+  return direct;
+}
+
+DirectExecution::DirectExecution(const Options& options)
+    : mmu_(*options.mmu),
+      state_(*options.state),
+      host_(DetectHostTraits()),
+      shown_(options.shown),
+      code_pages_(*options.mmu, counters_) {}
+
+DirectExecution::~DirectExecution() {
+  for (Place& place : places_) {
+    if (place.view != nullptr) place.view->set_follower(nullptr);
+  }
+}
+
+Status DirectExecution::Init(const Options& options) {
+  if (!host_.tsc_faults) {
+    return Error{"direct execution: this kernel cannot make RDTSC trap (prctl PR_SET_TSC)"};
+  }
+  if (Status status = code_pages_.Init(); !status.ok()) return status;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return Error{std::string("direct execution: no pipe: ") + std::strerror(errno)};
+  }
+  setup_.watch_read.Reset(ends[0]);
+  setup_.watch_write.Reset(ends[1]);
+  setup_.memory_fd = options.mmu->memory().fd();
+  setup_.faulting_cpuid = host_.cpuid_faults;
+  for (Place& place : places_) {
+    auto satellite = Satellite::Start(setup_);
+    if (!satellite.ok()) return satellite.error();
+    place.satellite = std::move(*satellite);
+    place.pages = mmu::FollowedPages::Create();
+    if (place.pages == nullptr) return Error{"direct execution: out of host memory"};
+  }
+  MeasurePrices(options.trap_price);
+  return Ok{};
+}
+
+void DirectExecution::MeasurePrices(u64 trap_price) {
+  constexpr unsigned kSamples = 9, kCalls = 16;
+  const auto median = [&](auto operation) {
+    u64 samples[kSamples];
+    for (u64& sample : samples) {
+      const u64 begin = __rdtsc();
+      operation();
+      sample = __rdtsc() - begin;
+    }
+    std::sort(samples, samples + kSamples);
+    return samples[kSamples / 2];
+  };
+  Satellite& satellite = *places_[0].satellite;
+  const u64 hand_over = median([&] { satellite.Go(false); });
+  const u64 with_calls = median([&] {
+    for (unsigned i = 0; i < kCalls; ++i) {
+      const LinearAddr address(satellite.stub_begin() - (2 * i + 2) * kPageSize);
+      satellite.OrderMap(address, kPageSize, 0, true, false);
+    }
+    satellite.Go(false);
+  });
+  prices_.stop = hand_over + trap_price;
+  prices_.call = (std::max(with_calls, hand_over) - hand_over) / kCalls;
+  satellite.OrderUnmapAll();
+  satellite.Go(false);
+}
+
+bool DirectExecution::HasLostAll(const mmu::View& view) const {
+  for (const Place& place : places_) {
+    if (place.view == &view)
+      return place.pages->all_changed() ||
+             (place.pages->count() == 0 && place.pages->changed_count() != 0);
+  }
+  return false;
+}
+
+bool DirectExecution::Fits() const {
+  return counters_.direct_losses < kSatellites && CanRunDirectly(state_, mmu_, host_.xcr0);
+}
+
+void DirectExecution::Interrupt() {
+  if (Satellite* const satellite = running_.load(std::memory_order_acquire)) satellite->Interrupt();
+}
+
+// The view's, or the one that was used longest ago.
+DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
+  Place* best = nullptr;
+  for (Place& place : places_) {
+    if (place.satellite == nullptr) continue;
+    if (place.view == &view) {
+      best = &place;
+      break;
+    }
+    if (best == nullptr || place.last_used < best->last_used) best = &place;
+  }
+  if (best == nullptr) return nullptr;
+  best->last_used = ++clock_;
+  if (best->view == &view) return best;
+  if (best->view != nullptr) best->view->set_follower(nullptr);
+  best->pages->ChangedAll();
+  best->view = &view;
+  view.set_follower(best->pages.get());
+  return best;
+}
+
+void DirectExecution::Lose(Place* place) {
+  ++counters_.direct_losses;
+  place->view->set_follower(nullptr);
+  place->view = nullptr;
+  place->satellite.reset();
+}
+
+// A guest could map something where the stub lies: its user code would find the stub there.
+bool DirectExecution::GuestUsesStub(const Satellite& satellite) const {
+  PhysAddr page;
+  for (LinearAddr at = satellite.stub_begin(); at < satellite.stub_end(); at += kPageSize) {
+    if (mmu_.DebugTranslate(at, &page)) return true;
+  }
+  return false;
+}
+
+Exit DirectExecution::Run(Report* report) {
+  if (judge_ == nullptr || judged_cr4_ != state_.cr4 || judged_xcr0_ != state_.xcr0) {
+    if (judge_ != nullptr) {
+      for (Place& place : places_) place.pages->ChangedAll();
+      code_pages_.ForgetAll();
+    }
+    judge_ = std::make_unique<CodeJudge>(host_, GuestTraitsOf(shown_, state_.cr4, state_.xcr0));
+    judged_cr4_ = state_.cr4;
+    judged_xcr0_ = state_.xcr0;
+  }
+  Place* const place = PlaceOf(mmu_.current_view());
+  if (place == nullptr || GuestUsesStub(*place->satellite)) return Exit::kCode;
+  if (MapAhead(place, LinearAddr(state_.rip)) == Mapped::kRefused) {
+    ++counters_.direct_refusals;
+    return Exit::kCode;
+  }
+  ++counters_.direct_entries;
+  LoadUserState(state_, place->satellite.get());
+  const u64 begin = __rdtsc();
+  const Exit exit = Go(place, report);
+  report->cycles = __rdtsc() - begin;
+  counters_.direct_cycles += report->cycles;
+  return exit;
+}
+
+// The host gives no more mappings. Without any there is room for those that are wanted now.
+bool DirectExecution::GivesUpMappings(Place* place) {
+  place->pages->ChangedAll();
+  place->pages->ForgetChanged();
+  ++counters_.direct_flushes;
+  place->satellite->OrderUnmapAll();
+  return place->satellite->Go(false) == Satellite::Stop::kSignal;
+}
+
+Exit DirectExecution::Go(Place* place, Report* report) {
+  Satellite& satellite = *place->satellite;
+  // Until user code has run, the satellite knows of parts of the state what the last program left.
+  bool has_run = false;
+  const auto leave = [&](Exit exit) {
+    if (has_run) SaveUserState(satellite, &state_, &mmu_);
+    return exit;
+  };
+  for (;;) {
+    FlushChanged(place);
+    report->calls += satellite.orders();
+    running_.store(&satellite, std::memory_order_seq_cst);
+    // Whoever has requested it earlier has found nobody to interrupt.
+    const bool go = __atomic_load_n(&state_.stop_requested, __ATOMIC_SEQ_CST) == 0;
+    Satellite::Stop stop = Satellite::Stop::kSignal;
+    if (go) stop = satellite.Go(true);
+    running_.store(nullptr, std::memory_order_seq_cst);
+    if (!go) return leave(Exit::kStopped);
+    ++counters_.direct_stops;
+    ++report->stops;
+    if (stop == Satellite::Stop::kLost ||
+        (stop == Satellite::Stop::kOrders && !GivesUpMappings(place))) {
+      Lose(place);
+      return Exit::kLost;
+    }
+    if (stop == Satellite::Stop::kOrders) return leave(Exit::kStopped);
+    has_run = true;
+    const SignalFrame& frame = satellite.frame();
+    if (frame.signal == SIGSEGV && frame.vector == vcpu::kPageFault) {
+      const LinearAddr address(frame.cr2);
+      const Mapped mapped = Map(place, address, frame.error_code);
+      if (mapped == Mapped::kYes) {
+        ++counters_.direct_faults;
+        ++report->faults;
+        satellite.SetAsStopped();
+        continue;
+      }
+      if (mapped == Mapped::kRefused) {
+        ++counters_.direct_refusals;
+        return leave(Exit::kCode);
+      }
+      place->fault = address;
+    }
+    SaveUserState(satellite, &state_, &mmu_);
+    return Classify(place);
+  }
+}
+
+// The kernel has put the function's number into RAX, whose value is lost. As a rule it was the
+// address that was called: CALL RAX.
+void DirectExecution::RestoreVsyscallRax() {
+  constexpr u8 kCallRax[] = {0xff, 0xd0};
+  u64 back = 0;
+  u8 caller[2] = {};
+  if (mmu_.DebugRead(LinearAddr(state_.gpr[vcpu::kRsp]), &back, 8) == 8 &&
+      mmu_.DebugRead(LinearAddr(back - 2), caller, 2) == 2 &&
+      std::equal(caller, caller + 2, kCallRax)) {
+    state_.gpr[vcpu::kRax] = state_.rip;
+  }
+}
+
+// What the state is in front of, or behind.
+Exit DirectExecution::Classify(Place* place) {
+  const SignalFrame& frame = place->satellite->frame();
+  // The page before may not be there.
+  u8 before[2] = {};
+  for (unsigned i = 0; i < 2; ++i) {
+    (void)mmu_.DebugRead(LinearAddr(state_.rip - 2 + i), &before[i], 1);
+  }
+  const bool system_call = before[0] == 0x0f && before[1] == 0x05;
+  switch (frame.signal) {
+    case SIGILL:
+      // System calls for the kernel's own probes, which no filter sees since Linux 6.14. RAX has
+      // been overwritten; of the two numbers, neither is a call of the guest's.
+      if (frame.signal_code == SI_KERNEL && system_call && state_.gpr[vcpu::kRax] == ~u64{0}) {
+        constexpr u64 kUretprobe = 335;
+        state_.gpr[vcpu::kRax] = kUretprobe;
+        state_.rip -= 2;
+        return Exit::kSystemCall;
+      }
+      break;
+    case SIGFPE:
+      // Executed again it might fault on its operand first.
+      if (frame.vector == vcpu::kX87Error && (state_.cr0 & vcpu::kCr0Ne)) return Exit::kX87Error;
+      break;
+    case SIGSYS:
+      if (frame.signal_address >> 12 == kVsyscallPage >> 12) {
+        // The kernel has returned for the function there, which it has not executed.
+        state_.rip = frame.signal_address;
+        state_.gpr[vcpu::kRsp] -= 8;
+        RestoreVsyscallRax();
+        break;
+      }
+      state_.rip -= 2;
+      if (system_call) {
+        ++counters_.direct_system_calls;
+        return Exit::kSystemCall;
+      }
+      break;
+    case SIGTRAP:
+      if (frame.vector == vcpu::kBreakpoint) {
+        state_.rip -= before[1] == 0xcc ? 1 : 2;
+      } else if (state_.system_flags & vcpu::kTf) {
+        return Exit::kTrap;
+      } else if (!host_.int1_faults) {
+        state_.rip -= 1;
+      }
+      break;
+    case SIGSEGV:
+      if (frame.vector == vcpu::kOverflow) state_.rip -= before[1] == 0xce ? 1 : 2;
+      break;
+    default:
+      if (static_cast<int>(frame.signal) == Satellite::StopSignal()) {
+        ++counters_.direct_interrupts;
+        return Exit::kStopped;
+      }
+      break;
+  }
+  ++counters_.direct_instructions;
+  return Exit::kInstruction;
+}
+
+}  // namespace alibi::direct

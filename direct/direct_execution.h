@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct execution: runs a guest's user code on the bare CPU, in satellites that map guest pages as
+// the user views of the address spaces say.
+//
+// A view that runs directly has a satellite of its own, as long as no other view wants it. What the
+// satellite traps on is resolved here if a mapping is all that is missing; everything else is the
+// translator's: it finds the state precisely in front of the instruction.
+#ifndef ALIBI_DIRECT_DIRECT_EXECUTION_H_
+#define ALIBI_DIRECT_DIRECT_EXECUTION_H_
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "adapt/engine_policy.h"
+#include "base/result.h"
+#include "base/types.h"
+#include "direct/code_judge.h"
+#include "direct/code_pages.h"
+#include "direct/counters.h"
+#include "direct/satellite.h"
+#include "mmu/followed_pages.h"
+#include "mmu/mmu.h"
+#include "vcpu/state.h"
+
+namespace alibi::direct {
+
+// Why user code does not go on directly.
+enum class Exit : u8 {
+  kStopped,      // Interrupt(), or a stop was requested
+  kSystemCall,   // in front of a SYSCALL
+  kInstruction,  // in front of an instruction that the host has not executed, or must not
+  kCode,         // in front of code that must be translated
+  kTrap,         // behind an instruction that was single-stepped: #DB
+  kX87Error,     // in front of an instruction that met an earlier one's exception, by CR0.NE: #MF
+  kLost,         // the satellite has died, and with it what it has done to the registers
+};
+
+// What a run has cost and what it was good for, in TSC cycles.
+struct Report {
+  u64 cycles = 0;  // from the first entry to the last stop
+  u32 stops = 0;   // of the satellite
+  u32 faults = 0;  // of these: for a mapping
+  u32 calls = 0;   // mapping calls
+};
+
+class DirectExecution {
+ public:
+  static constexpr unsigned kSatellites = 8;
+
+  struct Options {
+    mmu::Mmu* mmu = nullptr;
+    vcpu::VcpuState* state = nullptr;
+    isa::FeatureSet shown;  // what the guest's CPUID shows
+    u64 trap_price = 0;     // TSC cycles of a signal and the return from its handler
+  };
+  // Forks: see Satellite::Start(). An error says in a line what this host lacks.
+  static Result<std::unique_ptr<DirectExecution>> Create(const Options& options);
+  ~DirectExecution();
+
+  // The view has run directly, and nothing of what its satellite had mapped then is there any more.
+  bool HasLostAll(const mmu::View& view) const;
+  // May the state, which is the current view's, run directly? Nothing may any more if all
+  // satellites have been lost.
+  bool Fits() const;
+  // Runs user code of the current view until something else must be done. The state is precise on
+  // return, extended state included.
+  Exit Run(Report* report);
+  // For handlers on the VCPU's thread.
+  void Interrupt();
+
+  // A page under kDirectTrace was written to. For general registers only.
+  void CodeWritten(u64 arena_offset) { code_pages_.Written(arena_offset); }
+
+  const adapt::EnginePrices& prices() const { return prices_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  // A satellite and the view that it follows.
+  struct Place {
+    std::unique_ptr<Satellite> satellite;
+    std::unique_ptr<mmu::FollowedPages> pages;
+    mmu::View* view = nullptr;
+    LinearAddr fault;  // that the guest has to resolve; 0: none
+    u64 last_used = 0;
+  };
+
+  explicit DirectExecution(const Options& options);
+  Status Init(const Options& options);
+  void MeasurePrices(u64 trap_price);
+  Place* PlaceOf(mmu::View& view);
+  void Lose(Place* place);
+  Exit Go(Place* place, Report* report);
+  bool GivesUpMappings(Place* place);
+  bool GuestUsesStub(const Satellite& satellite) const;
+  void RestoreVsyscallRax();
+
+  // --- mapping.cc ---
+  enum class Mapped : u8 {
+    kYes,
+    kNo,      // the guest's page tables do not allow it, or it is mapped
+    kRefused  // it is code that must be translated
+  };
+  u64 ArenaOffsetOf(const mmu::View& view, u64 index, u8* rights) const;
+  bool CanMap(const Place& place, LinearAddr address) const;
+  void FlushChanged(Place* place);
+  void OrderPages(Place* place, u64 first, u64 count);
+  void OrderPage(Place* place, u64 index, u64 offset, u8 rights);
+  bool MapData(Place* place, LinearAddr address, bool write);
+  bool FitsBehind(const Place& place, LinearAddr address);
+  Mapped MapCode(Place* place, LinearAddr address);
+  void MapCodeBehind(Place* place, LinearAddr address);
+  Mapped Map(Place* place, LinearAddr address, u64 error_code);
+  Mapped MapAhead(Place* place, LinearAddr rip);
+  Exit Classify(Place* place);
+
+  mmu::Mmu& mmu_;
+  vcpu::VcpuState& state_;
+  HostTraits host_;
+  isa::FeatureSet shown_;
+  std::unique_ptr<CodeJudge> judge_;
+  u64 judged_cr4_ = 0, judged_xcr0_ = 0;  // what judge_ knows of the guest
+  Counters counters_;
+  CodePages code_pages_;
+  SatelliteSetup setup_;
+  Place places_[kSatellites];
+  std::atomic<Satellite*> running_ = nullptr;
+  u64 clock_ = 0;
+  adapt::EnginePrices prices_;
+};
+
+}  // namespace alibi::direct
+
+#endif  // ALIBI_DIRECT_DIRECT_EXECUTION_H_

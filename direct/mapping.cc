@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// A satellite's mappings: what its view's shadow entries and fetches say, and nothing else.
+#include <utility>
+
+#include "direct/direct_execution.h"
+#include "vcpu/exceptions.h"
+
+namespace alibi::direct {
+namespace {
+
+using mmu::EntryIndex;
+using mmu::FollowedPages;
+using mmu::PageOfIndex;
+
+// Pages around a fault that are mapped with it, if the shadow knows them: aligned.
+constexpr u64 kAround = 16;
+
+// What a satellite can map: user space of the host.
+constexpr LinearAddr kUserEnd((u64{1} << 47) - kPageSize);
+
+}  // namespace
+
+// Where the page's shadow entry leads, and what the view may do there; kNotRam: it has no entry.
+u64 DirectExecution::ArenaOffsetOf(const mmu::View& view, u64 index, u8* rights) const {
+  const mmu::GuestMemory& memory = mmu_.memory();
+  const HostAddr host = view.HostOf(PageOfIndex(index));
+  *rights = FollowedPages::kRead;
+  if (host - memory.ro_base() < memory.capacity()) return host - memory.ro_base();
+  *rights |= FollowedPages::kWrite;
+  if (host - memory.rw_base() < memory.capacity()) return host - memory.rw_base();
+  *rights = 0;
+  return mmu::GuestMemory::kNotRam;
+}
+
+// Orders that what is no longer so be unmapped.
+void DirectExecution::FlushChanged(Place* place) {
+  FollowedPages& pages = *place->pages;
+  Satellite& satellite = *place->satellite;
+  if (!pages.all_changed() && pages.changed_count() == 0) return;
+  if (!pages.all_changed() && !satellite.HasRoom(pages.changed_count() + 1)) pages.ChangedAll();
+  if (pages.all_changed()) {
+    ++counters_.direct_flushes;
+    satellite.OrderUnmapAll();
+  } else {
+    for (u32 i = 0; i < pages.changed_count();) {
+      const u64 first = pages.changed(i);
+      u64 count = 1;
+      while (++i < pages.changed_count() && pages.changed(i) == first + count) ++count;
+      satellite.OrderUnmap(PageOfIndex(first), count * kPageSize);
+      ++counters_.direct_unmaps;
+    }
+  }
+  pages.ForgetChanged();
+}
+
+// Orders so many pages from `first` on to be mapped as their entries say, in as few calls as
+// possible: those that have an entry, and are not mapped.
+void DirectExecution::OrderPages(Place* place, u64 first, u64 count) {
+  FollowedPages& pages = *place->pages;
+  Satellite& satellite = *place->satellite;
+  const mmu::View& view = *place->view;
+  for (u64 index = first; index < first + count;) {
+    u8 run_rights;
+    const u64 begin = ArenaOffsetOf(view, index, &run_rights);
+    const auto wanted = [&](u64 at) { return pages.RightsOf(at) == 0; };
+    if (begin == mmu::GuestMemory::kNotRam || !wanted(index)) {
+      ++index;
+      continue;
+    }
+    u64 length = 1;
+    for (; index + length < first + count && wanted(index + length); ++length) {
+      u8 next_rights;
+      if (ArenaOffsetOf(view, index + length, &next_rights) != begin + length * kPageSize ||
+          next_rights != run_rights) {
+        break;
+      }
+    }
+    if (!satellite.HasRoom(1) || pages.count() + length > FollowedPages::kMaxPages) return;
+    for (u64 i = 0; i < length; ++i) pages.Add(index + i, run_rights);
+    satellite.OrderMap(PageOfIndex(index), length * kPageSize, begin,
+                       run_rights & FollowedPages::kWrite, false);
+    ++counters_.direct_maps;
+    counters_.direct_mapped_pages += length;
+    index += length;
+  }
+}
+
+bool DirectExecution::MapData(Place* place, LinearAddr address, bool write) {
+  const u64 index = EntryIndex(address);
+  FollowedPages& pages = *place->pages;
+  const u8 wanted = write ? FollowedPages::kRead | FollowedPages::kWrite : FollowedPages::kRead;
+  u8 rights;
+  u64 offset = ArenaOffsetOf(*place->view, index, &rights);
+  if ((rights & wanted) != wanted) {
+    vcpu::GuestFault fault;
+    if (mmu_.ResolveAccess(address, 1, write, &fault) != mmu::Resolution::kFilled) return false;
+    offset = ArenaOffsetOf(*place->view, index, &rights);
+  }
+  if (offset == mmu::GuestMemory::kNotRam || (rights & wanted) != wanted) return false;
+  FlushChanged(place);
+  const u8 has = pages.RightsOf(index);
+  // As it should be, and it traps all the same.
+  if ((has & wanted) == wanted) return false;
+  if (has != 0) {
+    // Can be read, and is to be written.
+    OrderPage(place, index, offset, rights);
+    return true;
+  }
+  OrderPages(place, index & ~(kAround - 1), kAround);
+  if (pages.RightsOf(index) == 0) OrderPage(place, index, offset, rights);
+  return true;
+}
+
+// One page, as it is now: even if too much is mapped already.
+void DirectExecution::OrderPage(Place* place, u64 index, u64 offset, u8 rights) {
+  FollowedPages& pages = *place->pages;
+  if (!place->satellite->HasRoom(1) || !pages.Add(index, rights)) {
+    pages.ChangedAll();
+    FlushChanged(place);
+    pages.Add(index, rights);
+  }
+  place->satellite->OrderMap(PageOfIndex(index), kPageSize, offset, rights & FollowedPages::kWrite,
+                             rights & FollowedPages::kExecute);
+  ++counters_.direct_maps;
+  ++counters_.direct_mapped_pages;
+}
+
+// Is what begins in the page in front of `address`, and ends in this one, fit to run? Nobody has
+// asked as long as this one was not executable.
+bool DirectExecution::FitsBehind(const Place& place, LinearAddr address) {
+  const LinearAddr before = address.PageBase() - kPageSize;
+  const u64 index = EntryIndex(before);
+  if (!(place.pages->RightsOf(index) & FollowedPages::kExecute)) return true;
+  const PhysPage page = place.view->ExecutedAs(index);
+  return page != mmu::View::kNoPage &&
+         (code_pages_.Of(*judge_, before, page.Base()) != CodePages::kNeedsNext ||
+          code_pages_.FitsWithNext(*judge_, before, page.Base()));
+}
+
+DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr address) {
+  FollowedPages& pages = *place->pages;
+  const u64 index = EntryIndex(address);
+  PhysAddr page;
+  vcpu::GuestFault fault;
+  if (!mmu_.Fetch(address, &page, &fault)) return Mapped::kNo;
+  const u64 offset = mmu_.memory().ArenaOffset(page.PageBase());
+  if (offset == mmu::GuestMemory::kNotRam) return Mapped::kRefused;
+  const CodePages::Verdict verdict = code_pages_.Of(*judge_, address, page);
+  if (verdict == CodePages::kIneligible || !FitsBehind(*place, address)) return Mapped::kRefused;
+  FlushChanged(place);
+  if (pages.RightsOf(index) & FollowedPages::kExecute) return Mapped::kNo;
+  // An instruction that the page's end cuts cannot be executed before the next page can.
+  const bool next_runs = pages.RightsOf(index + 1) & FollowedPages::kExecute;
+  if (verdict == CodePages::kNeedsNext && next_runs &&
+      !code_pages_.FitsWithNext(*judge_, address, page)) {
+    return Mapped::kRefused;
+  }
+  OrderPage(place, index, offset, FollowedPages::kRead | FollowedPages::kExecute);
+  return Mapped::kYes;
+}
+
+// Code goes on there, mostly: what follows a page, as far as the guest has used it.
+void DirectExecution::MapCodeBehind(Place* place, LinearAddr address) {
+  for (u64 i = 1; i < kAround / 4; ++i) {
+    const LinearAddr next = address.PageBase() + i * kPageSize;
+    u8 rights;
+    if (next >= kUserEnd ||
+        ArenaOffsetOf(*place->view, EntryIndex(next), &rights) == mmu::GuestMemory::kNotRam ||
+        (place->pages->RightsOf(EntryIndex(next)) & FollowedPages::kExecute) ||
+        MapCode(place, next) != Mapped::kYes) {
+      return;
+    }
+  }
+}
+
+bool DirectExecution::CanMap(const Place& place, LinearAddr address) const {
+  const Satellite& satellite = *place.satellite;
+  return address < kUserEnd &&
+         (address < satellite.stub_begin() || address >= satellite.stub_end());
+}
+
+// The page that the satellite has faulted on.
+DirectExecution::Mapped DirectExecution::Map(Place* place, LinearAddr address, u64 error_code) {
+  if (!CanMap(*place, address)) return Mapped::kNo;
+  if (error_code & vcpu::kPfFetch) {
+    const Mapped mapped = MapCode(place, address);
+    if (mapped == Mapped::kYes) MapCodeBehind(place, address);
+    return mapped;
+  }
+  return MapData(place, address, error_code & vcpu::kPfWrite) ? Mapped::kYes : Mapped::kNo;
+}
+
+// What is about to be used, before it faults: the code at `rip`, and what the guest's kernel has
+// mapped for the last fault. No accessed or dirty flag is set for it.
+DirectExecution::Mapped DirectExecution::MapAhead(Place* place, LinearAddr rip) {
+  const LinearAddr wanted = std::exchange(place->fault, LinearAddr());
+  u8 rights;
+  if (wanted != LinearAddr() && CanMap(*place, wanted) &&
+      ArenaOffsetOf(*place->view, EntryIndex(wanted), &rights) != mmu::GuestMemory::kNotRam) {
+    MapData(place, wanted, rights & FollowedPages::kWrite);
+  }
+  if (!CanMap(*place, rip)) return Mapped::kNo;
+  if (place->pages->RightsOf(EntryIndex(rip)) & FollowedPages::kExecute) return Mapped::kYes;
+  return Map(place, rip, vcpu::kPfFetch);
+}
+
+}  // namespace alibi::direct

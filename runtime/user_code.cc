@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which engine runs user code, and the way to the other one and back.
+#include <x86intrin.h>
+
+#include <utility>
+
+#include "runtime/engine_impl.h"
+#include "runtime/trap_price.h"
+#include "vcpu/control_registers.h"
+#include "vcpu/exceptions.h"
+
+namespace alibi::runtime {
+
+using adapt::EngineEvent;
+using adapt::UserEngine;
+using Kind = EngineEvent::Kind;
+
+Status EngineImpl::StartDirectExecution() {
+  if (options_.engine_policy == nullptr) return Ok{};
+  auto made = direct::DirectExecution::Create(
+      {.mmu = &mmu_, .state = &state_, .shown = shown_features_, .trap_price = TrapPrice()});
+  if (!made.ok()) {
+    if (options_.needs_direct_execution) return made.error();
+    return Ok{};
+  }
+  direct_ = std::move(*made);
+  return Ok{};
+}
+
+// The machine was stopped where it is now. The time since it was stopped last is taken for spent
+// there: by user code, or by the kernel for the program that was met last.
+void EngineImpl::Sample() {
+  if (direct_ == nullptr) return;
+  const u64 now = __rdtsc();
+  const u64 cycles = now - std::exchange(last_sample_, now);
+  mmu::View& view = mmu_.current_view();
+  if (state_.cpl == 3 && view.user()) {
+    sampled_ = &view;
+    // Of what runs directly more is known.
+    if (!view.runs_directly()) TellEnginePolicy(view, {.kind = Kind::kSample, .cycles = cycles});
+  } else if (sampled_ != nullptr && !sampled_->runs_directly()) {
+    TellEnginePolicy(*sampled_, {.kind = Kind::kKernelSample, .cycles = cycles});
+  }
+}
+
+void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
+  if (!view.user()) return;
+  UserCode& user = user_code_[view.id()];
+  if (user.generation != view.generation()) user = {view.generation(), {}};
+  event.now = __rdtsc();
+  user.record.seen = true;
+  user.record.engine = options_.engine_policy->OnEvent(user.record, event, direct_->prices());
+  const bool directly = user.record.engine == UserEngine::kDirect;
+  if (directly == view.runs_directly()) return;
+  view.set_runs_directly(directly);
+  view.ResetAllJumps();
+}
+
+bool EngineImpl::GoesDirectly() {
+  if (direct_ == nullptr || state_.cpl != 3) return false;
+  mmu::View& view = mmu_.current_view();
+  const UserCode& user = user_code_[view.id()];
+  if (user.generation != view.generation() || !user.record.seen) {
+    TellEnginePolicy(view, {.kind = Kind::kFirst});
+  }
+  if (view.runs_directly() && direct_->HasLostAll(view)) {
+    TellEnginePolicy(view, {.kind = Kind::kEmptied});
+  }
+  if (std::exchange(translate_next_, false) || !view.runs_directly()) return false;
+  if (pending_.undone || pending_.simulate) return false;  // what has been begun is ended
+  if (points_.any_breakpoint() || points_.any_watch() || options_.executions != nullptr ||
+      options_.plan_override != nullptr || !direct_->Fits()) {
+    TellEnginePolicy(view, {.kind = Kind::kUnfit});
+    return false;
+  }
+  return true;
+}
+
+void EngineImpl::RunDirectly() {
+  pending_ = {};
+  mmu::View& view = mmu_.current_view();
+  direct::Report report;
+  const direct::Exit exit = direct_->Run(&report);
+  switch (exit) {
+    case direct::Exit::kStopped:
+      break;
+    case direct::Exit::kSystemCall:
+    case direct::Exit::kCode:
+      translate_next_ = true;
+      break;
+    case direct::Exit::kInstruction:
+      step_next_user_ = true;
+      break;
+    case direct::Exit::kTrap:
+      DeliverDebug({.dr6 = vcpu::kDr6Bs});
+      break;
+    case direct::Exit::kX87Error:
+      Deliver(vcpu::GuestFault::Simple(vcpu::kX87Error));
+      break;
+    case direct::Exit::kLost:
+      // What it has done to its registers is lost. Its program cannot go on, its kernel can.
+      Deliver(vcpu::GeneralProtection().fault());
+      break;
+  }
+  TellEnginePolicy(view, {.kind = Kind::kRan,
+                          .cycles = report.cycles,
+                          .stops = report.stops,
+                          .faults = report.faults,
+                          .calls = report.calls});
+}
+
+}  // namespace alibi::runtime
