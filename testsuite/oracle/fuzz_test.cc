@@ -31,6 +31,11 @@ void Fuzz(u64 seed, u64 count, unsigned code_bits, bool all_kinds, bool verify) 
       }
     }
   }
+  // Where that is possible, of each three runs of the kind `direct` at least two are: the rest
+  // shows the host, or has stopped on its way.
+  if (code_bits == 64 && GuestMachine(Kind::kDirect).works()) {
+    CHECK(harness.ways().direct > count / kKindCount * 2);
+  }
   // Of sequences with odd segments few reach their end.
   CHECK(ended > (code_bits == 16 ? count / 10 : count / 6));
 }

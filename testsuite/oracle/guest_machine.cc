@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "abi/contract.h"
+#include "adapt/engine_policy.h"
 #include "adapt/policy.h"
 #include "base/check.h"
 #include "base/memory_file.h"
+#include "direct/direct_execution.h"
 #include "mmu/mmu.h"
 #include "testsuite/oracle/random.h"
 #include "testsuite/oracle/segments.h"
@@ -42,6 +44,10 @@ constexpr u64 kGdt = 0x10000, kIdt = 0x11000, kTss = 0x12000, kHandlers = 0x1300
 constexpr u64 kIstTop = 0x16000, kLdt = 0x16000;
 constexpr u64 kTables = 0x100000;
 constexpr u64 kPages = 0x200000;
+// Kind::kDirect has code pages enough for a period of direct/code_pages.h.
+constexpr unsigned kFreshCode = 6144;
+constexpr u64 kFreshPages = kRamBytes;
+constexpr u64 kFreshBytes = kFreshCode * kCodeBytes;
 // System structures are seen in the upper half, where the native side has the host's kernel.
 constexpr u64 kSystemBase = 0xffff800000000000;
 constexpr unsigned kHandlerBytes = 16;
@@ -87,6 +93,17 @@ class ForcedPlan final : public runtime::PlanOverride {
   u64 translations_ = 0;
 };
 
+// The policy `always`, but that a sequence in whose state user code cannot run directly does not
+// decide about those behind it.
+class WheneverPossible final : public adapt::EnginePolicy {
+ public:
+  const char* name() const override { return "whenever possible"; }
+  adapt::UserEngine OnEvent(adapt::EngineRecord&, const adapt::EngineEvent&,
+                            const adapt::EnginePrices&) const override {
+    return adapt::UserEngine::kDirect;
+  }
+};
+
 const char* PolicyOf(Kind kind) {
   switch (kind) {
     case Kind::kAlways:
@@ -100,6 +117,7 @@ const char* PolicyOf(Kind kind) {
 
 runtime::Engine* volatile running_engine = nullptr;
 constexpr unsigned kSlowTick = 50'000;
+bool ticking = false;  // somebody has chosen an interval
 
 void OnAlarm(int) {
   if (running_engine != nullptr) running_engine->RequestStop();
@@ -123,6 +141,7 @@ Kind KindOf(const std::string& name) {
 }
 
 void SetStopInterval(unsigned microseconds) {
+  ticking = true;
   struct sigaction action {};
   action.sa_handler = OnAlarm;
   action.sa_flags = SA_ONSTACK | SA_RESTART;  // the guest owns the stack pointer
@@ -139,7 +158,8 @@ class GuestMachine::Impl {
       : kind_(kind), plan_(kind), cpuid_(vcpu::CpuidPolicy::ForHost()) {
     policy_ = std::move(adapt::MakePolicy(PolicyOf(kind)).value());
     memory_ = std::move(mmu::GuestMemory::Create(u64{1} << 30).value());
-    ALIBI_CHECK(memory_->AddSlot(PhysAddr(0), kRamBytes).ok(), "test set-up");
+    const u64 ram_bytes = kRamBytes + (kind == Kind::kDirect ? kFreshBytes : 0);
+    ALIBI_CHECK(memory_->AddSlot(PhysAddr(0), ram_bytes).ok(), "test set-up");
     fd_ = CreateMemoryFile("oracle-vcpu", kVcpuBlockBytes);
     ALIBI_CHECK(fd_ >= 0, "test set-up");
     block_ = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
@@ -163,18 +183,18 @@ class GuestMachine::Impl {
     options.platform = &platform_;
     options.cpuid = &cpuid_;
     options.policy = policy_.get();
-    options.plan_override = &plan_;
+    if (kind == Kind::kDirect) {
+      options.engine_policy = &engine_policy_;
+    } else {
+      options.plan_override = &plan_;  // with one, all code is translated
+    }
     options.executions = executions;
     // Small, so that long runs see the cache fill up many times.
     options.tc_bytes = u64{1} << 20;
     auto engine = runtime::TranslatingEngine::Create(options);
     ALIBI_CHECK(engine.ok(), "test set-up");
     engine_ = std::move(engine.value());
-    static const bool ticking = [] {
-      SetStopInterval(0);
-      return true;
-    }();
-    (void)ticking;
+    if (!ticking) SetStopInterval(0);
   }
 
   ~Impl() {
@@ -188,6 +208,7 @@ class GuestMachine::Impl {
 
   unsigned Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
     Prepare(test, options);
+    const direct::Counters before = DirectCounters();
     const u64 begin = Milliseconds();
     unsigned stops = 0;
     running_engine = engine_.get();
@@ -198,6 +219,7 @@ class GuestMachine::Impl {
     }
     running_engine = nullptr;
     End(test, exit, outcome);
+    outcome->way = WaySince(before);
     return stops;
   }
 
@@ -236,7 +258,21 @@ class GuestMachine::Impl {
     return instr.rep || instr.repne;
   }
 
+  direct::Counters DirectCounters() {
+    return engine_->direct() != nullptr ? engine_->direct()->counters() : direct::Counters{};
+  }
+  Way WaySince(const direct::Counters& before) {
+    const direct::Counters now = DirectCounters();
+    if (now.direct_entries == before.direct_entries) return Way::kTranslated;
+    // The last instruction is the translator's, which delivers the exception.
+    const bool all = now.direct_instructions - before.direct_instructions <= 1 &&
+                     now.direct_system_calls == before.direct_system_calls &&
+                     now.direct_refusals == before.direct_refusals;
+    return all ? Way::kDirect : Way::kMixed;
+  }
+
   void Prepare(const TestCase& test, const RunOptions& options) {
+    if (kind_ == Kind::kDirect && (options.new_code || code_changed_)) MapFreshCode();
     // A sequence that changed itself needs its code back, too.
     if (options.new_code || code_changed_) WriteCode(test);
     unsigned at = 0;
@@ -269,6 +305,19 @@ class GuestMachine::Impl {
     }
   }
   void Map(u64 linear, u64 phys, u64 bits) { *Entry(linear, 1) = phys | mmu::kPtePresent | bits; }
+  // As a guest's kernel would, up to the INVLPG.
+  void MapFreshCode() {
+    for (unsigned i = 0; i < kCodePages; ++i) {
+      // Those of one sequence lie far from each other, and the second in front of the first.
+      const u64 at = (kCodePages - 1 - i) * kFreshCode + next_fresh_;
+      code_phys_[i] = kFreshPages + at * kPageSize;
+      const u64 linear = kCodeBase + i * kPageSize;
+      const u64 entry = code_phys_[i] | mmu::kPtePresent | mmu::kPteUser | mmu::kPteWritable;
+      memory_->WritePhys(PhysAddr(code_table_ + (linear >> 12 & 511) * 8), &entry, sizeof(entry));
+      mmu_->InvalidatePage(LinearAddr(linear));
+    }
+    next_fresh_ = (next_fresh_ + 1) % kFreshCode;
+  }
   void Put64(u64 phys, u64 value) { std::memcpy(memory_->HostRw(PhysAddr(phys)), &value, 8); }
 
   void BuildGuest() {
@@ -283,6 +332,7 @@ class GuestMachine::Impl {
       Map(kCodeBase + i * kPageSize, page, kPteUser | kPteWritable);
       std::memset(memory_->HostRw(PhysAddr(page)), 0xcc, kPageSize);
     }
+    code_table_ = *Entry(kCodeBase, 2) & 0xffffffffff000;
     for (unsigned i = 0; i < kDataPages.size(); ++i) {
       if (kDataPages[i].kind == PageKind::kAbsent) continue;
       const u64 page = next();
@@ -449,6 +499,7 @@ class GuestMachine::Impl {
 
   Kind kind_;
   ForcedPlan plan_;
+  WheneverPossible engine_policy_;
   NoPorts ports_;
   NoPlatform platform_;
   vcpu::CpuidPolicy cpuid_;
@@ -461,6 +512,8 @@ class GuestMachine::Impl {
   void* block_ = nullptr;
   u64 next_table_ = kTables;
   u64 code_phys_[kCodePages] = {};
+  u64 code_table_ = 0;  // the page table that maps them
+  unsigned next_fresh_ = 0;
   u8* data_host_[kDataPages.size()] = {};
   bool code_changed_ = false;
 };
@@ -473,6 +526,9 @@ unsigned GuestMachine::Run(const TestCase& test, const RunOptions& options, Outc
 }
 u64 GuestMachine::RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome) {
   return impl_->RunInSteps(test, options, outcome);
+}
+bool GuestMachine::works() const {
+  return kind_ != Kind::kDirect || impl_->engine().direct() != nullptr;
 }
 runtime::TranslatingEngine& GuestMachine::engine() { return impl_->engine(); }
 void GuestMachine::set_observer(runtime::TranslationObserver* observer) {

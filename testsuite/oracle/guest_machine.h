@@ -4,6 +4,10 @@
 // A minimal long-mode environment, built in guest memory: page tables, GDT, TSS and an IDT whose
 // handlers are one HLT each, all on one IST stack. The sequence runs at CPL 3; whatever ends it
 // leads to a HLT, and the state at the exception is read back from the registers and the frame.
+//
+// Of the kind `direct` user code runs in a satellite (direct/direct_execution.h) as far as it may:
+// descriptors, selectors and control registers are Linux's. Each sequence lies in fresh pages
+// there, because code that is rewritten again and again stays translated.
 #ifndef ALIBI_TESTSUITE_ORACLE_GUEST_MACHINE_H_
 #define ALIBI_TESTSUITE_ORACLE_GUEST_MACHINE_H_
 
@@ -51,6 +55,8 @@ class GuestMachine {
   u64 RunInSteps(const TestCase& test, const RunOptions& options, Outcome* outcome);
 
   Kind kind() const { return kind_; }
+  // Kind::kDirect alone needs a host that can do it.
+  bool works() const;
   runtime::TranslatingEngine& engine();
   // Called for every translation, of whatever guest code.
   void set_observer(runtime::TranslationObserver* observer);

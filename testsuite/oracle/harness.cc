@@ -86,6 +86,11 @@ GuestMachine& Harness::Machine(Kind kind) {
   return *machine;
 }
 
+void Harness::Count(Way way) {
+  u64* const counts[] = {&ways_.translated, &ways_.mixed, &ways_.direct};
+  ++*counts[static_cast<unsigned>(way)];
+}
+
 std::optional<Find> Harness::CheckOn(GuestMachine& machine, const GeneratedCase& made,
                                      const Outcome& native, unsigned runs) {
   if (native.end != End::kException) return std::nullopt;
@@ -101,6 +106,7 @@ std::optional<Find> Harness::CheckOn(GuestMachine& machine, const GeneratedCase&
       if (guest_->end != End::kTimeout) break;
     }
     ++runs_;
+    if (machine.kind() == Kind::kDirect) Count(guest_->way);
     auto differences = Differences(made.test, machine.kind(), native, *guest_,
                                    flushes == flushes_before ? run : 0);
     for (auto& complaint : observer_->Take()) differences.push_back(std::move(complaint));
@@ -120,7 +126,13 @@ std::optional<Find> Harness::CheckFresh(const GeneratedCase& made, Kind kind, un
 std::optional<Find> Harness::Check(const GeneratedCase& made, Kind kind, const Outcome& native,
                                    unsigned runs) {
   if (!Applies(made.traits, kind)) return std::nullopt;
-  return CheckOn(Machine(kind), made, native, runs);
+  // Other code would be translated, as in the kind `threshold`.
+  if (kind == Kind::kDirect && made.test.CodeBits() != 64) return std::nullopt;
+  GuestMachine& machine = Machine(kind);
+  if (!testsuite::CanCheck(machine.works(), "direct execution", "prctl(PR_SET_TSC), seccomp(2)")) {
+    return std::nullopt;
+  }
+  return CheckOn(machine, made, native, runs);
 }
 
 std::optional<Find> Harness::Check(const GeneratedCase& made, Kind kind, unsigned runs) {
@@ -240,6 +252,8 @@ std::string Harness::CounterSummary() const {
 #undef ALIBI_COUNTER
   }
   std::string text;
+  text += fmt::format("  runs of the kind direct: {} direct, {} mixed, {} translated\n",
+                      ways_.direct, ways_.mixed, ways_.translated);
 #define ALIBI_COUNTER(name, what) text += fmt::format("  {:<26}{}\n", #name, sum.name);
 #include "runtime/counters.inc"
 #undef ALIBI_COUNTER

@@ -29,6 +29,11 @@ struct Find {
   std::vector<std::string> differences;
 };
 
+// How sequences of the kind `direct` ran.
+struct WayCounts {
+  u64 direct = 0, mixed = 0, translated = 0;
+};
+
 class Harness {
  public:
   Harness();
@@ -55,6 +60,7 @@ class Harness {
   // Every translation is given to the verifier, too; its complaints count as differences.
   void set_verify(bool verify) { verify_ = verify; }
   u64 runs() const { return runs_; }
+  const WayCounts& ways() const { return ways_; }
   std::string CounterSummary() const;
 
  private:
@@ -62,6 +68,7 @@ class Harness {
                               const Outcome& native, unsigned runs);
   std::optional<Find> CheckFresh(const GeneratedCase& made, Kind kind, unsigned runs);
   GuestMachine& Machine(Kind kind);
+  void Count(Way way);
 
   NativeRunner native_;
   std::array<std::unique_ptr<GuestMachine>, kKindCount> machines_;
@@ -70,6 +77,7 @@ class Harness {
   std::unique_ptr<Outcome> guest_, native_outcome_;
   bool verify_ = false;
   u64 runs_ = 0;
+  WayCounts ways_;
 };
 
 }  // namespace alibi::oracle

@@ -110,8 +110,16 @@ enum class End : u8 {
   kLost,       // the machine is gone: the child died, the guest shut down
 };
 
+// Who has executed a sequence on the guest's side.
+enum class Way : u8 {
+  kTranslated,  // the translator, from the first instruction to the last
+  kMixed,       // a satellite, but some instructions amid it were the translator's
+  kDirect,      // a satellite, up to the exception that ended it
+};
+
 struct Outcome {
   End end = End::kLost;
+  Way way = Way::kTranslated;
   bool slow = false;  // of the native side: it took more than a tick
   u8 vector = 0;
   u32 error_code = 0;

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A guest's program cannot tell whether it runs translated or on the bare CPU.
+
+    probe_test.py ALIBI BOOT_PY PROBE KERNEL
+
+Runs guest/probe.c in one of Debian's kernels under both engines: the output must be the same, byte
+for byte. Each part of it becomes a test case. A host that cannot run code directly is a SKIP.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ALIBI, BOOT, PROBE = (os.path.abspath(path) for path in sys.argv[1:4])
+KERNEL = sys.argv[4]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(BOOT))
+import packages  # noqa: E402
+from verdicts import conclude, report  # noqa: E402
+
+PATIENCE = 240  # seconds
+LEAST_ENTRIES = 1000
+UNAVAILABLE = 69
+
+
+def probe(engine, stats):
+    """The output under the engine: status, lines, standard error."""
+    # At the same addresses: SGDT shows the kernel's where the CPU has no UMIP.
+    done = subprocess.run([sys.executable, BOOT, "--kernel", KERNEL, "--engine", engine,
+                           "--stats-json", str(stats), "--append", "nokaslr", "--add",
+                           PROBE + ":/root/probe", "--exec", "/root/probe"],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=PATIENCE, check=False)
+    return (done.returncode, done.stdout.decode(errors="replace").splitlines(),
+            done.stderr.decode(errors="replace"))
+
+
+def part(line):
+    """What a line is about: its first word."""
+    return re.match(r"[^:\s]*", line)[0]
+
+
+def compare(translated, direct):
+    report("as many lines", None if len(translated) == len(direct) else
+           f"{len(translated)} translated, {len(direct)} directly")
+    differ = {part(line): None for line in translated}
+    for one, other in zip(translated, direct):
+        if one != other and differ.get(part(one)) is None:
+            differ[part(one)] = f"translated '{one}', directly '{other}'"
+    for name, problem in differ.items():
+        report(name, problem)
+
+
+def main():
+    os.environ["ALIBI_PROGRAM"] = ALIBI
+    folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+    if not os.access(pathlib.Path.home(), os.W_OK):
+        os.environ["ALIBI_LINUX_CACHE"] = str(folder / "cache")
+    try:
+        packages.fetch(packages.cache_folder(), KERNEL)
+    except packages.Failure as failure:
+        if os.environ.get("ALIBI_OFFLINE"):
+            print(f"SKIP {failure}")
+            return
+        report("Debian's packages", str(failure))
+        return
+    stats = folder / "stats.json"
+    results = {}
+    for engine in "translate", "direct":
+        status, lines, err = probe(engine, stats)
+        if engine == "direct" and status == UNAVAILABLE:
+            print(f"SKIP {err}")
+            return
+        report(f"{engine}: it ends", None if status == 0 and lines and lines[-1] == "end" else
+               f"status {status}, {lines[-1:]}, {err[-2000:]}")
+        results[engine] = lines
+    compare(results["translate"], results["direct"])
+    entries = json.loads(stats.read_text())["direct"]["direct_entries"]
+    report("it ran directly", None if entries > LEAST_ENTRIES else f"{entries} entries")
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(conclude(KERNEL))

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kind `direct`: sequences really run in a satellite, unless they must not; and what the oracle
+// found there.
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "testsuite/host_cpu.h"
+#include "testsuite/oracle/compare.h"
+#include "testsuite/oracle/harness.h"
+
+namespace alibi::oracle {
+namespace {
+
+using Code = std::vector<std::vector<u8>>;
+
+struct Case {
+  const char* name;
+  Way way;
+  Code code;
+  std::function<void(CpuState&)> prepare;
+};
+
+TestCase Make(const Case& c) {
+  TestCase test;
+  test.name = c.name;
+  test.code = c.code;
+  CpuState& state = test.initial;
+  state.rip = kCodeBase + 0x100;
+  state.rflags = 0x202;
+  state.fs_base = kDataBase + 0x40;
+  state.gs_base = kHighBase + 0x80;
+  for (unsigned i = 0; i < 16; ++i) state.gpr[i] = 0x1111111111111111 * static_cast<u64>(i);
+  state.gpr[vcpu::kRsp] = kStackBase + 2 * kPageSize - 0x100;
+  state.gpr[vcpu::kRsi] = kDataBase + 0x100;
+  state.gpr[vcpu::kRdi] = kHighBase + 0x200;
+  if (c.prepare) c.prepare(state);
+  return test;
+}
+
+// This host can do it, and machines of the kind work.
+bool Works() {
+  return testsuite::CanCheck(GuestMachine(Kind::kDirect).works(), "direct execution",
+                             "prctl(PR_SET_TSC), seccomp(2)");
+}
+
+// Runs on a machine that has mapped nothing yet, and on the same again.
+void Check(const Case& c) {
+  INFO(c.name);
+  const TestCase test = Make(c);
+  NativeRunner runner;
+  const auto native = std::make_unique<Outcome>(runner.Run(test));
+  GuestMachine machine(Kind::kDirect);
+  auto guest = std::make_unique<Outcome>();
+  for (unsigned run = 0; run < 2; ++run) {
+    machine.Run(test, {.cold = false, .new_code = run == 0}, guest.get());
+    std::string found;
+    for (const std::string& line : Differences(test, Kind::kDirect, *native, *guest, run)) {
+      found += line + "\n";
+    }
+    CHECK(found == "");
+    CHECK(guest->way == c.way);
+  }
+}
+
+const Case kWays[] = {
+    {"ADD", Way::kDirect, {{0x48, 0x01, 0xd8}}, {}},
+    {"a load and a store to two pages", Way::kDirect, {{0x48, 0x8b, 0x06}, {0x48, 0x89, 0x07}}, {}},
+    {"LSL, which shows the host", Way::kTranslated, {{0x0f, 0x03, 0xc3}}, {}},
+    {"a page with RDPID behind the end of the sequence",
+     Way::kTranslated,
+     {{0x90}, {0xcc}, {0xf3, 0x0f, 0xc7, 0xf8}},
+     {}},
+    {"RFLAGS.AC at the start",
+     Way::kTranslated,
+     {{0x90}},
+     [](CpuState& s) { s.rflags |= vcpu::kAc; }},
+    {"RFLAGS.AC by POPF, and what it traps on",
+     Way::kDirect,
+     {{0x68, 0x02, 0x02, 0x04, 0x00}, {0x9d}, {0x48, 0x8b, 0x46, 0x01}},
+     {}},
+};
+
+TEST_CASE("Sequences run directly, unless they must not", "[oracle]") {
+  if (!Works()) return;
+  for (const Case& c : kWays) Check(c);
+}
+
+const Case kFinds[] = {
+    {"Flags in the frame of a fault, of an instruction that writes them",
+     Way::kDirect,
+     {{0x48, 0x83, 0xe8, 0x01},
+      {0x4c, 0x2b, 0x3c, 0x25, 0x00, 0x40, 0x00, 0x20}},  // an absent page
+     {}},
+    {"RFLAGS.ID by POPF, and then a page that is not mapped yet",
+     Way::kDirect,
+     {{0x68, 0x02, 0x02, 0x20, 0x00}, {0x9d}, {0x48, 0x8b, 0x06}, {0x48, 0x8b, 0x07}},
+     {}},
+    {"WRFSBASE, WRGSBASE, and then a page that is not mapped yet",
+     Way::kDirect,
+     {{0xf3, 0x48, 0x0f, 0xae, 0xd6},
+      {0xf3, 0x48, 0x0f, 0xae, 0xdf},
+      {0x64, 0x8b, 0x0c, 0x25, 0, 0, 0, 0}},
+     {}},
+    {"Selectors, and then a page that is not mapped yet",
+     Way::kDirect,
+     {{0xb8, 0x2b, 0, 0, 0},
+      {0x8e, 0xe0},
+      {0x31, 0xc0},
+      {0x8e, 0xd8},
+      {0x48, 0x8b, 0x06},
+      {0x48, 0x8b, 0x07}},
+     {}},
+    {"#MF of an earlier x87 instruction, where the operand would fault, too",
+     Way::kDirect,
+     {{0x41, 0xdc, 0x93, 0xef, 0x5f, 0x00, 0x20}},  // fcom qword [r11 + 0x20005fef]
+     [](CpuState& s) {
+       s.gpr[vcpu::kR11] = 14;
+       s.vector.fcw = 0x340;
+       s.vector.fsw = 0x8081;
+     }},
+    {"INT3 at the start of a page, with none before it",
+     Way::kDirect,
+     {},
+     [](CpuState& s) { s.rip = kCodeBase; }},
+    {"INT1 at the start of a page, with none before it",
+     Way::kDirect,
+     {{0xf1}},
+     [](CpuState& s) { s.rip = kCodeBase; }},
+    {"INT1 behind a byte of another one", Way::kDirect, {{0xb0, 0xf1}, {0xf1}}, {}},
+    {"INT 4", Way::kDirect, {{0x90}, {0xcd, 0x04}, {0x90}}, {}},
+    {"INTO behind a far return to 32-bit code",
+     Way::kDirect,
+     {{0x6a, 0x23},                    // push 23h
+      {0x68, 0x09, 0x01, 0x00, 0x10},  // push 10000109h
+      {0x48, 0xcb},                    // retf
+      {0xb0, 0x7f},                    // mov al, 7fh
+      {0x04, 0x01},                    // add al, 1
+      {0xce},                          // into
+      {0x40}},                         // inc eax
+     // Upper halves are undefined after 32-bit code (SDM vol. 1, 3.4.1.1).
+     [](CpuState& s) {
+       for (u64& gpr : s.gpr) gpr &= 0xffffffff;
+     }},
+    {"ENTER that copies what it has pushed, and faults in the end",
+     Way::kDirect,
+     {{0xc8, 0x7a, 0x57, 0x6f}},
+     [](CpuState& s) {
+       s.gpr[vcpu::kRsp] = kStackBase + kPageSize + 0xc20;
+       s.gpr[vcpu::kRbp] = s.gpr[vcpu::kRsp] + 0x6b;
+     }},
+};
+
+TEST_CASE("What the oracle found in direct execution", "[oracle]") {
+  if (!Works()) return;
+  for (const Case& c : kFinds) Check(c);
+}
+
+// Of one that came before user code ran, the satellite knew no more than FS, GS and selectors of
+// the program before, and they became this one's.
+TEST_CASE("A stop in front of user code leaves its state alone", "[oracle]") {
+  if (!Works()) return;
+  GuestMachine machine(Kind::kDirect);
+  auto guest = std::make_unique<Outcome>();
+  TestCase test = Make({"NOP", Way::kDirect, {{0x90}}, {}});
+  unsigned stops = 0;
+  SetStopInterval(50);
+  for (u64 i = 0; i < 3000; ++i) {
+    test.initial.fs_base = 0x1000 * i;
+    test.initial.gs_base = 0x1000 * i + 8;
+    test.initial.selector[vcpu::kDs] = i % 2 ? kUserDs : 0;
+    stops += machine.Run(test, {}, guest.get());
+    REQUIRE(guest->end == End::kException);
+    REQUIRE(guest->state.fs_base == test.initial.fs_base);
+    REQUIRE(guest->state.gs_base == test.initial.gs_base);
+    REQUIRE(guest->state.selector[vcpu::kDs] == test.initial.selector[vcpu::kDs]);
+  }
+  SetStopInterval(0);
+  CHECK(stops > 100);
+}
+
+}  // namespace
+}  // namespace alibi::oracle
