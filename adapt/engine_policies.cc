@@ -149,10 +149,4 @@ Result<std::unique_ptr<EnginePolicy>> MakeEnginePolicy(const std::string& name) 
   return Error{"there is no engine policy '" + name + "'; there are " + names};
 }
 
-std::vector<std::string> EnginePolicyNames() {
-  std::vector<std::string> names;
-  for (const auto make : kMakers) names.push_back(make()->name());
-  return names;
-}
-
 }  // namespace alibi::adapt

@@ -9,7 +9,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -65,7 +64,6 @@ class EnginePolicy {
 
 // never, always, or cost-model. Errors list the names.
 Result<std::unique_ptr<EnginePolicy>> MakeEnginePolicy(const std::string& name);
-std::vector<std::string> EnginePolicyNames();
 
 }  // namespace alibi::adapt
 

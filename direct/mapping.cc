@@ -15,9 +15,6 @@ using mmu::PageOfIndex;
 // Pages around a fault that are mapped with it, if the shadow knows them: aligned.
 constexpr u64 kAround = 16;
 
-// What a satellite can map: user space of the host.
-constexpr LinearAddr kUserEnd((u64{1} << 47) - kPageSize);
-
 }  // namespace
 
 // Where the page's shadow entry leads, and what the view may do there; kNotRam: it has no entry.
@@ -164,7 +161,7 @@ void DirectExecution::MapCodeBehind(Place* place, LinearAddr address) {
   for (u64 i = 1; i < kAround / 4; ++i) {
     const LinearAddr next = address.PageBase() + i * kPageSize;
     u8 rights;
-    if (next >= kUserEnd ||
+    if (next >= Satellite::kUserEnd ||
         ArenaOffsetOf(*place->view, EntryIndex(next), &rights) == mmu::GuestMemory::kNotRam ||
         (place->pages->RightsOf(EntryIndex(next)) & FollowedPages::kExecute) ||
         MapCode(place, next) != Mapped::kYes) {
@@ -175,7 +172,7 @@ void DirectExecution::MapCodeBehind(Place* place, LinearAddr address) {
 
 bool DirectExecution::CanMap(const Place& place, LinearAddr address) const {
   const Satellite& satellite = *place.satellite;
-  return address < kUserEnd &&
+  return address < Satellite::kUserEnd &&
          (address < satellite.stub_begin() || address >= satellite.stub_end());
 }
 

@@ -30,8 +30,6 @@
 namespace alibi::direct {
 namespace {
 
-// Where user space ends for Linux, with four levels of page tables.
-constexpr u64 kUserEnd = (u64{1} << 47) - kPageSize;
 // The stub's place is drawn from these: far from where systems put programs, libraries and stacks.
 constexpr u64 kFirstBase = u64{0x20} << 40, kLastBase = u64{0x50} << 40;
 // Longer than any host keeps a thread from a CPU: it is of no use after that.
@@ -244,7 +242,7 @@ void Satellite::OrderUnmap(LinearAddr address, u64 bytes) {
 void Satellite::OrderUnmapAll() {
   orders_ = 0;  // nothing of what they map would stay
   Order(SYS_munmap, 0, base_);
-  Order(SYS_munmap, base_ + STUB_END, kUserEnd - (base_ + STUB_END));
+  Order(SYS_munmap, base_ + STUB_END, kUserEnd - stub_end());
 }
 
 u64 Satellite::fs_base() const { return Word(NOTES_FS_BASE); }

@@ -38,6 +38,9 @@ class Satellite {
   Satellite(const Satellite&) = delete;
   Satellite& operator=(const Satellite&) = delete;
 
+  // Where user space ends for Linux, with four levels of page tables: nothing is mapped from there
+  // on.
+  static constexpr LinearAddr kUserEnd{(u64{1} << 47) - kPageSize};
   // Its own pages: no guest page can be mapped over them.
   LinearAddr stub_begin() const { return LinearAddr(base_); }
   LinearAddr stub_end() const;
@@ -53,7 +56,9 @@ class Satellite {
 
   // --- When it is stopped ---
   SignalFrame& frame() { return *frame_; }
+  const SignalFrame& frame() const { return *frame_; }
   u8* xsave_image() { return xsave_; }
+  const u8* xsave_image() const { return xsave_; }
   u64 xsave_bytes() const { return xsave_bytes_; }
   u64 fs_base() const;
   u64 gs_base() const;

@@ -6,6 +6,7 @@
 
 #include "translator/unit_rules.h"
 #include "vcpu/breakpoints.h"
+#include "vcpu/descriptors.h"
 #include "vcpu/segments.h"
 
 namespace alibi::direct {
@@ -44,14 +45,6 @@ constexpr HostDescriptor kHostDescriptors[] = {
     {0x30, 0x00affb000000ffff, ~u64{0}},
     {0x78, 0x0040f50000000000, 0xfff0ffffffff0000},
 };
-
-vcpu::Segment SegmentOf(const HostDescriptor& descriptor) {
-  const u64 high = descriptor.bits >> 32;
-  return {.base = 0,
-          .limit = ~u32{0},
-          .selector = static_cast<u16>(descriptor.selector | 3),
-          .attributes = static_cast<u16>((high >> 8 & 0xff) | (high >> 8 & 0xf000))};
-}
 
 bool HasHostsDescriptors(const VcpuState& state, const mmu::Mmu& mmu) {
   for (const HostDescriptor& host : kHostDescriptors) {
@@ -117,7 +110,7 @@ void LoadUserState(const VcpuState& state, Satellite* satellite) {
 }
 
 void SaveUserState(const Satellite& satellite, VcpuState* state, mmu::Mmu* mmu) {
-  const SignalFrame& frame = const_cast<Satellite&>(satellite).frame();
+  const SignalFrame& frame = satellite.frame();
   for (unsigned reg = 0; reg < 16; ++reg) state->gpr[reg] = frame.gpr[kFrameOf[reg]];
   state->rip = frame.gpr[kFrameRip];
   constexpr u64 kTaken = kUserFlags | vcpu::kArithmeticFlags;
@@ -135,7 +128,7 @@ void SaveUserState(const Satellite& satellite, VcpuState* state, mmu::Mmu* mmu) 
   // A far branch leads to the other code segment.
   for (const HostDescriptor& code : {kHostDescriptors[0], kHostDescriptors[2]}) {
     if (frame.cs != state->segment[vcpu::kCs].selector && frame.cs == (code.selector | 3)) {
-      state->segment[vcpu::kCs] = SegmentOf(code);
+      state->segment[vcpu::kCs] = vcpu::Descriptor{code.bits}.ToSegment(frame.cs);
     }
   }
   if (state->segment[vcpu::kSs].selector != frame.ss) {
@@ -145,7 +138,7 @@ void SaveUserState(const Satellite& satellite, VcpuState* state, mmu::Mmu* mmu) 
   if (IsCanonical(fs)) state->segment[vcpu::kFs].base = fs;
   if (IsCanonical(gs)) state->segment[vcpu::kGs].base = gs;
 
-  const u8* const image = const_cast<Satellite&>(satellite).xsave_image();
+  const u8* const image = satellite.xsave_image();
   const u64 bytes = std::min<u64>(satellite.xsave_bytes(), vcpu::kXsaveAreaSize);
   std::memcpy(state->xsave_area, image, kFrameSoftwareBytes);
   std::memset(state->xsave_area + kFrameSoftwareBytes, 0, kFrameXsaveHeader - kFrameSoftwareBytes);

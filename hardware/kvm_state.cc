@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "vcpu/control_registers.h"
+#include "vcpu/segment_fields.h"
 
 namespace alibi::hardware {
 namespace {
@@ -23,31 +24,10 @@ constexpr kvm_segment kvm_sregs::*kSegments[] = {&kvm_sregs::es,  &kvm_sregs::cs
 
 constexpr u16 kDplMask = 3u << 5;
 
-kvm_segment SegmentOf(const vcpu::Segment& segment) {
-  kvm_segment r = {};
-  const unsigned a = segment.attributes;
-  r.base = segment.base;
-  r.limit = segment.limit;
-  r.selector = segment.selector;
-  r.type = a & 0xf;
-  r.s = (a >> 4) & 1;
-  r.dpl = (a >> 5) & 3;
-  r.present = (a >> 7) & 1;
-  r.avl = (a >> 12) & 1;
-  r.l = (a >> 13) & 1;
-  r.db = (a >> 14) & 1;
-  r.g = (a >> 15) & 1;
-  r.unusable = !r.present;
-  return r;
-}
-
 // In 64-bit mode an unusable segment has a base all the same.
-vcpu::Segment SegmentFrom(const kvm_segment& r) {
-  const unsigned present = r.present != 0 && r.unusable == 0;
-  const unsigned a = (r.type & 0xfu) | (r.s & 1u) << 4 | (r.dpl & 3u) << 5 | present << 7 |
-                     (r.avl & 1u) << 12 | (r.l & 1u) << 13 | (r.db & 1u) << 14 | (r.g & 1u) << 15;
-  return {
-      .base = r.base, .limit = r.limit, .selector = r.selector, .attributes = static_cast<u16>(a)};
+vcpu::Segment SegmentFrom(kvm_segment r) {
+  r.present = r.present != 0 && r.unusable == 0;
+  return vcpu::SegmentFromFields(r);
 }
 
 kvm_dtable TableOf(const vcpu::DescriptorTable& table) {
@@ -73,7 +53,7 @@ void TakeRegisters(const kvm_regs& regs, VcpuState* state) {
 kvm_sregs SpecialRegistersOf(const VcpuState& state) {
   kvm_sregs sregs = {};
   for (unsigned i = 0; i < vcpu::kSegmentCount; ++i) {
-    sregs.*kSegments[i] = SegmentOf(state.segment[i]);
+    sregs.*kSegments[i] = vcpu::FieldsOf<kvm_segment>(state.segment[i]);
   }
   sregs.ss.dpl = state.cpl;
   // A descriptor's L bit means nothing elsewhere, and KVM refuses it there.

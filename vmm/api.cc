@@ -21,6 +21,7 @@
 #include "vcpu/control_registers.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/msr.h"
+#include "vcpu/segment_fields.h"
 #include "vmm/register_checks.h"
 
 namespace alibi {
@@ -42,30 +43,9 @@ constexpr SegmentRegister SpecialRegisters::*kSegments[] = {
     &SpecialRegisters::es, &SpecialRegisters::cs, &SpecialRegisters::ss,  &SpecialRegisters::ds,
     &SpecialRegisters::fs, &SpecialRegisters::gs, &SpecialRegisters::ldt, &SpecialRegisters::tr};
 
-SegmentRegister FromState(const vcpu::Segment& segment) {
-  SegmentRegister r;
-  const unsigned a = segment.attributes;
-  r.base = segment.base;
-  r.limit = segment.limit;
-  r.selector = segment.selector;
-  r.type = a & 0xf;
-  r.s = (a >> 4) & 1;
-  r.dpl = (a >> 5) & 3;
-  r.present = (a >> 7) & 1;
-  r.avl = (a >> 12) & 1;
-  r.l = (a >> 13) & 1;
-  r.db = (a >> 14) & 1;
-  r.g = (a >> 15) & 1;
-  r.unusable = !r.present;
-  return r;
-}
-
 vcpu::Segment ToState(const SegmentRegister& r) {
   if (r.unusable) return vcpu::Segment{.selector = r.selector};
-  const unsigned a = (r.type & 0xfu) | (r.s & 1u) << 4 | (r.dpl & 3u) << 5 | (r.present & 1u) << 7 |
-                     (r.avl & 1u) << 12 | (r.l & 1u) << 13 | (r.db & 1u) << 14 | (r.g & 1u) << 15;
-  return {
-      .base = r.base, .limit = r.limit, .selector = r.selector, .attributes = static_cast<u16>(a)};
+  return vcpu::SegmentFromFields(r);
 }
 
 SegmentRegister FlatSegment(u16 selector, u8 type) {
@@ -335,7 +315,9 @@ Status VcpuImpl::SetRegisters(const Registers& registers) {
 SpecialRegisters VcpuImpl::GetSpecialRegisters() const {
   const VcpuState& s = state();
   SpecialRegisters r;
-  for (unsigned i = 0; i < vcpu::kSegmentCount; ++i) r.*kSegments[i] = FromState(s.segment[i]);
+  for (unsigned i = 0; i < vcpu::kSegmentCount; ++i) {
+    r.*kSegments[i] = vcpu::FieldsOf<SegmentRegister>(s.segment[i]);
+  }
   r.ss.dpl = s.cpl;  // also where SS is null, or AMD's SYSRET has loaded its selector alone
   r.gdt = {s.gdtr.base, s.gdtr.limit};
   r.idt = {s.idtr.base, s.idtr.limit};
