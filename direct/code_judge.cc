@@ -100,6 +100,9 @@ class CodeJudge::Scan {
   // Does a sequence of instructions arrive at one of these offsets? (In the buffer; a set over the
   // offsets from `last` downwards.)
   bool Arrives(unsigned last, u32 starts_below) const;
+  // Can a breakpoint stop what begins there? Not behind MOV SS and POP SS, which hold it back (SDM
+  // vol. 3, 6.8.3), nor where these may stand in another page.
+  bool CanBreak(unsigned at) const;
 
   unsigned page_begin() const { return page_begin_; }
 
@@ -226,6 +229,22 @@ bool CodeJudge::Scan::Arrives(unsigned last, u32 starts_below) const {
   return !passed;
 }
 
+bool CodeJudge::Scan::CanBreak(unsigned at) const {
+  constexpr unsigned kLongest = 15;
+  constexpr u8 kMovToSegment = 0x8e, kPopSs = 0x17;
+  if (at < page_begin_ + kLongest) return false;
+  for (unsigned i = at - kLongest; i < at; ++i) {
+    if (buffer_[i] == kMovToSegment && (buffer_[i + 1] >> 3 & 7) == vcpu::kSs) return false;
+  }
+  return code_.code_bits == 64 || buffer_[at - 1] != kPopSs;
+}
+
+void HostVisiblePlaces::Add(u16 at) {
+  if (count > kMost || std::find(offset, offset + count, at) != offset + count) return;
+  if (count < kMost) offset[count] = at;
+  ++count;
+}
+
 CodeJudge::CodeJudge(const HostTraits& host, const GuestTraits& guest)
     : hidden_(HiddenFeatures(host, guest)),
       plan64_(MakePlan(host, guest, kCode64)),
@@ -291,13 +310,27 @@ const CodeJudge::Plan& CodeJudge::PlanFor(unsigned code_bits) const {
 std::optional<WhyNot> CodeJudge::Judge(const CodePage& page) const {
   Scan scan(*this, PlanFor(page.code_bits), page);
   std::optional<WhyNot> why;
+  HostVisiblePlaces places;
+  bool can_break = true;
   scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
     if (!scan.Arrives(opcode, starts_below)) return false;
-    const unsigned start = opcode + 1 - static_cast<unsigned>(std::bit_width(starts_below));
-    if (cut && why) return false;
-    why = WhyNot{static_cast<u16>(start - scan.page_begin()), row.name, cut};
-    return !cut;
+    const auto offset = [&](unsigned below) {
+      return static_cast<u16>(opcode - below - scan.page_begin());
+    };
+    if (!why || (why->cut && !cut)) {
+      why = WhyNot{
+          offset(static_cast<unsigned>(std::bit_width(starts_below)) - 1), row.name, cut, {}};
+    }
+    can_break &= !cut;
+    for (u32 set = starts_below; set != 0; set &= set - 1) {
+      const auto below = static_cast<unsigned>(std::countr_zero(set));
+      can_break &= scan.CanBreak(opcode - below);
+      places.Add(offset(below));
+    }
+    can_break &= places.count <= HostVisiblePlaces::kMost;
+    return !why->cut && !can_break;
   });
+  if (why && can_break) why->places = places;
   return why;
 }
 

@@ -57,6 +57,17 @@ struct CodePage {
   std::span<const u16> starts;
 };
 
+// Where instructions of the table begin in a page, or may begin.
+struct HostVisiblePlaces {
+  static constexpr unsigned kMost = 4;  // as many breakpoints as a CPU has
+  // Offsets within the page; more than kMost: not all are known.
+  unsigned count = 0;
+  u16 offset[kMost] = {};
+
+  void Add(u16 at);
+  std::span<const u16> all() const { return {offset, count}; }
+};
+
 // Why a page is not eligible.
 struct WhyNot {
   u16 offset = 0;     // of the instruction, within the page
@@ -64,6 +75,9 @@ struct WhyNot {
   // The page's end hides the rest of it, `behind` is too short, and there is no other reason. It
   // cannot be executed before the page behind can: until then this one is as good as eligible.
   bool cut = false;
+  // A breakpoint in front of each of these stops every such instruction (direct/guards.h). None: no
+  // breakpoints do.
+  HostVisiblePlaces places;
 };
 
 class CodeJudge {

@@ -166,5 +166,41 @@ TEST_CASE("CR4 and XCR0 switch extensions off", "[judge]") {
   CHECK(!GuestTraitsOf({}, vcpu::kCr4Osxsave, 0xe7).features.Has(kFsgsbase));
 }
 
+std::vector<u16> Places(const Page& page, unsigned code_bits = 64) {
+  const std::optional<WhyNot> why = Judge(page, code_bits);
+  REQUIRE(why);
+  return {why->places.all().begin(), why->places.all().end()};
+}
+
+TEST_CASE("Where breakpoints make a page eligible", "[judge]") {
+  Page page;
+  for (const unsigned at : {300, 700, 1000}) page.Put(at, {0x0f, 0xa2});
+  CHECK(Places(page) == std::vector<u16>{300, 700, 1000});
+  // A prefix begins another instruction, which does the same.
+  page.Put(999, {0x66});
+  CHECK(Places(page) == std::vector<u16>{300, 700, 1000, 999});
+  page.Put(2000, {0x0f, 0xa2});
+  CHECK(Places(page).empty());  // there are four
+}
+
+TEST_CASE("What breakpoints do not stop", "[judge]") {
+  const Bytes cpuid = {0x0f, 0xa2};
+  // MOV SS holds them back; so do those that may stand in the page before.
+  Page page(300, cpuid);
+  page.Put(298, {0x8e, 0xd0});
+  CHECK(Places(page).empty());
+  page.Put(298, {0x8e, 0xd8});  // MOV DS
+  CHECK(Places(page) == std::vector<u16>{300});
+  CHECK(Places(Page(14, cpuid)).empty());
+  CHECK(Places(Page(15, cpuid)) == std::vector<u16>{15});
+  page = Page(300, cpuid);
+  page.Put(299, {0x17});  // POP SS
+  CHECK(Places(page, 32).empty());
+  // What the page's end cuts is not known.
+  page = Page(300, cpuid);
+  page.Put(kPageSize - 1, {0x0f});
+  CHECK(Places(page).empty());
+}
+
 }  // namespace
 }  // namespace alibi::direct

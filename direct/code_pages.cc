@@ -70,6 +70,13 @@ bool CodePages::FitsWithNext(const CodeJudge& judge, LinearAddr linear, PhysAddr
   return !Judge(judge, linear, page, true).has_value();
 }
 
+HostVisiblePlaces CodePages::PlacesIn(const CodeJudge& judge, LinearAddr linear,
+                                      PhysAddr page) const {
+  if (RecordOf(mmu_.memory().ArenaOffset(page)).verdict != kIneligible) return {};  // rewritten
+  const std::optional<WhyNot> why = Judge(judge, linear, page, false);
+  return why ? why->places : HostVisiblePlaces();
+}
+
 void CodePages::ForgetAll() { madvise(records_, bytes_, MADV_DONTNEED); }
 
 }  // namespace alibi::direct

@@ -36,6 +36,8 @@ class CodePages {
   Verdict Of(const CodeJudge& judge, LinearAddr linear, PhysAddr page);
   // With what lies behind it now; not remembered.
   bool FitsWithNext(const CodeJudge& judge, LinearAddr linear, PhysAddr page) const;
+  // Of a page that is kIneligible: where breakpoints make it eligible. None: they do not.
+  HostVisiblePlaces PlacesIn(const CodeJudge& judge, LinearAddr linear, PhysAddr page) const;
   // A page under kDirectTrace has been written to, and is traced no more. For general registers
   // only.
   void Written(u64 arena_offset) {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "direct/user_state.h"
 #include "vcpu/exceptions.h"
@@ -53,13 +54,18 @@ Status DirectExecution::Init(const Options& options) {
   setup_.watch_write.Reset(ends[1]);
   setup_.memory_fd = options.mmu->memory().fd();
   setup_.faulting_cpuid = host_.cpuid_faults;
+  setter_ = BreakpointSetter::Start();
+  if (setter_ != nullptr) setup_.debugger = setter_->process();
+  std::vector<pid_t> processes;
   for (Place& place : places_) {
     auto satellite = Satellite::Start(setup_);
     if (!satellite.ok()) return satellite.error();
     place.satellite = std::move(*satellite);
+    processes.push_back(place.satellite->process());
     place.pages = mmu::FollowedPages::Create();
     if (place.pages == nullptr) return Error{"direct execution: out of host memory"};
   }
+  if (setter_ != nullptr && !setter_->Begin(processes)) setter_.reset();
   MeasurePrices(options.trap_price);
   return Ok{};
 }
@@ -91,11 +97,12 @@ void DirectExecution::MeasurePrices(u64 trap_price) {
   satellite.Go(false);
 }
 
-bool DirectExecution::HasLostAll(const mmu::View& view) const {
-  for (const Place& place : places_) {
-    if (place.view == &view)
-      return place.pages->all_changed() ||
-             (place.pages->count() == 0 && place.pages->changed_count() != 0);
+bool DirectExecution::HasLostAll(const mmu::View& view) {
+  for (Place& place : places_) {
+    if (place.view != &view) continue;
+    const bool lost = place.pages->all_changed() ||
+                      (place.pages->count() == 0 && place.pages->changed_count() != 0);
+    return lost && std::exchange(place.has_run, false);
   }
   return false;
 }
@@ -124,6 +131,8 @@ DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
   if (best->view == &view) return best;
   if (best->view != nullptr) best->view->set_follower(nullptr);
   best->pages->ChangedAll();
+  best->guards.Forget();
+  best->has_run = false;
   best->view = &view;
   view.set_follower(best->pages.get());
   return best;
@@ -162,6 +171,7 @@ Exit DirectExecution::Run(Report* report) {
     return Exit::kCode;
   }
   ++counters_.direct_entries;
+  place->has_run = true;
   LoadUserState(state_, place->satellite.get());
   const u64 begin = __rdtsc();
   const Exit exit = Go(place, report);
@@ -179,6 +189,20 @@ bool DirectExecution::GivesUpMappings(Place* place) {
   return place->satellite->Go(false) == Satellite::Stop::kSignal;
 }
 
+// Before user code runs: breakpoints where they are wanted. False: the satellite is lost.
+bool DirectExecution::SetGuards(Place* place) {
+  if (!place->guards.changed()) return true;
+  place->guards.Set();
+  ++counters_.direct_guard_sets;
+  const auto number = static_cast<unsigned>(place - places_);
+  if (setter_->Set(number, place->guards.places())) return place->satellite->StopAgain();
+  // It has gone, and what relies on it must go, too.
+  setter_.reset();
+  for (Place& each : places_) each.pages->ChangedAll();
+  FlushChanged(place);
+  return true;
+}
+
 Exit DirectExecution::Go(Place* place, Report* report) {
   Satellite& satellite = *place->satellite;
   // Until user code has run, the satellite knows of parts of the state what the last program left.
@@ -189,6 +213,10 @@ Exit DirectExecution::Go(Place* place, Report* report) {
   };
   for (;;) {
     FlushChanged(place);
+    if (!SetGuards(place)) {
+      Lose(place);
+      return Exit::kLost;
+    }
     report->calls += satellite.orders();
     running_.store(&satellite, std::memory_order_seq_cst);
     // Whoever has requested it earlier has found nobody to interrupt.
@@ -279,7 +307,11 @@ Exit DirectExecution::Classify(Place* place) {
       }
       break;
     case SIGTRAP:
-      if (frame.vector == vcpu::kBreakpoint) {
+      if (frame.signal_code == TRAP_HWBKPT) {
+        ++counters_.direct_guard_hits;
+        const u64 index = mmu::EntryIndex(LinearAddr(state_.rip));
+        if (place->guards.Hit(index)) place->pages->Changed(index);
+      } else if (frame.vector == vcpu::kBreakpoint) {
         state_.rip -= before[1] == 0xcc ? 1 : 2;
       } else if (state_.system_flags & vcpu::kTf) {
         return Exit::kTrap;

@@ -15,9 +15,11 @@
 #include "adapt/engine_policy.h"
 #include "base/result.h"
 #include "base/types.h"
+#include "direct/breakpoint_setter.h"
 #include "direct/code_judge.h"
 #include "direct/code_pages.h"
 #include "direct/counters.h"
+#include "direct/guards.h"
 #include "direct/satellite.h"
 #include "mmu/followed_pages.h"
 #include "mmu/mmu.h"
@@ -59,7 +61,8 @@ class DirectExecution {
   ~DirectExecution();
 
   // The view has run directly, and nothing of what its satellite had mapped then is there any more.
-  bool HasLostAll(const mmu::View& view) const;
+  // Said once of each loss.
+  bool HasLostAll(const mmu::View& view);
   // May the state, which is the current view's, run directly? Nothing may any more if all
   // satellites have been lost.
   bool Fits() const;
@@ -80,8 +83,10 @@ class DirectExecution {
   struct Place {
     std::unique_ptr<Satellite> satellite;
     std::unique_ptr<mmu::FollowedPages> pages;
+    Guards guards;
     mmu::View* view = nullptr;
-    LinearAddr fault;  // that the guest has to resolve; 0: none
+    bool has_run = false;  // since it lost all
+    LinearAddr fault;      // that the guest has to resolve; 0: none
     u64 last_used = 0;
   };
 
@@ -92,6 +97,7 @@ class DirectExecution {
   void Lose(Place* place);
   Exit Go(Place* place, Report* report);
   bool GivesUpMappings(Place* place);
+  bool SetGuards(Place* place);
   bool GuestUsesStub(const Satellite& satellite) const;
   void RestoreVsyscallRax();
 
@@ -108,6 +114,7 @@ class DirectExecution {
   void OrderPage(Place* place, u64 index, u64 offset, u8 rights);
   bool MapData(Place* place, LinearAddr address, bool write);
   bool FitsBehind(const Place& place, LinearAddr address);
+  bool Guard(Place* place, LinearAddr address, PhysAddr page);
   Mapped MapCode(Place* place, LinearAddr address);
   void MapCodeBehind(Place* place, LinearAddr address);
   Mapped Map(Place* place, LinearAddr address, u64 error_code);
@@ -118,6 +125,7 @@ class DirectExecution {
   vcpu::VcpuState& state_;
   HostTraits host_;
   isa::FeatureSet shown_;
+  std::unique_ptr<BreakpointSetter> setter_;  // null: this host has no breakpoints for us
   std::unique_ptr<CodeJudge> judge_;
   u64 judged_cr4_ = 0, judged_xcr0_ = 0;  // what judge_ knows of the guest
   Counters counters_;

@@ -134,6 +134,25 @@ bool DirectExecution::FitsBehind(const Place& place, LinearAddr address) {
           code_pages_.FitsWithNext(*judge_, before, page.Base()));
 }
 
+// The page, which must be translated as it is: can breakpoints help?
+bool DirectExecution::Guard(Place* place, LinearAddr address, PhysAddr page) {
+  const u64 index = EntryIndex(address);
+  Guards& guards = place->guards;
+  if (setter_ == nullptr || !guards.Refused(index)) return false;
+  const HostVisiblePlaces found = code_pages_.PlacesIn(*judge_, address, page);
+  if (found.count == 0) {
+    guards.Ban(index);
+    return false;
+  }
+  LinearAddr places[Guards::kBreakpoints];
+  for (unsigned i = 0; i < found.count; ++i) places[i] = address.PageBase() + found.offset[i];
+  std::vector<u64> evicted;
+  if (!guards.Guard(index, {places, found.count}, &evicted)) return false;
+  for (const u64 other : evicted) place->pages->Changed(other);
+  ++counters_.direct_guarded_pages;
+  return true;
+}
+
 DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr address) {
   FollowedPages& pages = *place->pages;
   const u64 index = EntryIndex(address);
@@ -143,7 +162,12 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   const u64 offset = mmu_.memory().ArenaOffset(page.PageBase());
   if (offset == mmu::GuestMemory::kNotRam) return Mapped::kRefused;
   const CodePages::Verdict verdict = code_pages_.Of(*judge_, address, page);
-  if (verdict == CodePages::kIneligible || !FitsBehind(*place, address)) return Mapped::kRefused;
+  if (!FitsBehind(*place, address)) return Mapped::kRefused;
+  if (verdict != CodePages::kIneligible) {
+    place->guards.Release(index);
+  } else if (!Guard(place, address, page)) {
+    return Mapped::kRefused;
+  }
   FlushChanged(place);
   if (pages.RightsOf(index) & FollowedPages::kExecute) return Mapped::kNo;
   // An instruction that the page's end cuts cannot be executed before the next page can.

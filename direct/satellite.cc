@@ -36,6 +36,7 @@ constexpr u64 kFirstBase = u64{0x20} << 40, kLastBase = u64{0x50} << 40;
 constexpr i64 kPatienceSeconds = 10;
 
 constexpr u32 kSsAutodisarm = 1u << 31;
+constexpr u64 kResumeFlag = u64{1} << 16;
 
 i64 Seconds() {
   timespec now{};
@@ -93,6 +94,7 @@ Status Satellite::Init(const SatelliteSetup& setup) {
                                 theirs.get(),
                                 StopSignal(),
                                 setup.faulting_cpuid,
+                                setup.debugger,
                                 {static_cast<u16>(listener_filter.size()), listener_filter.data()},
                                 {static_cast<u16>(user_filter.size()), user_filter.data()}};
   // Without an exit signal: it is no child that the program around us would have to wait for.
@@ -271,6 +273,12 @@ void Satellite::SetAsStopped() {
   SetSelectors(selector(0), selector(1), selector(2), selector(3));
 }
 
+bool Satellite::StopAgain() {
+  if (Listen()) return true;
+  Kill();
+  return false;
+}
+
 Satellite::Stop Satellite::Go(bool run) {
   if (frame_ == nullptr) return Stop::kLost;
   // The hand-over is cheap on one CPU only.
@@ -281,6 +289,8 @@ Satellite::Stop Satellite::Go(bool run) {
     Order(SYS_sched_setaffinity, 0, kMaskBytes, base_ + ORDERS_CPU_MASK);
     cpu_ = cpu;
   }
+  // Faults set it; with it a breakpoint at the next instruction would not stop.
+  frame_->eflags &= ~kResumeFlag;
   frame_->stack_base = base_ + STUB_STACK;
   frame_->stack_size = STUB_END - STUB_STACK;
   frame_->stack_flags = kSsAutodisarm;

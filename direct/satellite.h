@@ -28,6 +28,7 @@ struct SatelliteSetup {
   // A pipe: satellites end when its other end closes with the VMM.
   FileDescriptor watch_read{-1}, watch_write{-1};
   bool faulting_cpuid = false;  // make CPUID fault, which the host must know how to
+  pid_t debugger = 0;           // that may set breakpoints (direct/breakpoint_setter.h); 0: nobody
 };
 
 class Satellite {
@@ -77,6 +78,8 @@ class Satellite {
   // Carries out the orders and, with `run`, goes on as frame() says. With `run`, Interrupt() makes
   // it stop.
   Stop Go(bool run);
+  // A debugger has interrupted its stop, and has gone again. False: it is lost.
+  bool StopAgain();
   // For handlers on the thread that is in Go(): user code is interrupted soon (SIGNAL of
   // StopSignal()).
   void Interrupt();

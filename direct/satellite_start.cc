@@ -155,7 +155,9 @@ void BecomeSatellite(const SatelliteStart& start) {
   MapPages(start.base);
   Must(Call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1));
   Call(SYS_prctl, PR_SET_NAME, Word("alibi-user"));
-  Must(Call(SYS_prctl, PR_SET_DUMPABLE, 0));
+  // Where nobody but ancestors may trace a process (Yama), one more may.
+  if (start.debugger != 0) Call(SYS_prctl, PR_SET_PTRACER, static_cast<u64>(start.debugger));
+  Must(Call(SYS_prctl, PR_SET_DUMPABLE, start.debugger != 0));
   const rlimit no_core{0, 0};
   Call(SYS_setrlimit, RLIMIT_CORE, Word(&no_core));
   Must(Call(SYS_prctl, PR_SET_TSC, PR_TSC_SIGSEGV));

@@ -4,6 +4,7 @@
 #define ALIBI_DIRECT_SATELLITE_START_H_
 
 #include <linux/filter.h>
+#include <sys/types.h>
 
 #include "base/types.h"
 
@@ -15,6 +16,7 @@ struct SatelliteStart {
   int memory_fd, pages_fd, watch_fd, socket;
   int stop_signal;
   bool faulting_cpuid;
+  pid_t debugger;  // 0: nobody
   sock_fprog listener_filter, user_filter;
 };
 

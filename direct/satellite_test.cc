@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/memory_file.h"
+#include "direct/breakpoint_setter.h"
 
 using namespace alibi;
 using namespace alibi::direct;
@@ -24,7 +25,7 @@ constexpr u64 kMemoryBytes = 64 * kPageSize;
 constexpr u64 kCode = 0x400000, kData = 0x600000;
 
 struct Rig {
-  Rig() : fd(CreateMemoryFile("memory", kMemoryBytes)) {
+  explicit Rig(pid_t debugger = 0) : fd(CreateMemoryFile("memory", kMemoryBytes)) {
     memory = static_cast<u8*>(
         mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0));
     int ends[2];
@@ -32,6 +33,7 @@ struct Rig {
     setup.watch_read.Reset(ends[0]);
     setup.watch_write.Reset(ends[1]);
     setup.memory_fd = fd.get();
+    setup.debugger = debugger;
     auto started = Satellite::Start(setup);
     INFO((started.ok() ? "" : started.error().message));
     REQUIRE(started.ok());
@@ -49,10 +51,10 @@ struct Rig {
     reg(kFrameRip) = kCode;
     return Go();
   }
-  Satellite::Stop Go() {
+  Satellite::Stop Go(u64 eflags = 0x202) {
     frame().cs = 0x33;
     frame().ss = 0x2b;
-    frame().eflags = 0x202;
+    frame().eflags = eflags;
     satellite->SetSelectors(0, 0, 0, 0);
     satellite->SetIdFlag(false);
     return satellite->Go(true);
@@ -212,6 +214,45 @@ TEST_CASE("clocks trap, and the vector state passes") {
   std::memcpy(doubled, rig.satellite->xsave_image() + 160, 16);
   CHECK(doubled[0] == 2);
   CHECK(doubled[15] == 32);
+}
+
+// Where this host lets nobody set breakpoints, nothing relies on them.
+TEST_CASE("breakpoints stop what begins there, and nothing else") {
+  std::unique_ptr<BreakpointSetter> setter = BreakpointSetter::Start();
+  REQUIRE(setter != nullptr);
+  Rig rig(setter->process());
+  const pid_t processes[] = {rig.satellite->process()};
+  if (!setter->Begin(processes)) {
+    WARN("this host lets no process set breakpoints: not tested");
+    return;
+  }
+  const LinearAddr places[] = {LinearAddr(kCode + 2), LinearAddr(kCode + 5)};
+  REQUIRE(setter->Set(0, places));
+  REQUIRE(rig.satellite->StopAgain());
+  // inc eax; cpuid (which must not be executed); mov bl, 0fh; int3
+  const std::vector<u8> code = {0xff, 0xc0, 0x0f, 0xa2, 0xb3, 0x0f, 0xcc};
+  rig.reg(kFrameRax) = 41;
+  REQUIRE(rig.Stopped(rig.Run(code), SIGTRAP));
+  for (unsigned again = 0; again < 3; ++again) {
+    CHECK(rig.frame().signal_code == TRAP_HWBKPT);
+    CHECK(rig.reg(kFrameRip) == kCode + 2);
+    CHECK(rig.reg(kFrameRax) == 42);
+    // A frame with RF, as of a fault, does not let it pass.
+    REQUIRE(rig.Stopped(rig.Go(0x10202), SIGTRAP));
+  }
+  // In the middle of an instruction it stops nothing.
+  rig.reg(kFrameRip) = kCode + 4;
+  REQUIRE(rig.Stopped(rig.Go(), SIGTRAP));
+  CHECK(rig.frame().signal_code != TRAP_HWBKPT);
+  CHECK(rig.reg(kFrameRip) == kCode + 7);
+  // Taken away again.
+  REQUIRE(setter->Set(0, {}));
+  REQUIRE(rig.satellite->StopAgain());
+  rig.reg(kFrameRip) = kCode;
+  REQUIRE(rig.Stopped(rig.Go(), SIGTRAP));
+  CHECK(rig.reg(kFrameRip) == kCode + 7);
+  // Others than those that were named it does not touch.
+  CHECK_FALSE(setter->Set(2, {}));
 }
 
 TEST_CASE("one that dies is told of") {

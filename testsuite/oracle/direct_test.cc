@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
+#include "direct/direct_execution.h"
 #include "testsuite/host_cpu.h"
 #include "testsuite/oracle/compare.h"
 #include "testsuite/oracle/harness.h"
@@ -153,6 +154,75 @@ const Case kFinds[] = {
 TEST_CASE("What the oracle found in direct execution", "[oracle]") {
   if (!Works()) return;
   for (const Case& c : kFinds) Check(c);
+}
+
+// RDPID stands behind the sequence's end: the page is refused, until a breakpoint stands there.
+TEST_CASE("A page with one instruction that must be translated runs directly in the end",
+          "[oracle]") {
+  if (!Works()) return;
+  GuestMachine machine(Kind::kDirect);
+  const TestCase test =
+      Make({"", Way::kDirect, {{0x48, 0x01, 0xd8}, {0xcc}, {0xf3, 0x0f, 0xc7, 0xf8}}, {}});
+  auto guest = std::make_unique<Outcome>();
+  machine.Run(test, {.new_code = true}, guest.get());
+  CHECK(guest->way == Way::kTranslated);
+  for (unsigned run = 0; run < 20; ++run) machine.Run(test, {}, guest.get());
+  const u64 sets = machine.engine().direct()->counters().direct_guard_sets;
+  if (!testsuite::CanCheck(sets != 0, "breakpoints", "ptrace(2)")) return;
+  CHECK(guest->way == Way::kDirect);
+  CHECK(guest->state.gpr[vcpu::kRax] == test.initial.gpr[vcpu::kRbx]);
+  // Of those that are set once nothing is lost.
+  for (unsigned run = 0; run < 20; ++run) machine.Run(test, {}, guest.get());
+  CHECK(machine.engine().direct()->counters().direct_guard_sets == sets);
+
+  // What is executed there is the guest's, each time. mov ecx, 20; rdpid rax; dec ecx; jnz; int3
+  const TestCase loop =
+      Make({"",
+            Way::kMixed,
+            {{0xb9, 20, 0, 0, 0}, {0xf3, 0x0f, 0xc7, 0xf8}, {0xff, 0xc9}, {0x75, 0xf8}, {0xcc}},
+            {}});
+  machine.Run(loop, {.new_code = true}, guest.get());
+  const u64 translated = guest->state.gpr[vcpu::kRax];
+  u64 hits = 0;
+  for (unsigned run = 0; run < 12; ++run) {
+    machine.Run(loop, {}, guest.get());
+    hits = machine.engine().direct()->counters().direct_guard_hits;
+    CHECK(guest->state.gpr[vcpu::kRax] == translated);
+    CHECK(guest->state.gpr[vcpu::kRcx] == 0);
+  }
+  CHECK(hits >= 20);
+}
+
+// Sends it back to translation when all its pages have gone, and is told of that.
+struct BackWhenEmptied final : adapt::EnginePolicy {
+  mutable unsigned emptied = 0;
+  const char* name() const override { return "back when emptied"; }
+  adapt::UserEngine OnEvent(adapt::EngineRecord&, const adapt::EngineEvent& what,
+                            const adapt::EnginePrices&) const override {
+    const bool back = what.kind == adapt::EngineEvent::Kind::kEmptied;
+    emptied += back;
+    return back ? adapt::UserEngine::kTranslate : adapt::UserEngine::kDirect;
+  }
+};
+
+// It was told again before any user code had run, and again: so no policy's trial ever began.
+TEST_CASE("That everything has gone is said once", "[oracle]") {
+  if (!Works()) return;
+  const BackWhenEmptied policy;
+  GuestMachine machine(Kind::kDirect, nullptr, &policy);
+  auto guest = std::make_unique<Outcome>();
+  // mov ecx, 20000000; dec ecx; jnz; int3
+  const TestCase test = Make(
+      {"", Way::kDirect, {{0xb9, 0x00, 0x2d, 0x31, 0x01}, {0xff, 0xc9}, {0x75, 0xfc}, {0xcc}}, {}});
+  SetStopInterval(500);
+  machine.Run(test, {.new_code = true}, guest.get());
+  CHECK(guest->way != Way::kTranslated);
+  policy.emptied = 0;
+  machine.Run(test, {.cold = true}, guest.get());
+  SetStopInterval(0);
+  CHECK(guest->state.gpr[vcpu::kRcx] == 0);
+  CHECK(policy.emptied == 1);
+  CHECK(guest->way != Way::kTranslated);
 }
 
 // Of one that came before user code ran, the satellite knew no more than FS, GS and selectors of

@@ -154,7 +154,7 @@ void SetStopInterval(unsigned microseconds) {
 
 class GuestMachine::Impl {
  public:
-  Impl(Kind kind, runtime::ExecutionSink* executions)
+  Impl(Kind kind, runtime::ExecutionSink* executions, const adapt::EnginePolicy* engine_policy)
       : kind_(kind), plan_(kind), cpuid_(vcpu::CpuidPolicy::ForHost()) {
     policy_ = std::move(adapt::MakePolicy(PolicyOf(kind)).value());
     memory_ = std::move(mmu::GuestMemory::Create(u64{1} << 30).value());
@@ -184,7 +184,7 @@ class GuestMachine::Impl {
     options.cpuid = &cpuid_;
     options.policy = policy_.get();
     if (kind == Kind::kDirect) {
-      options.engine_policy = &engine_policy_;
+      options.engine_policy = engine_policy != nullptr ? engine_policy : &engine_policy_;
     } else {
       options.plan_override = &plan_;  // with one, all code is translated
     }
@@ -518,8 +518,9 @@ class GuestMachine::Impl {
   bool code_changed_ = false;
 };
 
-GuestMachine::GuestMachine(Kind kind, runtime::ExecutionSink* executions)
-    : kind_(kind), impl_(std::make_unique<Impl>(kind, executions)) {}
+GuestMachine::GuestMachine(Kind kind, runtime::ExecutionSink* executions,
+                           const adapt::EnginePolicy* engine_policy)
+    : kind_(kind), impl_(std::make_unique<Impl>(kind, executions, engine_policy)) {}
 GuestMachine::~GuestMachine() = default;
 unsigned GuestMachine::Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {
   return impl_->Run(test, options, outcome);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages of user code with few instructions of host_visible.inc, which run directly all the same:
+// breakpoints of the CPU stand in front of these, and the translator executes them. So a page is
+// not lost for the sake of a CPUID that its program executes once, nor for bytes that look like one
+// and are a displacement: there a breakpoint never stops anything.
+//
+// A CPU has four breakpoints, and to set them costs as much as several stops: who is refused again
+// and again gets them, as long as they last; who is stopped by them again and again loses them.
+//
+// What a breakpoint does not stop (SDM vol. 3, 17.3.1.1): the first instruction behind an IRET that
+// sets RF; and the one that the host's kernel had to bring the page back for, if it is entered
+// there. Such a program would see the host once.
+#ifndef ALIBI_DIRECT_GUARDS_H_
+#define ALIBI_DIRECT_GUARDS_H_
+
+#include <span>
+#include <vector>
+
+#include "base/types.h"
+#include "direct/code_judge.h"
+
+namespace alibi::direct {
+
+// Of one satellite. Pages by their numbers (mmu::EntryIndex).
+class Guards {
+ public:
+  static constexpr unsigned kBreakpoints = HostVisiblePlaces::kMost;
+  static constexpr u32 kRefusals = 8;    // after which a page may have free breakpoints
+  static constexpr u32 kToEvict = 128;   // ... another page's
+  static constexpr u32 kMostHits = 256;  // after which it must be translated
+
+  // The page has been refused once more. True: breakpoints would pay, as far as is known.
+  bool Refused(u64 index);
+  // It is to have breakpoints in front of these instructions, the addresses of which are given in
+  // ascending order. Pages that lose theirs for it are appended to `evicted`. False: it waits.
+  bool Guard(u64 index, std::span<const LinearAddr> places, std::vector<u64>* evicted);
+  // What is mapped there now needs none.
+  void Release(u64 index);
+  // No breakpoint can make it eligible.
+  void Ban(u64 index);
+  // A breakpoint has stopped it. True: so often that it is banned now.
+  bool Hit(u64 index);
+  // Another program, about which nothing is known.
+  void Forget();
+
+  // The breakpoints that are wanted; whether these are others than when they were Set() last.
+  std::span<const LinearAddr> places() const { return {places_, count_}; }
+  bool changed() const { return changed_; }
+  void Set() { changed_ = false; }
+
+ private:
+  struct Candidate {
+    u64 index = 0;
+    u32 refusals = 0, hits = 0;
+    bool banned = false;
+  };
+  static constexpr unsigned kCandidates = 16;
+
+  Candidate& CandidateOf(u64 index);
+
+  Candidate candidates_[kCandidates];
+  // Those that were given out first come first.
+  LinearAddr places_[kBreakpoints];
+  unsigned count_ = 0;
+  bool changed_ = false;
+};
+
+}  // namespace alibi::direct
+
+#endif  // ALIBI_DIRECT_GUARDS_H_
