@@ -47,6 +47,8 @@ class CostModel final : public EnginePolicy {
         return record.engine;
       case Kind::kRan:
         return OnRan(record, what, prices);
+      case Kind::kRefused:
+        return Settle(record, what.now, -static_cast<i64>(what.cycles), 0, prices);
       case Kind::kUnfit:
         GoBack(record, what.now);
         return UserEngine::kTranslate;
@@ -100,24 +102,30 @@ class CostModel final : public EnginePolicy {
 
   static UserEngine OnRan(EngineRecord& record, const EngineEvent& what,
                           const EnginePrices& prices) {
-    u64* const data = record.data;
     const i64 stops = static_cast<i64>(what.stops * prices.stop);
     const i64 calls = static_cast<i64>(what.calls * prices.call);
     const i64 for_mappings = static_cast<i64>(what.faults * prices.stop) + calls;
     const i64 native = std::max<i64>(static_cast<i64>(what.cycles) - stops - calls, 0);
     const i64 gain = native * static_cast<i64>(kGainPerCycle);
-    const i64 balance = std::min(static_cast<i64>(data[kBalance]) + gain -
-                                     static_cast<i64>((what.stops - what.faults) * prices.stop),
-                                 kMostBalanceInStops * static_cast<i64>(prices.stop));
-    const i64 budget = static_cast<i64>(data[kBudget]) + gain / 2 - for_mappings;
+    const i64 other_stops = static_cast<i64>((what.stops - what.faults) * prices.stop);
+    return Settle(record, what.now, gain - other_stops, gain / 2 - for_mappings, prices);
+  }
+
+  // Enters into both accounts, and looks at them.
+  static UserEngine Settle(EngineRecord& record, u64 now, i64 earned, i64 for_mappings,
+                           const EnginePrices& prices) {
+    u64* const data = record.data;
+    const i64 most = kMostBalanceInStops * static_cast<i64>(prices.stop);
+    const i64 balance = std::min(static_cast<i64>(data[kBalance]) + earned, most);
+    const i64 budget = static_cast<i64>(data[kBudget]) + for_mappings;
     data[kBalance] = static_cast<u64>(balance);
     data[kBudget] = static_cast<u64>(budget);
     if (balance < 0 || budget < 0) {
-      GoBack(record, what.now);
+      GoBack(record, now);
       return UserEngine::kTranslate;
     }
     // It pays: the next trial, if there must be one, need not wait so long.
-    if (balance == kMostBalanceInStops * static_cast<i64>(prices.stop)) data[kPause] = 0;
+    if (balance == most) data[kPause] = 0;
     return UserEngine::kDirect;
   }
 

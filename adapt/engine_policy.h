@@ -28,12 +28,14 @@ struct EngineEvent {
     kSample,        // translated user code was interrupted, by a timer mostly
     kKernelSample,  // its kernel was, or the machine was idle
     kRan,           // user code has run directly, up to now
+    kRefused,       // it should have, but it was about to run code that must be translated
     kUnfit,         // it cannot run directly in its present state
     kEmptied        // what it had mapped has gone: its program has ended, another one may come
   };
   Kind kind = Kind::kSample;
   u64 now = 0;  // TSC
-  // kRan: TSC cycles since it began, hand-overs and mapping calls included; how often it stopped,
+  // kSample, kKernelSample: TSC cycles since the last one. kRefused: those it took to find out.
+  // kRan: those since it began, hand-overs and mapping calls included; how often it stopped,
   // how often of these for want of a mapping; and how many mapping calls were made.
   u64 cycles = 0;
   u32 stops = 0, faults = 0, calls = 0;

@@ -67,6 +67,16 @@ TEST_CASE("cost model: who computes runs directly") {
   for (int i = 0; i < 1000; ++i) REQUIRE(space.Run(200'000) == UserEngine::kDirect);
 }
 
+TEST_CASE("cost model: who hops between pages that must be translated goes back") {
+  Space space("cost-model");
+  space.Sample();
+  REQUIRE(space.Sample() == UserEngine::kDirect);
+  unsigned refusals = 0;
+  while (space.Tell({.kind = Kind::kRefused, .cycles = 3000}) == UserEngine::kDirect) ++refusals;
+  CHECK(refusals > 100);
+  CHECK(refusals < 1000);
+}
+
 TEST_CASE("cost model: who enters the kernel all the time does not") {
   Space space("cost-model");
   space.Sample();

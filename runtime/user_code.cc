@@ -80,6 +80,7 @@ void EngineImpl::RunDirectly() {
   pending_ = {};
   mmu::View& view = mmu_.current_view();
   direct::Report report;
+  const u64 begin = __rdtsc();
   const direct::Exit exit = direct_->Run(&report);
   switch (exit) {
     case direct::Exit::kStopped:
@@ -101,6 +102,10 @@ void EngineImpl::RunDirectly() {
       // What it has done to its registers is lost. Its program cannot go on, its kernel can.
       Deliver(vcpu::GeneralProtection().fault());
       break;
+  }
+  if (report.stops == 0 && exit == direct::Exit::kCode) {
+    TellEnginePolicy(view, {.kind = Kind::kRefused, .cycles = __rdtsc() - begin});
+    return;
   }
   TellEnginePolicy(view, {.kind = Kind::kRan,
                           .cycles = report.cycles,
