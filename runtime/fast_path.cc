@@ -101,10 +101,12 @@ SiteDesc* EngineImpl::SiteOfMiss(MissWord word) {
 }
 
 // A slot that several sites fight for, or a site whose accesses are all over memory: the site goes
-// to the table from now on. True: its translation is retired for that.
+// to the table from now on. Not a CHECKED one: it was convicted because entries are invalid when it
+// comes, and in the table these trap. True: its translation is retired for that.
 bool EngineImpl::LeavesSlot(SiteDesc* site, bool store, unsigned slot, LinearAddr linear) {
   mmu::View& view = mmu_.current_view();
-  if (translator::IsString(site->shape) || view.slot(store, slot).misses % kMissWindow != 0) {
+  if (site->checked || translator::IsString(site->shape) ||
+      view.slot(store, slot).misses % kMissWindow != 0) {
     return false;
   }
   ++view.slot(store, slot).misses;  // once

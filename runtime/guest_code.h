@@ -28,7 +28,10 @@ class SitesOfPage final : public translator::ExactFlagSites {
     if (const adapt::SiteRecord* site = Find(pc)) {
       plan.kind = static_cast<translator::SiteKind>(site->kind);
       plan.alone = site->alone;
-      if (site->table_lookup) plan.lookup = translator::LookupKind::kTable;
+      // What has no valid entry traps in the table: a site that met that too often asks its slot.
+      if (site->table_lookup && plan.kind == translator::SiteKind::kDirect) {
+        plan.lookup = translator::LookupKind::kTable;
+      }
     }
     return plan;
   }

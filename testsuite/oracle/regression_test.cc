@@ -561,7 +561,7 @@ TEST_CASE("An instruction that reaches into the next page is found without the V
 // A miss is rare in cycles here, but comes with each access.
 TEST_CASE("A site that goes to another page each time looks up in the table", "[oracle]") {
   constexpr u64 kRounds = 14000;
-  const auto changes = [](u64 distance) {
+  const auto changes = [](u64 distance, Kind kind = Kind::kThreshold) {
     const Case loop = {"loop",
                        {{0x8b, 0x03},                    // mov eax, [rbx]
                         {0x48, 0x31, 0xd3},              // xor rbx, rdx
@@ -575,13 +575,15 @@ TEST_CASE("A site that goes to another page each time looks up in the table", "[
     made.test.initial.gpr[kRbx] = kDataBase;
     made.test.initial.gpr[kRdx] = distance;
     made.test.initial.gpr[kRcx] = kRounds;
-    GuestMachine machine(Kind::kThreshold);
+    GuestMachine machine(kind);
     auto outcome = std::make_unique<Outcome>();
     machine.Run(made.test, {}, outcome.get());
     CHECK(outcome->state.gpr[kRcx] == 0);
     return machine.engine().counters().lookup_changes;
   };
   CHECK(changes(2 * kPageSize) == 1);
+  // A site that page faults convicted trapped at each of them from then on.
+  CHECK(changes(2 * kPageSize, Kind::kChecked) == 0);
   // From page to page: the accesses in a page hit, as far as one can know.
   CHECK(changes(kPageSize) == 0);
 }
