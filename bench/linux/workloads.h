@@ -40,6 +40,9 @@ struct LinuxWorkload {
   LinuxHow how = LinuxHow::kPlain;
   bool isolated = false;  // the guest's kernel isolates its page tables
   std::string program{};  // linuxbench's name for it: `name` without /pti
+  // Time on engine auto / native time at most; 0: at most that on engine translate, but for the
+  // policy's cost.
+  double auto_most = 0;
 };
 
 // From the start of the VMM's process to the shell's first line on the console.

@@ -27,14 +27,15 @@ static const struct Workload {
   unsigned full, quick, samples, size;
   const char* command;
 } kWorkloads[] = {
-#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, how, meaning) \
+#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, auto_most, how, \
+                             meaning)                                                        \
   {#name, function, full, quick, samples, 0, NULL},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, full, quick) \
   {bound "/" #size, function, full, quick, 1, size, NULL},
 #include "bench/linux/scaling.inc"
-#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, command, meaning) \
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, command, meaning) \
   {name, RunCommand, full, quick, samples, 0, command},
 #include "bench/linux/debian.inc"
 };
