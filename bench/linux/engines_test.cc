@@ -58,6 +58,9 @@ TEST_CASE("One engine alone needs no table of engines; a chart of several has al
                         Catch::Contains("FAILED  hardware: before the shell: no end within 60 s"));
   const std::string svg = LinuxSvg(measurements, "");
   CHECK_THAT(svg, Catch::Contains("gzip, direct: 1.0x") && Catch::Contains("aim of auto"));
+  // An engine without a figure is in neither.
+  measurements.engines.push_back({"hardware", {kHardware, ""}});
+  CHECK(LinuxSvg(measurements, "") == svg);
   measurements.engines.resize(1);
   CHECK(EngineTable(measurements, false).empty());
   measurements.engines.clear();

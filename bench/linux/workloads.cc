@@ -41,6 +41,10 @@ std::vector<LinuxWorkload> MakeWorkloads() {
   {name,  per, aim,      meaning, LinuxSuite::kDebian, false, nullptr, 0, most, LinuxHow::kPlain, \
    false, {},  auto_most},
 #include "bench/linux/debian.inc"
+#define ALIBI_ENTRIES(steps, full, quick)                                                        \
+  {"entries/" #steps,    "round", 1,       "so many steps of an interpreter, and a system call", \
+   LinuxSuite::kEntries, false,   nullptr, steps},
+#include "bench/linux/entries.inc"
   };
   std::vector<LinuxWorkload> all;
   for (const LinuxWorkload& row : rows) {
