@@ -86,6 +86,30 @@ grep -q "001-nanobench-alibi-hysteresis-4K-1: exit status 64: alibi: --ram: " er
 grep -q "128M,1,callret," failing-lab/results.csv || fail "the other run was not made"
 grep -q "exit status 64: alibi: --ram: " failing-lab/report.html || fail "the report does not say so"
 
+# --- Engines are a parameter; what running directly costs here is among the metrics ---
+cat >engines.toml <<'TOML'
+title = "Engines"
+policies = ["hysteresis"]
+repeats = 1
+quick = true
+observe = false
+[parameters]
+engine = ["translate", "direct"]
+[[workload]]
+program = "nanobench"
+only = ["callret"]
+TOML
+run 0 run engines.toml
+python3 - <<'PYTHON'
+import csv
+rows = list(csv.DictReader(open("engines-lab/results.csv")))
+def values(engine, metric):
+    return [float(r["value"]) for r in rows if r["engine"] == engine and r["metric"] == metric]
+assert len(values("translate", "callret")) == len(values("direct", "callret")) == 1
+assert values("direct", "prices.direct_stop_cycles")[0] > 1000
+assert not values("translate", "prices.direct_stop_cycles")
+PYTHON
+
 # --- What is wrong is said on one line ---
 sed 's/never/nevver/' "$experiment" >wrong.toml
 run 64 run wrong.toml
