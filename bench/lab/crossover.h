@@ -22,7 +22,8 @@ struct EntryPoint {
 // code is as fast as native: then there is no such rate.
 std::optional<double> PredictedCrossover(double slowdown, double stop_seconds);
 
-// How many times native, at a rate, direct execution takes by that reckoning, without the kernel.
+// How many times native direct execution takes by that reckoning, without the kernel, at a rate of
+// stops.
 double PredictedDirect(double rate, double stop_seconds);
 
 // Where the measured curves cross, between the two points around it in proportion of the

@@ -32,6 +32,7 @@ struct Row {
   std::string workload, benchmark;
   bool synthetic = false;      // of entries.inc: its rate is known, and varied
   double rate = kNone;         // kernel entries per native second
+  double stops = kNone;        // stops of its user code, running directly, for whatever reason
   std::vector<double> ratios;  // to native, by engine
 };
 
@@ -90,13 +91,19 @@ class Engines {
       return known == nullptr || known->is_boot;
     });
     for (const std::string& name : names) {
-      Row row = {workload, name, FindLinuxWorkload(name)->suite == LinuxSuite::kEntries, kNone, {}};
+      Row row;
+      row.workload = workload;
+      row.benchmark = name;
+      row.synthetic = FindLinuxWorkload(name)->suite == LinuxSuite::kEntries;
       const double base = data_.Median(workload, native, name);
       if (row.synthetic) {
-        row.rate = 1 / base;
+        row.rate = row.stops = 1 / base;
       } else if (names.size() == 1) {
         // Counters are of the whole run.
-        row.rate = EntriesOf(workload) / data_.Median(workload, native, "wall");
+        const double seconds = data_.Median(workload, native, "wall");
+        row.rate =
+            (CountOf(workload, "system_calls") + CountOf(workload, "instructions")) / seconds;
+        row.stops = CountOf(workload, "stops") / seconds;
       }
       for (const Configuration& c : engines_) {
         row.ratios.push_back(data_.Median(workload, c, name) / base);
@@ -105,18 +112,15 @@ class Engines {
     }
   }
 
-  // Stops of its user code, without those that only mapped a page and without those of the boot, if
-  // there is a workload that only boots.
-  double EntriesOf(const std::string& workload) const {
+  // A counter of direct execution, less what a boot counts, if there is a workload that only boots.
+  double CountOf(const std::string& workload, const std::string& counter) const {
     const Configuration* direct = Find(kDirectEngine);
     if (direct == nullptr) return kNone;
-    const auto entries = [&](const std::string& of) {
-      return data_.Median(of, *direct, "direct.direct_stops") -
-             data_.Median(of, *direct, "direct.direct_faults");
+    const auto count = [&](const std::string& of) {
+      return data_.Median(of, *direct, "direct.direct_" + counter);
     };
     const std::vector<std::string> boots = data_.WorkloadsOf("boot");
-    const double own = entries(workload);
-    const double boot = boots.empty() ? 0 : entries(boots.front());
+    const double own = count(workload), boot = boots.empty() ? 0 : count(boots.front());
     return own - (std::isnan(boot) ? 0 : boot);
   }
 
@@ -159,17 +163,19 @@ std::string Chart(const LabData& data, const Engines& engines,
 
 std::string TimesCell(double ratio) { return ratio > 0 ? fmt::format("{:.2f}", ratio) : "-"; }
 
+std::string RateCell(double rate) { return rate >= 0 ? ShortNumber(rate) : "-"; }
+
 std::string Table(const LabData& data, const Engines& engines) {
-  std::vector<std::string> head = {"workload", "benchmark", "entries/s"};
+  std::vector<std::string> head = {"workload", "benchmark", "entries/s", "stops/s"};
   for (const Configuration& c : engines.all()) head.push_back(data.Label(c));
   head.insert(head.end(), {"direct, predicted", "auto / best"});
   HtmlTable table(head, 2);
   const double stop = engines.StopSeconds();
   for (const Row& row : engines.rows()) {
-    std::vector<std::string> cells = {row.workload, row.benchmark,
-                                      row.rate >= 0 ? ShortNumber(row.rate) : "-"};
+    std::vector<std::string> cells = {row.workload, row.benchmark, RateCell(row.rate),
+                                      RateCell(row.stops)};
     for (double ratio : row.ratios) cells.push_back(TimesCell(ratio));
-    cells.push_back(TimesCell(row.rate >= 0 ? PredictedDirect(row.rate, stop) : kNone));
+    cells.push_back(TimesCell(PredictedDirect(row.stops, stop)));
     const double best =
         std::fmin(engines.RatioOf(row, kTranslateEngine), engines.RatioOf(row, kDirectEngine));
     cells.push_back(TimesCell(engines.RatioOf(row, kAutoEngine) / best));
