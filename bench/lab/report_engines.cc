@@ -138,7 +138,7 @@ std::string Chart(const LabData& data, const Engines& engines,
                   const std::optional<double>& predicted, const std::optional<double>& measured) {
   CurveChart chart;
   chart.name = "Times native by kernel entries per second, by engine";
-  chart.x_axis = "kernel entries per second that the program runs natively";
+  chart.x_axis = "kernel entries per native second";
   chart.y_axis = "times native (lower is better)";
   for (const Configuration& c : engines.all()) {
     chart.series.push_back({data.Label(c), data.Css(c)});
