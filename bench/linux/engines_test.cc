@@ -2,6 +2,8 @@
 #include "bench/linux/engines.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "bench/linux/linux_report.h"
@@ -108,7 +110,40 @@ TEST_CASE("Engines are chosen by name") {
   CHECK(SystemOfEngine("hardware", "never", false) == SystemId{kHardware, ""});
 }
 
-TEST_CASE("A trial of the hardware engine without programs, or that fails, is told") {
+// A trial of a program that is this shell script, with folders of programs beside it.
+HardwareTrial TrialOf(const std::string& script) {
+  const char* temporary = std::getenv("TEST_TMPDIR");
+  const std::filesystem::path folder =
+      std::string(temporary != nullptr ? temporary : "/tmp") + "/data";
+  for (const char* file :
+       {"frobos/bench/nanobench.elf", "frobos/bench/native_nanobench", "frobos/compute/compute.elf",
+        "frobos/compute/compute32.elf", "frobos/compute/native", "frobos/compute/native32.elf"}) {
+    std::filesystem::create_directories((folder / file).parent_path());
+    std::ofstream(folder / file) << "x";
+  }
+  const std::filesystem::path program = folder / "alibi";
+  std::ofstream(program) << "#!/bin/sh\n" + script + "\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  return TryHardware(program, folder);
+}
+
+TEST_CASE("A trial of the hardware engine tells whether it is hardware") {
+  const std::string asked =
+      "case \"$*\" in *only=callret*--engine*hardware*) ;; *) exit 2;; esac; ";
+  const HardwareTrial real = TrialOf(asked + "echo '{\"name\":\"callret\",\"samples\":[9,10]}'");
+  CHECK(real.note == "");
+  CHECK(real.limit.count() == 0);
+
+  const HardwareTrial emulated =
+      TrialOf(asked + "echo '{\"name\":\"callret\",\"samples\":[5000,5000]}'; exit 69");
+  CHECK_THAT(emulated.note, Catch::Contains("instruction emulator (call+ret 5,000 cycles)") &&
+                                Catch::EndsWith("\n"));
+  CHECK(emulated.limit.count() > 0);
+
+  const HardwareTrial failed = TrialOf("echo 'alibi: --engine hardware: no KVM' >&2; exit 69");
+  CHECK_THAT(failed.note, Catch::Contains("exit status 69: alibi: --engine hardware: no KVM"));
+  CHECK(failed.limit.count() > 0);
+
   const HardwareTrial none = TryHardware("/bin/true", "/nowhere");
   CHECK_THAT(none.note, Catch::StartsWith("hardware: not tried beforehand: "));
   CHECK(none.limit.count() > 0);
