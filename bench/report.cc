@@ -49,6 +49,8 @@ constexpr const char* kNanobenchNote =
     "are\n"
     "signal round trips. *: the default policy, which alibi/tcg and the budgets are about.\n";
 
+}  // namespace
+
 std::string HardwareNote(const Results& results) {
   if (!results.HardwareIsEmulated()) return "";
   return fmt::format(
@@ -57,8 +59,6 @@ std::string HardwareNote(const Results& results) {
       "column shows that emulator and not hardware.\n",
       FormatCycles(*results.MedianOf("callret", kHardware)));
 }
-
-}  // namespace
 
 std::string FormatCycles(double cycles) {
   if (cycles < 1) return fmt::format("{:.2f}", cycles);

@@ -31,6 +31,10 @@ std::string MissList(const Results& results, const ReportStyle& style);
 // Everything above, in this order.
 std::string FullReport(const Results& results, const ReportStyle& style);
 
+// Where the hardware engine's callret shows that this host's KVM runs ring 0 by an instruction
+// emulator: two lines that say so. Else "".
+std::string HardwareNote(const Results& results);
+
 // "0.29", "4.3", "620", "25,102".
 std::string FormatCycles(double cycles);
 

@@ -25,6 +25,9 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-seri
 .grid { stroke: #e4e7eb; stroke-width: 1; }
 .native { fill: #98a1ab; }
 .alibi { fill: #0a66c2; }
+.translate { fill: #0a66c2; }
+.auto { fill: #1f883d; }
+.direct { fill: #7fbf5a; }
 .hardware { fill: #a65ac2; }
 .tcg { fill: #e08a2c; }
 .budget { stroke: #1f2328; stroke-width: 1.6; }
@@ -36,6 +39,9 @@ text { fill: #e6edf3; }
 .grid { stroke: #2a313a; }
 .native { fill: #6e7681; }
 .alibi { fill: #4aa3ff; }
+.translate { fill: #4aa3ff; }
+.auto { fill: #3fb950; }
+.direct { fill: #2c7a34; }
 .hardware { fill: #bd7ad6; }
 .tcg { fill: #e0913f; }
 .budget { stroke: #e6edf3; }

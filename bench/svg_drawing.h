@@ -15,7 +15,7 @@ inline constexpr double kSvgWidth = 860, kSvgLeft = 150;  // left: where bars be
 
 struct SvgSeries {
   const char* label;
-  const char* css;      // class of its bars: native, alibi or tcg
+  const char* css;      // class of its bars: native, alibi, tcg, or the name of an engine
   bool marked = false;  // its bars show the rows' marks
 };
 

@@ -15,6 +15,7 @@
 #include "bench/child_process.h"
 #include "bench/host_info.h"
 #include "bench/linux/compare.h"
+#include "bench/linux/engines.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/linux_report.h"
 #include "bench/linux/linux_runner.h"
@@ -23,6 +24,7 @@
 #include "bench/linux/workloads.h"
 #include "cli/bench_files.h"
 #include "cli/cli.h"
+#include "hardware/kvm.h"
 #include "machine/cpu_model.h"
 #include "machine/machine.h"
 
@@ -40,6 +42,7 @@ struct Suite {
   const char* help;
   const char* json;
   bool has_isolation;                            // --isolation
+  bool has_engines;                              // --engine
   std::chrono::milliseconds limit, quick_limit;  // of one machine's run
   std::string (*table)(const bench::LinuxMeasurements&, bool colors);
   std::string (*svg)(const bench::LinuxMeasurements&, const std::string& subtitle);
@@ -53,6 +56,7 @@ const Suite kLinux = {
     "SVG.",
     "alibi-bench-linux.json",
     true,
+    true,
     60min,
     2min,
     bench::LinuxTable,
@@ -64,6 +68,7 @@ const Suite kScaling = {
     "processes, pages of code and data, address space, sites; on Alibi, on QEMU TCG and natively.\n"
     "Prints tables, writes JSON and an SVG.",
     "alibi-bench-scaling.json",
+    false,
     false,
     20min,
     2min,
@@ -77,6 +82,7 @@ const Suite kDebian = {
     "Debian first, if it is not there. Prints a table, writes JSON and an SVG.",
     "alibi-bench-debian.json",
     false,
+    true,
     60min,
     20min,
     bench::LinuxTable,
@@ -102,6 +108,7 @@ struct LinuxBenchOptions {
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
   std::string policy = MachineConfig().policy;
   std::string isolation = "both";
+  std::vector<std::string> engines = {runtime::NameOf(MachineConfig().engine)};
   unsigned runs = 0;
   bench::LogFolder logs;
   bool quick = false;
@@ -159,24 +166,41 @@ std::string UnknownName(const Suite& suite, const std::vector<std::string>& only
   return "";
 }
 
-// Alibi and QEMU, if it is here, with kernels of one setting.
+// One engine of Alibi's. `name`: of the event logs.
+bench::LinuxMachine OwnMachine(const LinuxBenchOptions& options, const bench::LinuxFiles& files,
+                               const std::string& own_path, bench::LinuxGuestOptions guest,
+                               const std::string& engine, const std::string& name) {
+  const bool translates = engine != bench::kHardwareEngine;
+  guest.engine = engine;
+  if (!translates) guest.tc_cache = "none";
+  bench::LinuxMachine machine;
+  machine.system = bench::SystemOfEngine(engine, options.policy, engine == options.engines.front());
+  machine.engine = options.engines.size() > 1 ? engine : "";
+  machine.command = [=, policy = options.policy, coherence = options.coherence, logs = options.logs,
+                     boots = 0u](const std::string& words) mutable {
+    std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words, guest);
+    if (!translates) return command;
+    command.insert(command.end(), {"--policy", policy, "--coherence", coherence});
+    const std::vector<std::string> log = logs.Options(fmt::format("{}-{}", name, ++boots));
+    command.insert(command.end(), log.begin(), log.end());
+    return command;
+  };
+  return machine;
+}
+
+// Alibi's engines and QEMU, if it is here, with kernels of one setting.
 void AddGuests(const LinuxBenchOptions& options, const bench::LinuxFiles& files,
                const std::string& own_path, const std::string& qemu,
                const bench::LinuxGuestOptions& guest, bool isolated,
+               std::chrono::milliseconds hardware_limit,
                std::vector<bench::LinuxMachine>* machines) {
-  machines->push_back(
-      {{bench::kAlibi, options.policy},
-       [files, own_path, guest, policy = options.policy, coherence = options.coherence,
-        logs = options.logs, log_name = isolated ? "linux-pti" : "linux",
-        boots = 0u](const std::string& words) mutable {
-         std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words, guest);
-         command.insert(command.end(), {"--policy", policy, "--coherence", coherence});
-         const std::vector<std::string> log = logs.Options(fmt::format("{}-{}", log_name, ++boots));
-         command.insert(command.end(), log.begin(), log.end());
-         return command;
-       },
-       true,
-       isolated});
+  for (const std::string& engine : options.engines) {
+    const std::string name = fmt::format("linux{}{}", isolated ? "-pti" : "",
+                                         engine == options.engines.front() ? "" : "-" + engine);
+    machines->push_back(OwnMachine(options, files, own_path, guest, engine, name));
+    machines->back().isolated = isolated;
+    if (engine == bench::kHardwareEngine) machines->back().limit = hardware_limit;
+  }
   if (qemu.empty()) return;
   machines->push_back({{bench::kQemuTcg, ""},
                        [files, qemu, guest](const std::string& words) {
@@ -191,7 +215,7 @@ std::vector<bench::LinuxMachine> Machines(const Suite& suite, const LinuxBenchOp
                                           const std::vector<std::string>& names,
                                           const bench::LinuxFiles& files,
                                           const std::string& own_path, const std::string& qemu,
-                                          bool native) {
+                                          bool native, std::chrono::milliseconds hardware_limit) {
   std::vector<bench::LinuxMachine> machines;
   if (native) {
     machines.push_back(
@@ -211,7 +235,7 @@ std::vector<bench::LinuxMachine> Machines(const Suite& suite, const LinuxBenchOp
       guest.append +=
           fmt::format("{}pti={}", guest.append.empty() ? "" : " ", isolated ? "on" : "off");
     }
-    AddGuests(options, files, own_path, qemu, guest, isolated, &machines);
+    AddGuests(options, files, own_path, qemu, guest, isolated, hardware_limit, &machines);
   }
   return machines;
 }
@@ -261,6 +285,28 @@ Result<bench::LinuxFiles> Fetch(const Suite& suite, const LinuxBenchOptions& opt
       data_folder, [](const std::string& what) { fmt::print(stderr, "alibi: {}\n", what); });
 }
 
+// Takes the engine out that this host does not offer, or, where it was asked for by name, fails.
+std::optional<int> CheckHardware(bool all, std::vector<std::string>* engines) {
+  if (std::count(engines->begin(), engines->end(), bench::kHardwareEngine) == 0) return {};
+  const auto kvm = hardware::Kvm::Open();
+  if (kvm.ok()) return {};
+  if (!all) return Fail(kUnsupportedHost, "--engine hardware: " + kvm.error().message);
+  fmt::print(stderr, "alibi: no hardware column: {}\n", kvm.error().message);
+  std::erase(*engines, bench::kHardwareEngine);
+  return {};
+}
+
+// A nested KVM that emulates cannot do everything, and is not ours; who asks for it first is told.
+bool OwnFailed(const bench::LinuxMeasurements& measurements) {
+  const bench::Results& results = measurements.results;
+  return results.Failed(bench::kAlibi) ||
+         std::any_of(measurements.engines.begin(), measurements.engines.end(),
+                     [&](const bench::LinuxEngine& engine) {
+                       return engine.name != bench::kHardwareEngine &&
+                              results.Failed(engine.system.system.c_str());
+                     });
+}
+
 std::function<void(const std::string&)> Progress() {
   if (isatty(STDERR_FILENO)) {
     return [](const std::string& what) {
@@ -304,6 +350,15 @@ int Run(const Suite& suite, int argc, char** argv) {
         ->check(CLI::IsMember(settings))
         ->capture_default_str();
   }
+  if (suite.has_engines) {
+    app.add_option(
+           "--engine", options.engines,
+           "which engines of Alibi's to measure, as for alibi run, or all, which leaves out "
+           "what this host does not offer; the first is the table's alibi")
+        ->type_name("NAMES")
+        ->delimiter(',')
+        ->capture_default_str();
+  }
   app.add_option("--runs", options.runs,
                  fmt::format("runs of each machine ({}; with --quick {})", kRuns, kQuickRuns))
       ->check(CLI::Range(1, 1000));
@@ -345,6 +400,11 @@ int Run(const Suite& suite, int argc, char** argv) {
   } else if (cpu->enforce && !cpu->lacking.empty()) {
     return Fail(kUnsupportedHost, "--cpu: " + cpu->lacking);
   }
+  const bool all_engines = options.engines == std::vector<std::string>{bench::kAllEngines};
+  auto engines = bench::ChooseEngines(options.engines);
+  if (!engines.ok()) return Fail(kUsage, "--engine: " + engines.error().message);
+  options.engines = *engines;
+  if (const auto status = CheckHardware(all_engines, &options.engines)) return *status;
   if (!options.prepare.empty() && !options.logs.path.empty()) {
     return Fail(kUsage, "--prepare runs nothing: give --log to its alibi.sh instead");
   }
@@ -390,8 +450,13 @@ int Run(const Suite& suite, int argc, char** argv) {
   if (names.empty()) {
     return Fail(kUsage, "nothing to measure: no workload is left of those that were asked for");
   }
+  bench::HardwareTrial hardware;
+  if (options.prepare.empty() &&
+      std::count(options.engines.begin(), options.engines.end(), bench::kHardwareEngine) != 0) {
+    hardware = bench::TryHardware(own_path, data_folder);
+  }
   const std::vector<bench::LinuxMachine> machines =
-      Machines(suite, options, names, files, own_path, qemu, bits64);
+      Machines(suite, options, names, files, own_path, qemu, bits64, hardware.limit);
   if (!options.prepare.empty()) return Prepare(options, names, machines);
   for (const std::string& path : {options.json, options.svg}) {
     // Found out now rather than after minutes of measuring; nothing is overwritten yet.
@@ -407,7 +472,8 @@ int Run(const Suite& suite, int argc, char** argv) {
   run.run_limit = options.quick ? suite.quick_limit : suite.limit;
   run.names = names;
   run.progress = Progress();
-  const bench::LinuxMeasurements measurements = bench::RunLinux(machines, run);
+  bench::LinuxMeasurements measurements = bench::RunLinux(machines, run);
+  if (!hardware.note.empty()) measurements.notes.push_back(hardware.note);
   if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\x1b[K");
 
   const auto host = bench::DescribeHost(qemu);
@@ -437,6 +503,8 @@ int Run(const Suite& suite, int argc, char** argv) {
       {"coherence", options.coherence},
       {"cpu_time", options.cpu_time}};
   if (suite.has_isolation) settings["isolation"] = options.isolation;
+  // What system "alibi" is.
+  settings["engine"] = options.engines.front();
   if (files.IsDebian()) settings["packages"] = files.packages;
   if (old) {
     fmt::print("\n{}", bench::CompareTable(*old, measurements, host, settings, colors));
@@ -448,7 +516,7 @@ int Run(const Suite& suite, int argc, char** argv) {
     return Fail(kCannotCreate, options.svg + ": not written; is the disk full?");
   }
   fmt::print("wrote {} and {}\n", options.json, options.svg);
-  return measurements.results.Failed(bench::kAlibi) ? kBenchFailed : kSuccess;
+  return OwnFailed(measurements) ? kBenchFailed : kSuccess;
 }
 
 }  // namespace

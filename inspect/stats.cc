@@ -123,6 +123,10 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   ForEachCounter(machine.engine().counters(), into("runtime"));
   mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
   ForEachCounterOfDirect(machine, into("direct"));
+  if (machine.translator() != nullptr && machine.translator()->direct() != nullptr) {
+    const adapt::EnginePrices& prices = machine.translator()->direct()->prices();
+    json["prices"] = {{"direct_stop_cycles", prices.stop}, {"direct_call_cycles", prices.call}};
+  }
   ForEachCounter(machine.counters(), into("vmm"));
   machine.ForEachDeviceCounter(into("devices"));
   ordered_json& memory = json["memory"] = ordered_json::object();

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/svg_canvas.h"
+#include "bench/lab/chart_frame.h"
 
 namespace alibi::bench::lab {
 
@@ -35,6 +35,8 @@ svg.chart .part { stroke: var(--ground); stroke-width: 1; }
 svg.chart .line { fill: none; stroke: var(--c); stroke-width: 2; stroke-linejoin: round; }
 svg.chart .grid { stroke: var(--grid); stroke-width: 1; }
 svg.chart .base { stroke: var(--soft); stroke-width: 1; }
+svg.chart .measured { stroke: var(--ink); stroke-width: 1.5; }
+svg.chart .predicted { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 4 3; }
 svg.narrow { display: none; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; padding: 0;
   margin: .6rem 0 .4rem; font-size: .85rem; }
@@ -43,31 +45,22 @@ svg.narrow { display: none; }
 @media (max-width: 820px) { svg.wide { display: none; } svg.narrow { display: block; } }
 )";
 
-namespace {
+const ChartFormat kChartFormats[2] = {{"wide", 760, false, 6}, {"narrow", 336, true, 3}};
 
-constexpr double kBar = 11, kBarGap = 2, kGroupGap = 12;
-constexpr double kCharacter = 7.3;  // of 12 px text, on average: DejaVu Sans, the widest font
+double TextWidth(const std::string& text) {
+  constexpr double kCharacter = 7.3;  // of 12 px text, on average: DejaVu Sans, the widest font
+  return kCharacter * static_cast<double>(text.size());
+}
 
-// One of the two drawings.
-struct Format {
-  const char* css;
-  double width;
-  bool labels_above;  // groups' labels over their bars, not left of them
-  unsigned ticks;
-};
-constexpr Format kFormats[] = {{"wide", 760, false, 6}, {"narrow", 336, true, 3}};
-
-double TextWidth(const std::string& text) { return kCharacter * static_cast<double>(text.size()); }
-
-std::string Svg(const Format& format, double height, const std::string& name,
-                const SvgCanvas& canvas) {
+std::string ChartSvg(const ChartFormat& format, double height, const std::string& name,
+                     const SvgCanvas& canvas) {
   return fmt::format(
       "<svg class=\"chart {0}\" width=\"{1:.0f}\" height=\"{2:.0f}\" viewBox=\"0 0 {1:.0f} "
       "{2:.0f}\" role=\"img\" aria-label=\"{3}\">\n{4}</svg>\n",
       format.css, format.width, height, EscapeMarkup(name), canvas.body());
 }
 
-std::string Legend(const std::vector<Series>& series) {
+std::string ChartLegend(const std::vector<Series>& series) {
   if (series.size() < 2) return "";
   std::string text = "<ul class=\"legend\">";
   for (const Series& s : series) {
@@ -75,6 +68,10 @@ std::string Legend(const std::vector<Series>& series) {
   }
   return text + "</ul>\n";
 }
+
+namespace {
+
+constexpr double kBar = 11, kBarGap = 2, kGroupGap = 12;
 
 std::vector<double> LogTicks(double most) {
   std::vector<double> ticks = {1};
@@ -110,7 +107,7 @@ double LargestOf(const BarChart& chart) {
 // The bars of a drawing, from the top down.
 class BarDrawing {
  public:
-  BarDrawing(const BarChart& chart, const Format& format) : chart_(chart), format_(format) {
+  BarDrawing(const BarChart& chart, const ChartFormat& format) : chart_(chart), format_(format) {
     double longest_label = 0, longest_value = 0;
     for (const BarGroup& group : chart.groups) {
       longest_label = std::max(longest_label, TextWidth(group.label));
@@ -139,7 +136,7 @@ class BarDrawing {
       Group(group, y);
       y += HeightOf(group);
     }
-    return Svg(format_, top + height + 6, chart_.name, canvas_);
+    return ChartSvg(format_, top + height + 6, chart_.name, canvas_);
   }
 
  private:
@@ -200,7 +197,7 @@ class BarDrawing {
   }
 
   const BarChart& chart_;
-  const Format& format_;
+  const ChartFormat& format_;
   double left_, width_, most_ = 1;
   std::vector<double> ticks_;
   SvgCanvas canvas_;
@@ -208,7 +205,7 @@ class BarDrawing {
 
 class LineDrawing {
  public:
-  LineDrawing(const LineChart& chart, const Format& format) : chart_(chart), format_(format) {
+  LineDrawing(const LineChart& chart, const ChartFormat& format) : chart_(chart), format_(format) {
     double most_x = 0, most_y = 1, longest = 0;
     for (const auto& points : chart.points) {
       for (const auto& [x, y] : points) {
@@ -245,7 +242,7 @@ class LineDrawing {
       canvas_.Path(line, (chart_.series[i].css + " line").c_str(), chart_.series[i].label);
     }
     if (!format_.labels_above) EndLabels();
-    return Svg(format_, kBottom + 42, chart_.name, canvas_);
+    return ChartSvg(format_, kBottom + 42, chart_.name, canvas_);
   }
 
  private:
@@ -284,7 +281,7 @@ class LineDrawing {
   }
 
   const LineChart& chart_;
-  const Format& format_;
+  const ChartFormat& format_;
   double left_, right_, most_x_;
   std::vector<double> x_ticks_, y_ticks_;
   SvgCanvas canvas_;
@@ -338,14 +335,14 @@ std::string FormatCount(double value) {
 }
 
 std::string DrawBars(const BarChart& chart) {
-  std::string text = "<figure>\n" + Legend(chart.series);
-  for (const Format& format : kFormats) text += BarDrawing(chart, format).Draw();
+  std::string text = "<figure>\n" + ChartLegend(chart.series);
+  for (const ChartFormat& format : kChartFormats) text += BarDrawing(chart, format).Draw();
   return text + "</figure>\n";
 }
 
 std::string DrawLines(const LineChart& chart) {
-  std::string text = "<figure>\n" + Legend(chart.series);
-  for (const Format& format : kFormats) text += LineDrawing(chart, format).Draw();
+  std::string text = "<figure>\n" + ChartLegend(chart.series);
+  for (const ChartFormat& format : kChartFormats) text += LineDrawing(chart, format).Draw();
   return text + "</figure>\n";
 }
 

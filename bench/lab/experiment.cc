@@ -15,6 +15,7 @@
 #include "bench/linux/workloads.h"
 #include "bench/results.h"
 #include "frobos/compute/compute.h"
+#include "runtime/engine_kind.h"
 
 namespace alibi::bench::lab {
 namespace {
@@ -47,7 +48,9 @@ Names ComputeNames() {
 Names LinuxNames() {
   Names names;
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
-    if (!workload.is_boot && !workload.isolated && workload.suite == LinuxSuite::kLinux) {
+    const bool has_it =
+        workload.suite == LinuxSuite::kLinux || workload.suite == LinuxSuite::kEntries;
+    if (!workload.is_boot && !workload.isolated && has_it) {
       names.push_back(workload.name);
     }
   }
@@ -81,6 +84,7 @@ const std::vector<ParameterRule>& ParameterRules() {
   static const std::vector<ParameterRule> kRules = {
       {"coherence", {"eager", "deferred", "dropped"}},
       {"cpu", {}},
+      {"engine", Names(std::begin(runtime::kEngineNames), std::end(runtime::kEngineNames))},
       {"ram", {}, true},
       {"shadow-size", {}, true},
       {"tc-size", {}, true},
@@ -133,6 +137,7 @@ class Parser {
          }},
         {"quick", [this](const toml::node& node) { Flag(node, "quick", &out_.quick); }},
         {"observe", [this](const toml::node& node) { Flag(node, "observe", &out_.observe); }},
+        {"cpu-time", [this](const toml::node& node) { Flag(node, "cpu-time", &out_.cpu_time); }},
         {"workload", [this](const toml::node& node) { Workloads(node); }},
     };
     out_.policies = {"hysteresis"};
@@ -142,6 +147,12 @@ class Parser {
       Wrong(document, fmt::format("no [[workload]] with program = one of {}", Programs()));
     }
     if (out_.policies.empty() && out_.peers.empty()) Wrong(document, "no policies and no peers");
+    for (const Parameter& parameter : out_.parameters) {
+      if (parameter.name == "engine" && out_.observe &&
+          Contains(parameter.values, runtime::NameOf(runtime::EngineKind::kHardware))) {
+        Wrong(document, "engine hardware keeps no event log: it needs observe = false");
+      }
+    }
     if (error_) return *error_;
     return out_;
   }

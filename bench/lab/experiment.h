@@ -17,7 +17,7 @@ enum class Program : u8 {
   kNanobench,  // FrobOS's nanobenchmarks
   kCompute,    // the compute programs, as 64-bit code
   kCompute32,  // the same as 32-bit code
-  kLinux,      // rows of bench/linux in a Debian guest
+  kLinux,      // rows of bench/linux in a Debian guest, those of entries.inc among them
   kBoot,       // one of Debian's kernels, booted and powered off
 };
 inline constexpr unsigned kProgramCount = 5;
@@ -56,6 +56,7 @@ struct Experiment {
   // One run more of every configuration of Alibi, with its event log and its execution profile. Its
   // times are not among the figures.
   bool observe = true;
+  bool cpu_time = false;  // figures of Linux guests are CPU time: see LinuxRunOptions
 };
 
 // `file`: for messages. An error begins with "FILE:LINE: " and names what would be right.

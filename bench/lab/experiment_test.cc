@@ -47,13 +47,15 @@ seed = 42
 time-limit = 90
 quick = true
 observe = false
+cpu-time = true
 [parameters]
 coherence = ["eager", "dropped"]
+engine = ["direct", "hardware"]
 ram = "256M"
 [[workload]]
 program = "linux"
 name = "processes"
-only = ["forkwait", "forkexec"]
+only = ["forkwait", "entries/300"]
 [[workload]]
 program = "boot"
 kernel = "686-pae"
@@ -71,13 +73,15 @@ kernel = "686-pae"
   CHECK(e.time_limit == std::chrono::seconds(90));
   CHECK(e.quick);
   CHECK_FALSE(e.observe);
-  REQUIRE(e.parameters.size() == 2);
+  CHECK(e.cpu_time);
+  REQUIRE(e.parameters.size() == 3);
   CHECK(e.parameters[0].name == "coherence");
-  CHECK(e.parameters[1].values == std::vector<std::string>{"256M"});
+  CHECK(e.parameters[1].values == std::vector<std::string>{"direct", "hardware"});
+  CHECK(e.parameters[2].values == std::vector<std::string>{"256M"});
   REQUIRE(e.workloads.size() == 2);
   CHECK(e.workloads[0].name == "processes");
   CHECK(e.workloads[0].kernel == "cloud-amd64");
-  CHECK(e.workloads[0].only == std::vector<std::string>{"forkwait", "forkexec"});
+  CHECK(e.workloads[0].only == std::vector<std::string>{"forkwait", "entries/300"});
   CHECK(e.workloads[1].program == Program::kBoot);
   CHECK(e.workloads[1].kernel == "686-pae");
 }
@@ -107,6 +111,9 @@ TEST_CASE("What is wrong with a file is said on one line, with its place and wha
       {"[parameters]\nram = []", "x.toml:3: ram has no values"},
       {"[parameters]\nram = [\"big\"]", "x.toml:3: ram: 'big' is no size; write one like 64K"},
       {"[parameters]\ncoherence = \"lazy\"", "x.toml:3: coherence: there is no 'lazy'; there are"},
+      {"[parameters]\nengine = \"diesel\"",
+       "x.toml:3: engine: there is no 'diesel'; there are tran"},
+      {"[parameters]\nengine = \"hardware\"", "x.toml:1: engine hardware keeps no event log"},
       {"repeats = ", "x.toml:2: not TOML: "},
       {"title = \"again\"", "x.toml:2: not TOML: "},
   };

@@ -119,7 +119,8 @@ std::string LabData::Label(const Configuration& configuration) const {
   std::string label = policies.size() > 1 ? configuration.system.policy : "";
   for (const auto& [name, value] : configuration.parameters) {
     if (values[name].size() < 2) continue;
-    label += (label.empty() ? "" : ", ") + (name == "coherence" ? value : name + " " + value);
+    const bool plain = name == "coherence" || name == "engine";
+    label += (label.empty() ? "" : ", ") + (plain ? value : name + " " + value);
   }
   return label.empty() ? "Alibi" : label;
 }

@@ -11,10 +11,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "bench/child_process.h"
 #include "bench/host_info.h"
 #include "bench/lab/files.h"
+#include "bench/linux/engines.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/linux_runner.h"
 #include "bench/linux/workloads.h"
@@ -59,8 +61,12 @@ std::string UnitOf(const std::string& counter) {
 
 void AddCounters(const std::string& text, Record* record) {
   const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  for (const char* group : {"runtime", "mmu"}) {
+  // Those about user code that runs directly are there if it may.
+  for (const char* group : {"runtime", "mmu", "direct", "prices"}) {
+    const bool optional =
+        std::string_view(group) == "direct" || std::string_view(group) == "prices";
     const auto counters = json.is_object() ? json.find(group) : json.end();
+    if (optional && counters == json.end()) continue;
     if (counters == json.end() || !counters->is_object()) {
       record->failure = fmt::format("its counters have no \"{}\"", group);
       return;
@@ -113,6 +119,7 @@ class LabRunner {
       : experiment_(experiment), text_(text), options_(options), runs_(Matrix(experiment)) {}
 
   Result<LabSummary> Run() {
+    TryEngines();
     if (Status prepared = Prepare(); !prepared.ok()) return prepared.error();
     summary_.runs = static_cast<unsigned>(runs_.size());
     for (const RunSpec& run : runs_) {
@@ -144,6 +151,24 @@ class LabRunner {
   }
 
  private:
+  static bool IsOfHardware(const RunSpec& run) {
+    return std::count(run.parameters.begin(), run.parameters.end(),
+                      Setting{"engine", kHardwareEngine}) != 0;
+  }
+
+  // Where /dev/kvm does not open, or its KVM is an emulator, Linux guests would only use up their
+  // time limit on it, one run after the other.
+  void TryEngines() {
+    const auto doubtful = [](const RunSpec& run) {
+      return IsOfHardware(run) && !IsFrobos(run.workload.program);
+    };
+    if (std::none_of(runs_.begin(), runs_.end(), doubtful)) return;
+    const HardwareTrial trial = TryHardware(options_.alibi, options_.data_folder);
+    if (trial.note.empty()) return;
+    std::erase_if(runs_, doubtful);
+    notes_.push_back(trial.note + "Linux guests were not run on it.");
+  }
+
   Status Prepare() {
     for (const std::string& peer : experiment_.peers) {
       if (peer != kQemuTcg) continue;
@@ -236,6 +261,7 @@ class LabRunner {
                          {"repeats", experiment_.repeats},
                          {"runs_planned", runs_.size()},
                          {"experiment", text_}};
+    if (!notes_.empty()) json["notes"] = notes_;
     ordered_json& names = json["parameters"] = ordered_json::array();
     for (const Parameter& parameter : experiment_.parameters) names.push_back(parameter.name);
     ordered_json& workloads = json["workloads"] = ordered_json::array();
@@ -397,14 +423,18 @@ class LabRunner {
     LinuxRunOptions options;
     options.runs = 1;
     options.quick = experiment_.quick;
+    options.cpu_time = experiment_.cpu_time;
     options.run_limit = experiment_.time_limit;
     options.ended = [&](const ChildResult& child) { KeepOutput(run, child); };
     for (const LinuxWorkload& workload : LinuxWorkloads()) {
       const std::vector<std::string>& only = run.workload.only;
-      if (workload.suite != LinuxSuite::kLinux || workload.isolated) continue;
+      const bool has_it =
+          workload.suite == LinuxSuite::kLinux || workload.suite == LinuxSuite::kEntries;
+      if (!has_it || workload.isolated) continue;
       // Each machine here has one run: what takes minutes is for those who name it.
       const bool named = std::count(only.begin(), only.end(), workload.name) != 0;
-      const bool usual = only.empty() && workload.how != LinuxHow::kOnce;
+      const bool usual =
+          only.empty() && workload.how != LinuxHow::kOnce && workload.suite == LinuxSuite::kLinux;
       if (workload.is_boot || (run.workload.program == Program::kLinux && (named || usual))) {
         options.names.push_back(workload.name);
       }
@@ -426,7 +456,8 @@ class LabRunner {
   const Experiment& experiment_;
   const std::string& text_;
   const LabOptions& options_;
-  const std::vector<RunSpec> runs_;
+  std::vector<RunSpec> runs_;
+  std::vector<std::string> notes_;  // on what was left out
   std::map<std::string, Record> records_;
   LabSummary summary_;
   Programs programs_;

@@ -78,6 +78,13 @@ constexpr Section kSections[] = {
      "tables: eager traces every guest page table that it used; deferred lets go of those that are "
      "written, until the guest flushes its TLB; dropped traces none.",
      CoherenceSection},
+    {"engines", "Engines and kernel entries",
+     "The paper's section 7.3: programs that compute gain by running directly, those that enter "
+     "their kernel often by translation, and engine auto chooses. Curves: one program that "
+     "computes "
+     "for a while and then makes a system call, the while being varied; single dots: the workloads "
+     "named below them. Both axes are logarithmic.",
+     EnginesSection},
     {"translation", "Translation",
      "Cycles of the translator for each guest instruction that it translated (the paper: 2,300), "
      "and what comes out.",

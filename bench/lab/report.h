@@ -17,6 +17,7 @@ std::string OverheadSection(const LabData& data);     // its Figure 5
 std::string CountsSection(const LabData& data);       // the counts of its section 6.3
 std::string ConvergenceSection(const LabData& data);  // traps over time
 std::string CoherenceSection(const LabData& data);    // the trade-off of its section 2.4
+std::string EnginesSection(const LabData& data);      // the hybrid VMM of its section 7.3
 std::string TranslationSection(const LabData& data);
 std::string SitesSection(const LabData& data);
 std::string GuiltiestSection(const LabData& data);

@@ -86,6 +86,59 @@ grep -q "001-nanobench-alibi-hysteresis-4K-1: exit status 64: alibi: --ram: " er
 grep -q "128M,1,callret," failing-lab/results.csv || fail "the other run was not made"
 grep -q "exit status 64: alibi: --ram: " failing-lab/report.html || fail "the report does not say so"
 
+# --- Engines are a parameter; what running directly costs here is among the metrics ---
+cat >engines.toml <<'TOML'
+title = "Engines"
+policies = ["hysteresis"]
+repeats = 1
+quick = true
+observe = false
+[parameters]
+engine = ["translate", "direct"]
+[[workload]]
+program = "nanobench"
+only = ["callret"]
+TOML
+run 0 run engines.toml
+python3 - <<'PYTHON'
+import csv
+rows = list(csv.DictReader(open("engines-lab/results.csv")))
+def values(engine, metric):
+    return [float(r["value"]) for r in rows if r["engine"] == engine and r["metric"] == metric]
+assert len(values("translate", "callret")) == len(values("direct", "callret")) == 1
+assert values("direct", "prices.direct_stop_cycles")[0] > 1000
+assert not values("translate", "prices.direct_stop_cycles")
+PYTHON
+
+# Linux guests are not run on hardware that is none; where it is some, they have figures.
+export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)/.cache}
+if [[ -e $XDG_CACHE_HOME/alibi/linux/cloud-amd64/done ]]; then
+  cat >hardware.toml <<'TOML'
+title = "Hardware"
+policies = ["hysteresis"]
+repeats = 1
+quick = true
+observe = false
+time-limit = 60
+[parameters]
+engine = ["translate", "hardware"]
+[[workload]]
+program = "linux"
+only = ["entries/1000"]
+TOML
+  ALIBI_OFFLINE=1 timeout -k 2 200 "$alibi" lab run hardware.toml >out.txt 2>errors.txt ||
+    grep -q "its clock is off" errors.txt || fail "$(cat errors.txt)"
+  python3 - <<'PYTHON'
+import csv, json
+report = json.load(open("hardware-lab/experiment.json"))
+rows = list(csv.DictReader(open("hardware-lab/results.csv")))
+engines = {r["engine"] for r in rows}
+assert engines == ({"translate"} if report.get("notes") else {"translate", "hardware"}), engines
+PYTHON
+else
+  echo "skipped Linux guests: no kernel in $XDG_CACHE_HOME/alibi/linux (./alibi linux fetches it)"
+fi
+
 # --- What is wrong is said on one line ---
 sed 's/never/nevver/' "$experiment" >wrong.toml
 run 64 run wrong.toml

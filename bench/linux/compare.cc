@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "bench/linux/engines.h"
 #include "bench/linux/linux_report.h"
 #include "bench/text_table.h"
 
@@ -108,6 +109,8 @@ Result<OldReport> ParseReport(const std::string& text, LinuxSuite suite) {
     report.host = json.at("host");
     report.settings = json.at("linux");
     if (!report.host.is_object() || !report.settings.is_object()) return Error{"it is no report"};
+    // Reports that do not name theirs are older than the choice.
+    if (!report.settings.contains("engine")) report.settings["engine"] = kTranslateEngine;
     for (const Json& row : json.at("benchmarks")) {
       const std::string name = row.at("name").get<std::string>();
       const LinuxWorkload* workload = FindLinuxWorkload(name);

@@ -131,5 +131,22 @@ TEST_CASE("What is no report of this command is refused") {
   CHECK(parse(renamed).ok());
 }
 
+TEST_CASE(
+    "Another engine than the old report's is said; one that names none is older than engines") {
+  const LinuxMeasurements measured = Measured({{"true", {1}, {2}, {3}}});
+  const auto compared = [&](const char* was, const char* is) {
+    auto settings = kSettings;
+    if (*was != 0) settings["engine"] = was;
+    const auto old = ParseReport(LinuxJson(measured, kHere, settings).dump(), LinuxSuite::kDebian);
+    REQUIRE(old.ok());
+    settings["engine"] = is;
+    return CompareTable(old.value(), measured, kHere, settings, false);
+  };
+  CHECK_THAT(compared("", "auto"),
+             Catch::Contains("DIFFERS  engine: was \"translate\", is \"auto\""));
+  CHECK_THAT(compared("auto", "translate"), Catch::Contains("DIFFERS  engine: was \"auto\""));
+  CHECK_THAT(compared("", "translate"), !Catch::Contains("engine"));
+}
+
 }  // namespace
 }  // namespace alibi::bench

@@ -181,6 +181,7 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
                     WithoutCommas(files.program_disk) + ",format=raw,readonly"});
   }
   if (guest.cpu != "host") command.insert(command.end(), {"--cpu", guest.cpu});
+  if (!guest.engine.empty()) command.insert(command.end(), {"--engine", guest.engine});
   return command;
 }
 

@@ -65,6 +65,11 @@ TEST_CASE("Without a Debian there are no disks") {
   CHECK(Values(own, "--tc-cache") == std::vector<std::string>{"none"});
   CHECK(Values(own, "--ram") == std::vector<std::string>{"512M"});
   CHECK(Values(QemuLinuxCommand(files, "/qemu", "", {}), "-drive").empty());
+  CHECK(Values(own, "--engine").empty());
+  LinuxGuestOptions directly;
+  directly.engine = "direct";
+  CHECK(Values(AlibiLinuxCommand(files, "/alibi", "", directly), "--engine") ==
+        std::vector<std::string>{"direct"});
   CHECK(NativeLinuxCommand(files, "quick").front() == files.linuxbench);
 }
 

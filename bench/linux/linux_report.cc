@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "bench/linux/engines.h"
 #include "bench/linux/reference.h"
 #include "bench/linux/workloads.h"
 #include "bench/text_table.h"
@@ -34,6 +35,14 @@ double Rounded(double value) {
   if (value == 0) return 0;
   const double scale = std::pow(10, 5 - std::floor(std::log10(std::abs(value))));
   return std::round(value * scale) / scale;
+}
+
+// "" for another system, and where there is one engine only.
+std::string EngineOf(const LinuxMeasurements& measurements, const SystemId& id) {
+  for (const LinuxEngine& engine : measurements.engines) {
+    if (engine.system == id) return engine.name;
+  }
+  return "";
 }
 
 // What the exec of a new machine costs in an old one, in times, by system.
@@ -174,7 +183,12 @@ std::string LinuxTable(const LinuxMeasurements& measurements, bool colors) {
         "The host was busy with other things: times are too long and ratios unsure; see "
         "--cpu-time.\n";
   }
-  return text + LinuxFailures(results, colors);
+  text += LinuxFailures(results, colors);
+  if (const std::string engines = EngineTable(measurements, colors); !engines.empty()) {
+    text += "\n" + engines;
+  }
+  for (const std::string& note : measurements.notes) text += note;
+  return text;
 }
 
 nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
@@ -200,6 +214,9 @@ nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
                             {"samples", std::move(rounded)}});
       const double median = Rounded(summary.median);
       const double other = Rounded(measurements.other.Of(workload.name, id).median);
+      if (const std::string engine = EngineOf(measurements, id); !engine.empty()) {
+        benchmarks.back()["engine"] = engine;
+      }
       benchmarks.back()["clock_seconds"] = measurements.cpu_time ? other : median;
       benchmarks.back()["cpu_seconds"] = measurements.cpu_time ? median : other;
     }
@@ -222,6 +239,7 @@ nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
   json["ageing"] = Json::object();
   for (const auto& [id, times] : Ageing(results)) json["ageing"][id.system] = Rounded(times);
   json["failures"] = std::move(failures);
+  if (!measurements.notes.empty()) json["notes"] = measurements.notes;
   return json;
 }
 

@@ -62,6 +62,7 @@ class Runner {
     }
     CompareChecks();
     measurements_.cpu_time = options_.cpu_time;
+    TakeEngines();
     for (const LinuxWorkload& workload : LinuxWorkloads()) {
       for (std::size_t i = 0; i < machines_.size(); ++i) {
         const auto it = tallies_[i].samples.find(workload.program);
@@ -80,6 +81,19 @@ class Runner {
   }
 
  private:
+  void TakeEngines() {
+    for (const LinuxMachine& machine : machines_) {
+      std::vector<LinuxEngine>& all = measurements_.engines;
+      // An isolated guest's engine is that of the other one.
+      if (machine.engine.empty() || std::any_of(all.begin(), all.end(), [&](const auto& engine) {
+            return engine.system == machine.system;
+          })) {
+        continue;
+      }
+      all.push_back({machine.engine, machine.system});
+    }
+  }
+
   void Miss(const LinuxMachine& machine, const std::string& what) {
     measurements_.results.AddMiss(machine.system, (machine.isolated ? "pti=on: " : "") + what);
   }
@@ -115,8 +129,9 @@ class Runner {
     LinuxConsole console;
     std::string begun;
     const Clock::time_point start = Clock::now();
-    const ChildResult child =
-        RunChild(machine.command(words), options_.run_limit, [&](std::string_view text, int group) {
+    const ChildResult child = RunChild(
+        machine.command(words), machine.limit.count() != 0 ? machine.limit : options_.run_limit,
+        [&](std::string_view text, int group) {
           console.Feed(text, std::chrono::duration<double>(Clock::now() - start).count(),
                        GroupCpuSeconds(group));
           if (console.unfinished() != begun && !console.unfinished().empty() && options_.progress) {

@@ -21,6 +21,9 @@ struct LinuxMachine {
   std::function<std::vector<std::string>(const std::string& words)> command;
   bool boots = true;      // false: linuxbench on the host
   bool isolated = false;  // its kernel isolates its page tables: it runs the rows NAME/pti
+  std::string engine{};   // of Alibi's, by name; "": another system, or there is one engine only
+  // Of a run: that of LinuxRunOptions if it is zero.
+  std::chrono::milliseconds limit{};
 };
 
 // linuxbench's names of those among `names`, of workloads, that the machine runs, in their order.
@@ -53,12 +56,22 @@ struct LinuxClock {
 inline constexpr double kMaxClockError = 0.05;
 bool ClockIsRight(const LinuxClock& clock);
 
+// An engine of Alibi's that was measured.
+struct LinuxEngine {
+  std::string name;
+  SystemId system;
+};
+
 struct LinuxMeasurements {
   Results results;  // seconds per operation, and what went wrong
   Results other;    // the same by the other measure
   bool cpu_time =
       false;  // `results` are CPU time, `other` the clock's: the guest's, for a boot the host's
   std::vector<LinuxClock> clocks;
+  std::vector<LinuxEngine> engines;  // in the order of the machines, which had named theirs
+  // What readers of the tables must know beside them, such as that this host's KVM emulates: whole
+  // lines.
+  std::vector<std::string> notes;
 };
 
 LinuxMeasurements RunLinux(const std::vector<LinuxMachine>& machines,

@@ -197,6 +197,27 @@ TEST_CASE("A hanging guest is ended, and the workload named") {
   CHECK(HasMiss(got.results, kOurs, "pipe: no end within"));
 }
 
+TEST_CASE("A machine that says nothing is ended by its own limit, and costs no other its figures") {
+  LinuxMachine silent = Fake({kHardware, ""}, "sleep 100");
+  silent.boots = true;
+  silent.engine = "hardware";
+  silent.limit = 300ms;
+  LinuxMachine ours = Fake(kOurs, Good(2));
+  ours.engine = "translate";
+  const auto start = std::chrono::steady_clock::now();
+  const LinuxMeasurements got = RunLinux({ours, silent, Isolated(ours), Fake(kTcg, Good(4))},
+                                         Options({"boot", "getppid", "getppid/pti"}));
+  CHECK(std::chrono::steady_clock::now() - start < 15s);
+  CHECK(HasMiss(got.results, {kHardware, ""}, "before the shell: no end within"));
+  CHECK_FALSE(got.results.Failed(kAlibi));
+  CHECK(got.results.Samples("getppid", kOurs).size() == 2);
+  CHECK(got.results.Samples("getppid", kTcg).size() == 2);
+  // Of both settings of isolation, each engine once.
+  REQUIRE(got.engines.size() == 2);
+  CHECK(got.engines[0].name == "translate");
+  CHECK(got.engines[1].system.system == kHardware);
+}
+
 TEST_CASE("Figures from a clock that is off are refused") {
   const std::string slow_clock =
       kBoot + Mark("begin", 1) + Outcome("getppid", "ab", 1) + "sleep 0.2; " + Mark("done", 1);
@@ -260,12 +281,12 @@ TEST_CASE("linuxbench runs each workload on the host and says so") {
       RunChild({linuxbench, "run",
                 "quick:only=execdyn,getppid,pgfault,ctxswitch,signal,segv,pipe,tmpfile,sqlite,lua,"
                 "compile,matmul,"
-                "matmul1,x87,execlate",
+                "matmul1,x87,random,execlate,entries/300",
                 Folder(), "/bin/false"},
                60s, [&](std::string_view text, int) { console.Feed(text, 0); });
   CHECK(child.exit_status == 0);
   CHECK(console.done());
-  CHECK(console.outcomes().size() == 15);
+  CHECK(console.outcomes().size() == 17);
   for (const auto& [name, outcome] : console.outcomes()) {
     INFO(name);
     CHECK(outcome.error.empty());

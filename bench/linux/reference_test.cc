@@ -83,7 +83,7 @@ TEST_CASE("The stored hosts are complete") {
   REQUIRE(hosts.ok());
   CHECK_FALSE(hosts.value().empty());
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
-    if (workload.bound != nullptr) continue;
+    if (workload.bound != nullptr || workload.suite == LinuxSuite::kEntries) continue;
     INFO(workload.name);
     // A new one is stored for the hosts that have been met since.
     unsigned stored = 0;

@@ -46,6 +46,11 @@ status=0
 [[ $status == 64 ]] || fail "an unknown isolation: status $status"
 grep -q "off,on,both" errors.txt || fail "not the settings: $(cat errors.txt)"
 
+status=0
+"$alibi" bench linux --engine auto,diesel 2>errors.txt || status=$?
+[[ $status == 64 ]] || fail "an unknown engine: status $status"
+grep -q "no engine 'diesel'" errors.txt || fail "not the engine: $(cat errors.txt)"
+
 # --- A report to compare with that is none ---
 echo '{"host":{},"benchmarks":[]}' >foreign.json
 for case in "66 none.json" "66 $work" "65 foreign.json" "65 errors.txt"; do
@@ -112,6 +117,27 @@ timeout -k 2 130 "$alibi" bench linux --quick --no-qemu --only getppid --isolati
   --json out.json >out.txt || grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
 grep -q "^Beyond the noise: " out.txt || fail "not compared: $(cat out.txt)"
 ! grep -q "getppid/pti" out.txt || fail "isolated: $(cat out.txt)"
+
+# --- Engines beside each other; the first one is the table's alibi ---
+"$alibi" bench linux --only getppid --isolation off --engine auto,translate --prepare scripts >out.txt
+grep -q "'--engine' 'auto'" scripts/alibi.sh || fail "not the first: $(cat scripts/alibi.sh)"
+grep -q "'--engine' 'translate'" scripts/alibi-translate.sh || fail "not the second"
+timeout -k 2 130 "$alibi" bench linux --quick --no-qemu --only getppid,matmul --isolation off \
+  --engine translate,auto,direct --json out.json >out.txt ||
+  grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
+cat out.txt
+python3 - <<'PYTHON'
+import json
+report = json.load(open("out.json"))
+refused = {f["system"] for f in report["failures"] if "its clock is off" in f["what"]}
+others = [f for f in report["failures"] if "its clock is off" not in f["what"]]
+assert not others, others
+assert report["linux"]["engine"] == "translate"
+for system, engine in (("alibi", "translate"), ("alibi-auto", "auto"), ("alibi-direct", "direct")):
+    rows = {row["name"] for row in report["benchmarks"] if row["system"] == system and row["engine"] == engine}
+    assert system in refused or rows == {"getppid", "matmul"}, (system, rows)
+PYTHON
+grep -q "^engines .* translate .* auto .* direct" out.txt || fail "no table of engines: $(cat out.txt)"
 
 # --- What grows: a small size of each bound ---
 scaling=processes/64,code-pages/64,data-pages/256,regions/64,sites/1024

@@ -27,17 +27,24 @@ std::vector<LinuxWorkload> MakeWorkloads() {
        LinuxSuite::kLinux, true, nullptr, 0, 0, LinuxHow::kBothSettings},
       {kInitWorkload, "boot", 2, "the kernel's own time, by its clock, until /init",
        LinuxSuite::kLinux, true, nullptr, 0, 0, LinuxHow::kBothSettings},
-#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, how, meaning) \
-  {#name, per, aim, meaning, LinuxSuite::kLinux, false, nullptr, 0, 0, LinuxHow::how},
+#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, auto_most, how, \
+                             meaning)                                                        \
+  {#name, per,           aim,   meaning, LinuxSuite::kLinux, false, nullptr, 0,              \
+   0,     LinuxHow::how, false, {},      auto_most},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, full, quick) ScalingRow(bound, size),
 #include "bench/linux/scaling.inc"
       {kLoginWorkload, "boot", 3, "from the start of the VMM to the login prompt",
        LinuxSuite::kDebian, true},
-#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, command, meaning) \
-  {name, per, aim, meaning, LinuxSuite::kDebian, false, nullptr, 0, most},
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, command, meaning)     \
+  {name,  per, aim,      meaning, LinuxSuite::kDebian, false, nullptr, 0, most, LinuxHow::kPlain, \
+   false, {},  auto_most},
 #include "bench/linux/debian.inc"
+#define ALIBI_ENTRIES(steps, full, quick)                                                        \
+  {"entries/" #steps,    "round", 1,       "so many steps of an interpreter, and a system call", \
+   LinuxSuite::kEntries, false,   nullptr, steps},
+#include "bench/linux/entries.inc"
   };
   std::vector<LinuxWorkload> all;
   for (const LinuxWorkload& row : rows) {

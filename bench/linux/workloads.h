@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `alibi bench linux` measures: the rows of workloads.inc, and those that need no program;
 // what `alibi bench scaling` does: those of scaling.inc; and `alibi bench debian`: those of
-// debian.inc.
+// debian.inc; and those of entries.inc, which are for `alibi lab`.
 #ifndef ALIBI_BENCH_LINUX_WORKLOADS_H_
 #define ALIBI_BENCH_LINUX_WORKLOADS_H_
 
@@ -17,8 +17,8 @@ struct ScalingBound {
   const char* meaning;  // one line
 };
 
-// Which of the commands runs a workload.
-enum class LinuxSuite { kLinux, kScaling, kDebian };
+// Which of the commands runs a workload; kEntries: none of them, but `alibi lab`.
+enum class LinuxSuite { kLinux, kScaling, kDebian, kEntries };
 
 // Which machines run a workload, and how often.
 enum class LinuxHow {
@@ -35,11 +35,14 @@ struct LinuxWorkload {
   LinuxSuite suite;
   bool is_boot = false;                 // of the machine itself: no native counterpart
   const ScalingBound* bound = nullptr;  // a row of scaling.inc, of this bound ...
-  unsigned size = 0;                    // ... and this size
+  unsigned size = 0;                    // ... and this size; of a row of entries.inc, its steps
   double most = 0;                      // Alibi's time / native time at most; 0: no such aim
   LinuxHow how = LinuxHow::kPlain;
   bool isolated = false;  // the guest's kernel isolates its page tables
   std::string program{};  // linuxbench's name for it: `name` without /pti
+  // Time on engine auto / native time at most; 0: at most that on engine translate, but for the
+  // policy's cost.
+  double auto_most = 0;
 };
 
 // From the start of the VMM's process to the shell's first line on the console.

@@ -7,10 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a workload gets. `count` operations, see workloads.inc, scaling.inc and debian.inc.
+// What a workload gets. `count` operations, see workloads.inc, scaling.inc, debian.inc and
+// entries.inc.
 struct Run {
   unsigned count;
-  unsigned size;        // see scaling.inc; else 0
+  unsigned size;        // see scaling.inc and entries.inc; else 0
   const char* folder;   // on tmpfs, for files
   const char* busybox;  // path
   const char* self;     // path of this program
@@ -28,6 +29,7 @@ typedef uint64_t (*WorkloadFunction)(const struct Run* run);
 #define ALIBI_SCALING(bound, size, function, ...) uint64_t function(const struct Run* run);
 #include "bench/linux/scaling.inc"
 uint64_t RunCommand(const struct Run* run);
+uint64_t RunEntries(const struct Run* run);
 
 // Says what failed (with errno) as the workload's result, and exits.
 _Noreturn void Die(const char* what);

@@ -27,16 +27,20 @@ static const struct Workload {
   unsigned full, quick, samples, size;
   const char* command;
 } kWorkloads[] = {
-#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, how, meaning) \
+#define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, auto_most, how, \
+                             meaning)                                                        \
   {#name, function, full, quick, samples, 0, NULL},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, full, quick) \
   {bound "/" #size, function, full, quick, 1, size, NULL},
 #include "bench/linux/scaling.inc"
-#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, command, meaning) \
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, command, meaning) \
   {name, RunCommand, full, quick, samples, 0, command},
 #include "bench/linux/debian.inc"
+#define ALIBI_ENTRIES(steps, full, quick) \
+  {"entries/" #steps, RunEntries, full, quick, 1, steps, NULL},
+#include "bench/linux/entries.inc"
 };
 
 static const char* workload_name = "";
@@ -110,7 +114,7 @@ static void RunWorkload(const struct Workload* workload, struct Run run, int qui
   printf("]}\n");
 }
 
-// Rows of scaling.inc and debian.inc run if they are named.
+// Rows of scaling.inc, debian.inc and entries.inc run if they are named.
 static int IsSelected(const char* only, const struct Workload* workload) {
   const char* name = workload->name;
   if (only == NULL) return workload->size == 0 && workload->command == NULL;

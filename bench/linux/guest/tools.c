@@ -31,21 +31,28 @@ static void WriteText(const char* path, size_t size) {
   if (fclose(file) != 0) Die(path);
 }
 
-static uint64_t RunTool(const struct Run* run, const char* tool) {
-  char input[4096], output[4096];
-  snprintf(input, sizeof(input), "%s/input", run->folder);
-  snprintf(output, sizeof(output), "%s/output", run->folder);
-  WriteText(input, (size_t)run->count << 20);
-  StartClock();
+// Runs busybox with these arguments, stdout being the file.
+static void RunBusybox(const struct Run* run, const char* input, const char* output,
+                       char* const* arguments) {
   const int pid = fork();
   if (pid < 0) Die("fork");
   if (pid == 0) {
     const int in = open(input, O_RDONLY), out = open(output, O_CREAT | O_TRUNC | O_WRONLY, 0600);
     if (in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0) _exit(126);
-    execl(run->busybox, "busybox", tool, (char*)NULL);
+    execv(run->busybox, arguments);
     _exit(127);
   }
   WaitFor(pid);
+}
+
+static uint64_t RunTool(const struct Run* run, char* tool) {
+  char input[4096], output[4096];
+  snprintf(input, sizeof(input), "%s/input", run->folder);
+  snprintf(output, sizeof(output), "%s/output", run->folder);
+  WriteText(input, (size_t)run->count << 20);
+  StartClock();
+  char* const arguments[] = {"busybox", tool, NULL};
+  RunBusybox(run, input, output, arguments);
   StopClock();
   const uint64_t sum = SumOfFile(output);
   unlink(input);
@@ -55,3 +62,21 @@ static uint64_t RunTool(const struct Run* run, const char* tool) {
 
 uint64_t RunGzip(const struct Run* run) { return RunTool(run, "gzip"); }
 uint64_t RunSha256(const struct Run* run) { return RunTool(run, "sha256sum"); }
+
+uint64_t RunShell(const struct Run* run) {
+  char script[] =
+      "i=0; while [ $i -lt $2 ]; do "
+      "echo \"round $i of some\" | $1 sed 's/o/0/g' | $1 tr a-z A-Z; $1 expr $i \\* 3; "
+      "$1 basename /a/$i.c .c; i=$((i + 1)); done";
+  char output[4096], busybox[4096], count[16];
+  snprintf(output, sizeof(output), "%s/output", run->folder);
+  snprintf(busybox, sizeof(busybox), "%s", run->busybox);
+  snprintf(count, sizeof(count), "%u", run->count);
+  char* const arguments[] = {"busybox", "sh", "-c", script, "sh", busybox, count, NULL};
+  StartClock();
+  RunBusybox(run, "/dev/null", output, arguments);
+  StopClock();
+  const uint64_t sum = SumOfFile(output);
+  unlink(output);
+  return sum;
+}
