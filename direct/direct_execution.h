@@ -110,7 +110,7 @@ class DirectExecution {
   u64 ArenaOffsetOf(const mmu::View& view, u64 index, u8* rights) const;
   bool CanMap(const Place& place, LinearAddr address) const;
   void FlushChanged(Place* place);
-  void OrderPages(Place* place, u64 first, u64 count);
+  unsigned OrderPages(Place* place, u64 first, u64 count, unsigned calls);
   void OrderPage(Place* place, u64 index, u64 offset, u8 rights);
   bool MapData(Place* place, LinearAddr address, bool write);
   bool FitsBehind(const Place& place, LinearAddr address);

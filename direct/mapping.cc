@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A satellite's mappings: what its view's shadow entries and fetches say, and nothing else.
+#include <algorithm>
 #include <utility>
 
 #include "direct/direct_execution.h"
@@ -50,13 +51,14 @@ void DirectExecution::FlushChanged(Place* place) {
   pages.ForgetChanged();
 }
 
-// Orders so many pages from `first` on to be mapped as their entries say, in as few calls as
-// possible: those that have an entry, and are not mapped.
-void DirectExecution::OrderPages(Place* place, u64 first, u64 count) {
+// Orders so many pages from `first` on to be mapped as their entries say, in at most so many calls,
+// each of which maps what lies together: those that have an entry, and are not mapped. Returns how
+// many calls are left.
+unsigned DirectExecution::OrderPages(Place* place, u64 first, u64 count, unsigned calls) {
   FollowedPages& pages = *place->pages;
   Satellite& satellite = *place->satellite;
   const mmu::View& view = *place->view;
-  for (u64 index = first; index < first + count;) {
+  for (u64 index = first; index < first + count && calls != 0;) {
     u8 run_rights;
     const u64 begin = ArenaOffsetOf(view, index, &run_rights);
     const auto wanted = [&](u64 at) { return pages.RightsOf(at) == 0; };
@@ -72,14 +74,16 @@ void DirectExecution::OrderPages(Place* place, u64 first, u64 count) {
         break;
       }
     }
-    if (!satellite.HasRoom(1) || pages.count() + length > FollowedPages::kMaxPages) return;
+    if (!satellite.HasRoom(1) || pages.count() + length > FollowedPages::kMaxPages) return 0;
     for (u64 i = 0; i < length; ++i) pages.Add(index + i, run_rights);
     satellite.OrderMap(PageOfIndex(index), length * kPageSize, begin,
                        run_rights & FollowedPages::kWrite, false);
     ++counters_.direct_maps;
     counters_.direct_mapped_pages += length;
     index += length;
+    --calls;
   }
+  return calls;
 }
 
 bool DirectExecution::MapData(Place* place, LinearAddr address, bool write) {
@@ -103,7 +107,11 @@ bool DirectExecution::MapData(Place* place, LinearAddr address, bool write) {
     OrderPage(place, index, offset, rights);
     return true;
   }
-  OrderPages(place, index & ~(kAround - 1), kAround);
+  // What lies around may cost as much as the fault that it may save; what is behind comes first.
+  const u64 around = index & ~(kAround - 1);
+  const auto most = static_cast<unsigned>(std::max<u64>(prices_.stop / (prices_.call + 1), 2));
+  const unsigned left = OrderPages(place, index, around + kAround - index, most);
+  OrderPages(place, around, index - around, left);
   if (pages.RightsOf(index) == 0) OrderPage(place, index, offset, rights);
   return true;
 }
