@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "direct/user_state.h"
 #include "vcpu/exceptions.h"
@@ -101,7 +102,7 @@ bool DirectExecution::HasLostAll(const mmu::View& view) const {
 }
 
 bool DirectExecution::Fits() const {
-  return counters_.direct_losses < kSatellites && CanRunDirectly(state_, mmu_, host_.xcr0);
+  return counters_.direct_losses < kSatellites && CanRunDirectly(state_, mmu_, host_);
 }
 
 void DirectExecution::Interrupt() {
@@ -145,18 +146,34 @@ bool DirectExecution::GuestUsesStub(const Satellite& satellite) const {
   return false;
 }
 
-Exit DirectExecution::Run(Report* report) {
-  if (judge_ == nullptr || judged_cr4_ != state_.cr4 || judged_xcr0_ != state_.xcr0) {
-    if (judge_ != nullptr) {
-      for (Place& place : places_) place.pages->ChangedAll();
-      code_pages_.ForgetAll();
-    }
-    judge_ = std::make_unique<CodeJudge>(host_, GuestTraitsOf(shown_, state_.cr4, state_.xcr0));
-    judged_cr4_ = state_.cr4;
-    judged_xcr0_ = state_.xcr0;
+// What the guest may use has changed: so have all verdicts.
+void DirectExecution::RenewJudge() {
+  const u64 efer = state_.efer & vcpu::kEferLma;
+  if (judge_ != nullptr && judged_cr4_ == state_.cr4 && judged_xcr0_ == state_.xcr0 &&
+      judged_efer_ == efer) {
+    return;
   }
+  if (judge_ != nullptr) {
+    for (Place& place : places_) place.pages->ChangedAll();
+    code_pages_.ForgetAll();
+  }
+  GuestTraits guest = GuestTraitsOf(shown_, state_.cr4, state_.xcr0);
+  guest.same_selectors = efer != 0;
+  judge_ = std::make_unique<CodeJudge>(host_, guest);
+  judged_cr4_ = state_.cr4;
+  judged_xcr0_ = state_.xcr0;
+  judged_efer_ = efer;
+}
+
+Exit DirectExecution::Run(Report* report) {
+  RenewJudge();
   Place* const place = PlaceOf(mmu_.current_view());
-  if (place == nullptr || GuestUsesStub(*place->satellite)) return Exit::kCode;
+  if (place == nullptr) return Exit::kCode;
+  // Without long mode the guest has no such addresses.
+  if (state_.LongModeActive() && GuestUsesStub(*place->satellite)) return Exit::kCode;
+  if (std::exchange(place->code_bits, state_.CodeBits()) != state_.CodeBits()) {
+    place->pages->ChangedAll();
+  }
   if (MapAhead(place, LinearAddr(state_.rip)) == Mapped::kRefused) {
     ++counters_.direct_refusals;
     return Exit::kCode;
@@ -208,6 +225,8 @@ Exit DirectExecution::Go(Place* place, Report* report) {
     has_run = true;
     const SignalFrame& frame = satellite.frame();
     if (frame.signal == SIGSEGV && frame.vector == vcpu::kPageFault) {
+      // Behind a far branch that the judge has not seen, its pages are not these.
+      if (CodeBitsOf(frame) != place->code_bits) return leave(Exit::kStopped);
       const LinearAddr address(frame.cr2);
       const Mapped mapped = Map(place, address, frame.error_code);
       if (mapped == Mapped::kYes) {
@@ -243,20 +262,26 @@ void DirectExecution::RestoreVsyscallRax() {
 // What the state is in front of, or behind.
 Exit DirectExecution::Classify(Place* place) {
   const SignalFrame& frame = place->satellite->frame();
+  const bool wide = state_.In64BitCode();
+  const auto back = [&](unsigned bytes) {
+    return wide ? state_.rip - bytes : static_cast<u32>(state_.rip - bytes);
+  };
   // The page before may not be there.
   u8 before[2] = {};
   for (unsigned i = 0; i < 2; ++i) {
-    (void)mmu_.DebugRead(LinearAddr(state_.rip - 2 + i), &before[i], 1);
+    (void)mmu_.DebugRead(LinearAddr(back(2 - i)), &before[i], 1);
   }
-  const bool system_call = before[0] == 0x0f && before[1] == 0x05;
+  const bool system_call =
+      wide ? before[0] == 0x0f && before[1] == 0x05 : before[0] == 0xcd && before[1] == 0x80;
   switch (frame.signal) {
     case SIGILL:
       // System calls for the kernel's own probes, which no filter sees since Linux 6.14. RAX has
       // been overwritten; of the two numbers, neither is a call of the guest's.
-      if (frame.signal_code == SI_KERNEL && system_call && state_.gpr[vcpu::kRax] == ~u64{0}) {
+      if (wide && frame.signal_code == SI_KERNEL && system_call &&
+          state_.gpr[vcpu::kRax] == ~u64{0}) {
         constexpr u64 kUretprobe = 335;
         state_.gpr[vcpu::kRax] = kUretprobe;
-        state_.rip -= 2;
+        state_.rip = back(2);
         return Exit::kSystemCall;
       }
       break;
@@ -265,14 +290,14 @@ Exit DirectExecution::Classify(Place* place) {
       if (frame.vector == vcpu::kX87Error && (state_.cr0 & vcpu::kCr0Ne)) return Exit::kX87Error;
       break;
     case SIGSYS:
-      if (frame.signal_address >> 12 == kVsyscallPage >> 12) {
+      if (wide && frame.signal_address >> 12 == kVsyscallPage >> 12) {
         // The kernel has returned for the function there, which it has not executed.
         state_.rip = frame.signal_address;
         state_.gpr[vcpu::kRsp] -= 8;
         RestoreVsyscallRax();
         break;
       }
-      state_.rip -= 2;
+      state_.rip = back(2);
       if (system_call) {
         ++counters_.direct_system_calls;
         return Exit::kSystemCall;
@@ -280,15 +305,15 @@ Exit DirectExecution::Classify(Place* place) {
       break;
     case SIGTRAP:
       if (frame.vector == vcpu::kBreakpoint) {
-        state_.rip -= before[1] == 0xcc ? 1 : 2;
+        state_.rip = back(before[1] == 0xcc ? 1 : 2);
       } else if (state_.system_flags & vcpu::kTf) {
         return Exit::kTrap;
       } else if (!host_.int1_faults) {
-        state_.rip -= 1;
+        state_.rip = back(1);
       }
       break;
     case SIGSEGV:
-      if (frame.vector == vcpu::kOverflow) state_.rip -= before[1] == 0xce ? 1 : 2;
+      if (frame.vector == vcpu::kOverflow) state_.rip = back(before[1] == 0xce ? 1 : 2);
       break;
     default:
       if (static_cast<int>(frame.signal) == Satellite::StopSignal()) {

@@ -81,7 +81,8 @@ class DirectExecution {
     std::unique_ptr<Satellite> satellite;
     std::unique_ptr<mmu::FollowedPages> pages;
     mmu::View* view = nullptr;
-    LinearAddr fault;  // that the guest has to resolve; 0: none
+    unsigned code_bits = 64;  // of the code that it runs: its pages were judged for that
+    LinearAddr fault;         // that the guest has to resolve; 0: none
     u64 last_used = 0;
   };
 
@@ -90,6 +91,7 @@ class DirectExecution {
   void MeasurePrices(u64 trap_price);
   Place* PlaceOf(mmu::View& view);
   void Lose(Place* place);
+  void RenewJudge();
   Exit Go(Place* place, Report* report);
   bool GivesUpMappings(Place* place);
   bool GuestUsesStub(const Satellite& satellite) const;
@@ -119,7 +121,7 @@ class DirectExecution {
   HostTraits host_;
   isa::FeatureSet shown_;
   std::unique_ptr<CodeJudge> judge_;
-  u64 judged_cr4_ = 0, judged_xcr0_ = 0;  // what judge_ knows of the guest
+  u64 judged_cr4_ = 0, judged_xcr0_ = 0, judged_efer_ = 0;  // what judge_ knows of the guest
   Counters counters_;
   CodePages code_pages_;
   SatelliteSetup setup_;

@@ -59,7 +59,9 @@ void DirectExecution::OrderPages(Place* place, u64 first, u64 count) {
   for (u64 index = first; index < first + count;) {
     u8 run_rights;
     const u64 begin = ArenaOffsetOf(view, index, &run_rights);
-    const auto wanted = [&](u64 at) { return pages.RightsOf(at) == 0; };
+    const auto wanted = [&](u64 at) {
+      return pages.RightsOf(at) == 0 && CanMap(*place, PageOfIndex(at));
+    };
     if (begin == mmu::GuestMemory::kNotRam || !wanted(index)) {
       ++index;
       continue;
@@ -130,8 +132,8 @@ bool DirectExecution::FitsBehind(const Place& place, LinearAddr address) {
   if (!(place.pages->RightsOf(index) & FollowedPages::kExecute)) return true;
   const PhysPage page = place.view->ExecutedAs(index);
   return page != mmu::View::kNoPage &&
-         (code_pages_.Of(*judge_, before, page.Base()) != CodePages::kNeedsNext ||
-          code_pages_.FitsWithNext(*judge_, before, page.Base()));
+         (code_pages_.Of(*judge_, place.code_bits, before, page.Base()) != CodePages::kNeedsNext ||
+          code_pages_.FitsWithNext(*judge_, place.code_bits, before, page.Base()));
 }
 
 DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr address) {
@@ -142,14 +144,14 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   if (!mmu_.Fetch(address, &page, &fault)) return Mapped::kNo;
   const u64 offset = mmu_.memory().ArenaOffset(page.PageBase());
   if (offset == mmu::GuestMemory::kNotRam) return Mapped::kRefused;
-  const CodePages::Verdict verdict = code_pages_.Of(*judge_, address, page);
+  const CodePages::Verdict verdict = code_pages_.Of(*judge_, place->code_bits, address, page);
   if (verdict == CodePages::kIneligible || !FitsBehind(*place, address)) return Mapped::kRefused;
   FlushChanged(place);
   if (pages.RightsOf(index) & FollowedPages::kExecute) return Mapped::kNo;
   // An instruction that the page's end cuts cannot be executed before the next page can.
   const bool next_runs = pages.RightsOf(index + 1) & FollowedPages::kExecute;
   if (verdict == CodePages::kNeedsNext && next_runs &&
-      !code_pages_.FitsWithNext(*judge_, address, page)) {
+      !code_pages_.FitsWithNext(*judge_, place->code_bits, address, page)) {
     return Mapped::kRefused;
   }
   OrderPage(place, index, offset, FollowedPages::kRead | FollowedPages::kExecute);
@@ -161,7 +163,7 @@ void DirectExecution::MapCodeBehind(Place* place, LinearAddr address) {
   for (u64 i = 1; i < kAround / 4; ++i) {
     const LinearAddr next = address.PageBase() + i * kPageSize;
     u8 rights;
-    if (next >= Satellite::kUserEnd ||
+    if (!CanMap(*place, next) ||
         ArenaOffsetOf(*place->view, EntryIndex(next), &rights) == mmu::GuestMemory::kNotRam ||
         (place->pages->RightsOf(EntryIndex(next)) & FollowedPages::kExecute) ||
         MapCode(place, next) != Mapped::kYes) {
@@ -170,7 +172,12 @@ void DirectExecution::MapCodeBehind(Place* place, LinearAddr address) {
   }
 }
 
+// Nowhere else: systems keep programs from the lowest addresses (vm.mmap_min_addr), and sums of 32
+// bits wrap around at the end of the last page below 4 GB, which CPUs do not agree about for an
+// operand that lies across.
 bool DirectExecution::CanMap(const Place& place, LinearAddr address) const {
+  constexpr LinearAddr kLowest(0x10000), kLast32((u64{1} << 32) - kPageSize);
+  if (address < kLowest || (place.code_bits == 32 && address >= kLast32)) return false;
   const Satellite& satellite = *place.satellite;
   return address < Satellite::kUserEnd &&
          (address < satellite.stub_begin() || address >= satellite.stub_end());
@@ -178,7 +185,9 @@ bool DirectExecution::CanMap(const Place& place, LinearAddr address) const {
 
 // The page that the satellite has faulted on.
 DirectExecution::Mapped DirectExecution::Map(Place* place, LinearAddr address, u64 error_code) {
-  if (!CanMap(*place, address)) return Mapped::kNo;
+  if (!CanMap(*place, address)) {
+    return error_code & vcpu::kPfFetch ? Mapped::kRefused : Mapped::kNo;
+  }
   if (error_code & vcpu::kPfFetch) {
     const Mapped mapped = MapCode(place, address);
     if (mapped == Mapped::kYes) MapCodeBehind(place, address);
@@ -196,7 +205,7 @@ DirectExecution::Mapped DirectExecution::MapAhead(Place* place, LinearAddr rip) 
       ArenaOffsetOf(*place->view, EntryIndex(wanted), &rights) != mmu::GuestMemory::kNotRam) {
     MapData(place, wanted, rights & FollowedPages::kWrite);
   }
-  if (!CanMap(*place, rip)) return Mapped::kNo;
+  if (!CanMap(*place, rip)) return Mapped::kRefused;
   if (place->pages->RightsOf(EntryIndex(rip)) & FollowedPages::kExecute) return Mapped::kYes;
   return Map(place, rip, vcpu::kPfFetch);
 }
