@@ -240,7 +240,7 @@ bool CodeJudge::Scan::Arrives(unsigned last, u32 starts_below) const {
   return !passed;
 }
 
-// Whatever leads there: behind data nobody votes for the first instructions of a function.
+// Behind data nobody votes for the first instructions of a function.
 CodeVotes CodeJudge::Scan::Votes() const {
   return CodeVotes(buffer_, size_, code_.code_bits, [&](unsigned at) {
     if (!IsPage(at)) return false;
@@ -316,23 +316,30 @@ const CodeJudge::Plans& CodeJudge::PlansFor(unsigned code_bits) const {
 }
 
 std::optional<WhyNot> CodeJudge::Judge(const CodePage& page) const {
+  const std::optional<WhyNot> voted = JudgeByVote(page);
+  if (voted && !voted->cut) return voted;
+  Scan scan(*this, PlansFor(page.code_bits).by_arrival, page);
   std::optional<WhyNot> why;
-  // Looks for the plan's instructions where `begins` says that one may begin.
-  const auto look = [&](Scan& scan, auto begins) {
-    scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
-      if ((cut && why) || !begins(opcode, starts_below)) return false;
-      const unsigned start = opcode + 1 - static_cast<unsigned>(std::bit_width(starts_below));
-      why = WhyNot{static_cast<u16>(start - scan.page_begin()), row.name, cut};
-      return !cut;
-    });
-  };
-  const Plans& plans = PlansFor(page.code_bits);
-  Scan scan(*this, plans.by_arrival, page);
-  look(scan, [&](unsigned last, u32 starts) { return scan.Arrives(last, starts); });
-  if (why && !why->cut) return why;
-  Scan second(*this, plans.by_vote, page);
-  const CodeVotes votes = second.Votes();
-  look(second, [&](unsigned last, u32 starts) { return votes.Begins(last, starts); });
+  scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
+    if (!scan.Arrives(opcode, starts_below)) return false;
+    const unsigned start = opcode + 1 - static_cast<unsigned>(std::bit_width(starts_below));
+    if (cut && why) return false;
+    why = WhyNot{static_cast<u16>(start - scan.page_begin()), row.name, cut};
+    return !cut;
+  });
+  return why ? why : voted;
+}
+
+std::optional<WhyNot> CodeJudge::JudgeByVote(const CodePage& page) const {
+  Scan scan(*this, PlansFor(page.code_bits).by_vote, page);
+  const CodeVotes votes = scan.Votes();
+  std::optional<WhyNot> why;
+  scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
+    if ((cut && why) || !votes.Begins(opcode, starts_below)) return false;
+    const unsigned start = opcode + 1 - static_cast<unsigned>(std::bit_width(starts_below));
+    why = WhyNot{static_cast<u16>(start - scan.page_begin()), row.name, cut};
+    return !cut;
+  });
   return why;
 }
 

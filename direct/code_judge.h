@@ -23,10 +23,10 @@
 // and one within other instructions into which the program jumps (overlapping code). Such a page
 // may be judged eligible, and would show the host. It cannot reach more of it than other code can.
 //
-// The bytes of some instructions of the table are so common within others (PUSH ES is one byte,
-// 06) that a sequence arrives at one in every sixth page. Of these, by_vote in the table, one is
-// found where no more than three of four sequences step over it (code_votes.h): real_code_test
-// measures that none is missed between the instructions of real code.
+// The bytes of some instructions of the table are so common within others (PUSH ES is one byte, 06)
+// that a sequence arrives at one in every sixth page. These, by vote in the table, are found where
+// no more than three of five sequences step over them (code_votes.h): real_code_test finds them
+// between any two instructions of real code, and says how often behind data.
 //
 // An instruction belongs to the page of its first byte. A verdict holds as long as the page, and
 // the 15 bytes behind it if they were given, stay as they are; the bytes before it are advice.
@@ -103,6 +103,7 @@ class CodeJudge {
     Plan by_arrival, by_vote;
   };
 
+  std::optional<WhyNot> JudgeByVote(const CodePage& page) const;
   Plans MakePlans(const HostTraits& host, const GuestTraits& guest, CodeSizes size) const;
   const Plans& PlansFor(unsigned code_bits) const;
 

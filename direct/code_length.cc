@@ -167,4 +167,27 @@ unsigned CodeLength(const u8* bytes, unsigned code_bits) {
   return at + 1 + PartsLength(parts, behind, sizes, code_bits);
 }
 
+CodeLengths::CodeLengths(unsigned code_bits) : code_bits_(code_bits), fixed_{}, operand_{} {
+  for (unsigned opcode = 0; opcode < 256; ++opcode) {
+    const u16 parts = kOneByte[opcode];
+    const bool rex = code_bits == 64 && (opcode & 0xf0) == 0x40;
+    const bool undefined = code_bits == 64 && (parts & kNot64);
+    constexpr u8 kOthers[] = {0x0f, 0x62, 0x8f, 0xc4, 0xc5};
+    bool simple = !rex && !undefined && !(parts & (kPrefix | kGroup3));
+    for (const u8 other : kOthers) simple &= opcode != other;
+    if (!simple) continue;
+    const u8 none[kCodeLengthReads] = {};
+    const u16 rest = static_cast<u16>(parts & ~kModrm);
+    fixed_[opcode] = static_cast<u8>(1 + PartsLength(rest, none, {}, code_bits));
+    if (parts & kModrm) fixed_[opcode] |= kHasModrm;
+  }
+  for (unsigned modrm = 0; modrm < 256; ++modrm) {
+    if (modrm < 0xc0 && (modrm & 7) == 4) continue;
+    const u8 bytes[2] = {static_cast<u8>(modrm), 0};
+    operand_[modrm] = static_cast<u8>(OperandLength(bytes, false));
+  }
+}
+
+unsigned CodeLengths::OperandWithSib(const u8* modrm) { return OperandLength(modrm, false); }
+
 }  // namespace alibi::direct

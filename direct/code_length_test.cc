@@ -33,7 +33,12 @@ bool Check(Bytes bytes, unsigned code_bits) {
   bytes.resize(kCodeLengthReads, 0x11);
   const isa::Glance glance = isa::GlanceAt(bytes.data(), 15, code_bits);
   if (glance.status != isa::DecodeStatus::kOk) return false;
+  static const CodeLengths kLengths32(32), kLengths64(64);
   const unsigned length = CodeLength(bytes.data(), code_bits);
+  if ((code_bits == 64 ? kLengths64 : kLengths32).At(bytes.data()) != length) {
+    CAPTURE(code_bits, Text(bytes), length);
+    CHECK((code_bits == 64 ? kLengths64 : kLengths32).At(bytes.data()) == length);
+  }
   if (length != glance.length && !IsKnightsCorners(bytes)) {
     CAPTURE(code_bits, Text(bytes), length, unsigned{glance.length});
     CHECK(length == glance.length);

@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "direct/code_votes.h"
 
-#include <bit>
-
 #include "base/check.h"
-#include "direct/code_length.h"
 
 namespace alibi::direct {
-namespace {
-
-constexpr unsigned kLongest = 15;
-
-}  // namespace
-
 void CodeVotes::Reset(unsigned size) {
   ALIBI_CHECK(size <= kMostBytes, "a page and what lies around it");
   size_ = size;
   for (unsigned at = 0; at < size + kLongest; ++at) votes_[at] = 0;
 }
 
-void CodeVotes::Count(const u8* bytes, unsigned at, unsigned code_bits) {
-  const unsigned length = CodeLength(bytes + at, code_bits);
-  length_[at] = static_cast<u8>(length <= kLongest ? length : 0);
-  if (length_[at] == 0) return;
-  votes_[at + length] += kVote + votes_[at] - votes_[at] / kFade;
+const CodeLengths& CodeVotes::LengthsOf(unsigned code_bits) {
+  static const CodeLengths of_32(32), of_64(64);
+  return code_bits == 64 ? of_64 : of_32;
 }
 
 bool CodeVotes::Begins(unsigned last, u32 starts_below) const {
@@ -36,7 +25,7 @@ bool CodeVotes::Begins(unsigned last, u32 starts_below) const {
       against += votes_[at];
     }
   }
-  return in_favour * kAgainst >= against;
+  return in_favour * kAgainst >= against * kInFavour;
 }
 
 }  // namespace alibi::direct

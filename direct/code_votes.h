@@ -14,6 +14,7 @@
 #include <array>
 
 #include "base/types.h"
+#include "direct/code_length.h"
 
 namespace alibi::direct {
 
@@ -27,22 +28,31 @@ class CodeVotes {
   template <class IsKnown>
   CodeVotes(const u8* bytes, unsigned size, unsigned code_bits, IsKnown is_known) {
     Reset(size);
+    const CodeLengths& lengths = LengthsOf(code_bits);
     for (unsigned at = 0; at < size; ++at) {
       if (is_known(at)) votes_[at] += kMost;
-      Count(bytes, at, code_bits);
+      Count(at, lengths.At(bytes + at));
     }
   }
 
   // May an instruction begin at one of these offsets (a set over the offsets from `last`
-  // downwards)? Not if more than kAgainst to one vote for instructions that go on over `last`.
+  // downwards)? Not if more than three to two vote for instructions that go on over `last`. Of the
+  // instructions of Debian's programs, each has nine tenths of the votes, or one in 10,000 half of
+  // them; bytes within others have two fifths once in 300 pages.
   bool Begins(unsigned last, u32 starts_below) const;
 
  private:
-  static constexpr u32 kVote = 16, kFade = 64, kMost = kVote * kFade;
-  static constexpr u32 kAgainst = 3;
+  static constexpr u32 kAgainst = 3, kInFavour = 2;
+  static constexpr u32 kVote = 16, kFade = 64, kMost = 8 * kVote * kFade;
 
+  static constexpr unsigned kLongest = 15;
+
+  static const CodeLengths& LengthsOf(unsigned code_bits);
   void Reset(unsigned size);
-  void Count(const u8* bytes, unsigned at, unsigned code_bits);
+  void Count(unsigned at, unsigned length) {
+    length_[at] = static_cast<u8>(length <= kLongest ? length : 0);
+    if (length_[at] != 0) votes_[at + length] += kVote + votes_[at] - votes_[at] / kFade;
+  }
 
   unsigned size_ = 0;
   std::array<u8, kMostBytes> length_;  // of the instruction there; 0: none

@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "direct/row_match.h"
 #include "direct/user_state.h"
 #include "vcpu/exceptions.h"
 
@@ -19,6 +21,17 @@ namespace alibi::direct {
 namespace {
 
 constexpr u64 kVsyscallPage = 0xffffffffff600000;
+
+// A repeated string instruction?
+bool Repeats(std::span<const u8> code, unsigned code_bits) {
+  bool repeated = false;
+  for (const u8 byte : code) {
+    repeated |= byte == 0xf2 || byte == 0xf3;
+    if (IsPrefix(byte, code_bits)) continue;
+    return repeated && ((byte & 0xfc) == 0xa4 || (byte >= 0xaa && byte <= 0xaf));
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -307,6 +320,14 @@ Exit DirectExecution::Classify(Place* place) {
       if (frame.vector == vcpu::kBreakpoint) {
         state_.rip = back(before[1] == 0xcc ? 1 : 2);
       } else if (state_.system_flags & vcpu::kTf) {
+        // POPF has set it, for the instruction behind it. If that has more iterations to come,
+        // what the translator pushes has RF (SDM vol. 3, 18.3.1.1); not every CPU's image has.
+        constexpr u8 kPopf = 0x9d;
+        u8 code[15] = {};
+        const unsigned known = mmu_.DebugRead(LinearAddr(state_.rip), code, sizeof(code));
+        if (before[1] == kPopf && Repeats({code, known}, state_.CodeBits())) {
+          state_.system_flags |= static_cast<u32>(vcpu::kRf);
+        }
         return Exit::kTrap;
       } else if (!host_.int1_faults) {
         state_.rip = back(1);

@@ -190,12 +190,8 @@ Bytes Part(const Bytes& code, unsigned from, unsigned size) {
   return Bytes(code.begin() + from, code.begin() + from + size);
 }
 
-// The code at `from`, and nothing that could be found instead.
-Bytes Rest(const Bytes& code, unsigned from) {
-  Bytes rest = Part(code, from, 32);
-  rest.resize(kPageSize + 64, 0x90);
-  return rest;
-}
+// Nothing that could be found instead.
+Bytes Nothing() { return Bytes(kPageSize + 64, 0x90); }
 
 void InsertEverywhere(const Code& code, unsigned tries) {
   std::mt19937 random(1);
@@ -209,7 +205,7 @@ void InsertEverywhere(const Code& code, unsigned tries) {
       const unsigned before = random() % kPageSize;
       if (at < before + kRoom || at + 2 * kPageSize > size) continue;
       const bool found = IsFound(judge, Part(code.bytes, at - before - kRoom, before + kRoom),
-                                 sample, Rest(code.bytes, at), code.code_bits, before);
+                                 sample, Nothing(), code.code_bits, before);
       CAPTURE(row.text, at, before);
       CHECK(found);
     }
@@ -236,7 +232,7 @@ void InsertBehind(const Code& code, const Bytes& end) {
       Bytes lead = Part(code.bytes, at - 256, 256);
       lead.insert(lead.end(), end.begin(), end.end());
       CAPTURE(row.text, at);
-      CHECK(IsFound(judge, lead, sample, Rest(code.bytes, at), code.code_bits, 100));
+      CHECK(IsFound(judge, lead, sample, Nothing(), code.code_bits, 100));
     }
   }
 }
@@ -295,7 +291,7 @@ double FoundBehindData(const Code& code, unsigned distance, const Bytes& padding
       const Bytes part = Part(code.bytes, from, at - from);
       lead.insert(lead.end(), part.begin(), part.end());
       const unsigned before = static_cast<unsigned>(lead.size()) - kRoom;
-      Bytes rest = Rest(code.bytes, at);
+      Bytes rest = Nothing();
       // Among random bytes there may be another: only this one counts.
       Bytes all_bytes = lead;
       all_bytes.insert(all_bytes.end(), rest.begin(), rest.end());
