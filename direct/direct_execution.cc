@@ -321,13 +321,13 @@ Exit DirectExecution::Classify(Place* place) {
         state_.rip = back(before[1] == 0xcc ? 1 : 2);
       } else if (state_.system_flags & vcpu::kTf) {
         // POPF has set it, for the instruction behind it. If that has more iterations to come,
-        // what the translator pushes has RF (SDM vol. 3, 18.3.1.1); not every CPU's image has.
+        // the translator says so by RF (SDM vol. 3, 18.3.1.1); not every CPU does.
         constexpr u8 kPopf = 0x9d;
         u8 code[15] = {};
         const unsigned known = mmu_.DebugRead(LinearAddr(state_.rip), code, sizeof(code));
-        if (before[1] == kPopf && Repeats({code, known}, state_.CodeBits())) {
-          state_.system_flags |= static_cast<u32>(vcpu::kRf);
-        }
+        const bool more = before[1] == kPopf && Repeats({code, known}, state_.CodeBits());
+        state_.system_flags &= ~static_cast<u32>(vcpu::kRf);
+        if (more) state_.system_flags |= static_cast<u32>(vcpu::kRf);
         return Exit::kTrap;
       } else if (!host_.int1_faults) {
         state_.rip = back(1);
