@@ -89,7 +89,7 @@ class CodeJudge::Reached {
 
  private:
   unsigned begin_;
-  std::array<bool, kContextBefore + kMostPrefixes + 1> at_{};
+  std::array<bool, kRunUp + kSpread + kMostPrefixes + 1> at_{};
 };
 
 // One page with its surroundings, laid out as one piece.

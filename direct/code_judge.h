@@ -75,7 +75,7 @@ struct WhyNot {
 class CodeJudge {
  public:
   static constexpr unsigned kRunUp = 48, kSpread = 16;
-  static constexpr unsigned kContextBefore = kRunUp + kSpread, kContextBehind = 15;
+  static constexpr unsigned kContextBefore = 256, kContextBehind = 15;
 
   CodeJudge(const HostTraits& host, const GuestTraits& guest);
 

@@ -35,6 +35,13 @@ CodePages::~CodePages() {
   if (records_ != nullptr) munmap(records_, bytes_);
 }
 
+bool CodePages::KnowsBefore(LinearAddr linear) const {
+  const LinearAddr before = linear.PageBase() - kPageSize;
+  PhysAddr page;
+  return IsCanonical(before) && mmu_.DebugTranslate(before, &page) &&
+         mmu_.memory().HostRw(page) != nullptr;
+}
+
 std::optional<WhyNot> CodePages::Judge(const CodeJudge& judge, unsigned code_bits,
                                        LinearAddr linear, PhysAddr page, bool with_next) const {
   const LinearAddr begin = linear.PageBase();
@@ -55,8 +62,11 @@ std::optional<WhyNot> CodePages::Judge(const CodeJudge& judge, unsigned code_bit
 CodePages::Verdict CodePages::Of(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
                                  PhysAddr page) {
   Record& record = RecordOf(mmu_.memory().ArenaOffset(page));
-  const unsigned known = code_bits == 64 ? record.verdict64 : record.verdict32;
-  if (known != kUnknown) return static_cast<Verdict>(known);
+  const bool wide = code_bits == 64;
+  const unsigned known = wide ? record.verdict64 : record.verdict32;
+  // A page whose beginning looks like anything may do so no more.
+  const bool again = (wide ? record.alone64 : record.alone32) && KnowsBefore(linear);
+  if (known != kUnknown && !again) return static_cast<Verdict>(known);
   if (record.period == PeriodNow() && record.rewrites == kMostRewrites) {
     return kIneligible;
   }
@@ -65,10 +75,13 @@ CodePages::Verdict CodePages::Of(const CodeJudge& judge, unsigned code_bits, Lin
   ++counters_.direct_judged_pages;
   counters_.direct_refused_pages += verdict == kIneligible;
   mmu_.TraceDirectCode(page);
-  if (code_bits == 64) {
+  const bool alone = verdict == kIneligible && !KnowsBefore(linear);
+  if (wide) {
     record.verdict64 = verdict & 3;
+    record.alone64 = alone;
   } else {
     record.verdict32 = verdict & 3;
+    record.alone32 = alone;
   }
   return verdict;
 }

@@ -57,11 +57,14 @@ class CodePages {
   static u8 PeriodNow() { return __rdtsc() >> kPeriodShift & 15; }
   struct Record {
     u16 verdict64 : 2, verdict32 : 2;
+    // It was refused without knowledge of what lies before the page.
+    u16 alone64 : 1, alone32 : 1;
     u16 rewrites : 2;
     u16 period : 4;  // in which the rewrites were
   };
   static_assert(sizeof(Record) == 2);
 
+  bool KnowsBefore(LinearAddr linear) const;
   std::optional<WhyNot> Judge(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
                               PhysAddr page, bool with_next) const;
   Record& RecordOf(u64 arena_offset) const { return records_[arena_offset / kPageSize]; }

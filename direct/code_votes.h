@@ -21,7 +21,7 @@ namespace alibi::direct {
 class CodeVotes {
  public:
   // Bytes of the largest piece of code.
-  static constexpr unsigned kMostBytes = 4096 + 128;
+  static constexpr unsigned kMostBytes = 4096 + 512;
 
   // `bytes`: kCodeLengthReads more than `size` can be read. code_bits: 32 or 64. The beginnings
   // known have as many votes as can be.
