@@ -8,8 +8,18 @@ typedef unsigned short u16;
 typedef unsigned char u8;
 
 enum { kPage = 4096 };
-enum { kExit = 1, kWrite = 4, kExecve = 11, kPersonality = 136, kMprotect = 125, kMunmap = 91,
-       kSigaction = 174, kSigaltstack = 186, kMmap2 = 192, kSetThreadArea = 243 };
+enum {
+  kExit = 1,
+  kWrite = 4,
+  kExecve = 11,
+  kPersonality = 136,
+  kMprotect = 125,
+  kMunmap = 91,
+  kSigaction = 174,
+  kSigaltstack = 186,
+  kMmap2 = 192,
+  kSetThreadArea = 243
+};
 enum { kRead = 1, kWritable = 2, kExecute = 4 };
 
 #define kCodeArea ((u8*)0x10000000)
@@ -58,7 +68,8 @@ struct Context {
   u32 oldmask, cr2;
 };
 static const u32 kRegisters = 8;
-static const char* const kNames[] = {" edi", " esi", " ebp", " esp", " ebx", " edx", " ecx", " eax"};
+static const char* const kNames[] = {" edi", " esi", " ebp", " esp",
+                                     " ebx", " edx", " ecx", " eax"};
 u32 start[8];  // in this order
 u32 start_flags, start_eip, saved_esp, own_gs;
 static u8* current;
