@@ -138,7 +138,8 @@ std::unique_ptr<BreakpointSetter> BreakpointSetter::Start() {
 }
 
 BreakpointSetter::~BreakpointSetter() {
-  socket_.Reset(-1);
+  // Not by closing it alone: whoever was forked since may hold it, too.
+  shutdown(socket_.get(), SHUT_RDWR);
   Retried([&] { return waitpid(pid_, nullptr, __WALL); });
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "direct/code_votes.h"
 #include "direct/row_match.h"
 #include "isa/glance.h"
 #include "vcpu/state.h"
@@ -19,10 +20,13 @@ constexpr unsigned kMostPrefixes = 14;  // an instruction has 15 bytes
 constexpr u8 kEscape = 0x0f;
 
 bool Applies(const Condition& when, const HostTraits& host, bool same_xsave,
-             const FeatureList& hidden) {
+             bool same_x87_selectors, const FeatureList& hidden) {
   switch (when.kind) {
     case Condition::Kind::kAlways:
+    case Condition::Kind::kAlwaysByVote:
       return true;
+    case Condition::Kind::kUnlessSameX87Selectors:
+      return !same_x87_selectors;
     case Condition::Kind::kUnlessCpuidFaults:
       return !host.cpuid_faults;
     case Condition::Kind::kUnlessSameXsave:
@@ -85,7 +89,7 @@ class CodeJudge::Reached {
 
  private:
   unsigned begin_;
-  std::array<bool, kContextBefore + kMostPrefixes + 1> at_{};
+  std::array<bool, kRunUp + kSpread + kMostPrefixes + 1> at_{};
 };
 
 // One page with its surroundings, laid out as one piece.
@@ -103,16 +107,18 @@ class CodeJudge::Scan {
   // Can a breakpoint stop what begins there? Not behind MOV SS and POP SS, which hold it back (SDM
   // vol. 3, 6.8.3), nor where these may stand in another page.
   bool CanBreak(unsigned at) const;
+  CodeVotes Votes() const;
 
   unsigned page_begin() const { return page_begin_; }
 
  private:
-  static constexpr unsigned kSlack = 16;  // for loads of 16 bytes
+  static constexpr unsigned kSlack = 32;  // for loads of 16 bytes, and CodeLength()
   static constexpr unsigned kZeros = 8;   // that are padding
 
   template <class Found>
   bool LookAt(unsigned opcode, const Rows& rows, Found found);
   bool IsPage(unsigned at) const { return at >= page_begin_ && at < page_begin_ + kPageSize; }
+  bool IsPadding(unsigned end) const;
   bool IsLikelyEntry(unsigned at) const;
   void AddKnownStarts(unsigned from, unsigned last, Reached* reached) const;
 
@@ -182,6 +188,14 @@ bool CodeJudge::Scan::LookAt(unsigned opcode, const Rows& rows, Found found) {
   return false;
 }
 
+// Of the kinds that are rare at the end of displacements and immediates.
+bool CodeJudge::Scan::IsPadding(unsigned end) const {
+  if (end < kZeros) return false;
+  const u8 last = buffer_[end - 1];
+  if ((last == 0xcc || last == 0x90) && buffer_[end - 2] == last) return true;
+  return std::all_of(buffer_ + end - kZeros, buffer_ + end, [](u8 byte) { return byte == 0; });
+}
+
 // As functions begin: aligned, behind padding or a return.
 bool CodeJudge::Scan::IsLikelyEntry(unsigned at) const {
   if (!IsPage(at) || (at - page_begin_) % 16 != 0 || at < kZeros) return false;
@@ -245,24 +259,37 @@ void HostVisiblePlaces::Add(u16 at) {
   ++count;
 }
 
+// Behind data nobody votes for the first instructions of a function.
+CodeVotes CodeJudge::Scan::Votes() const {
+  return CodeVotes(buffer_, size_, code_.code_bits, [&](unsigned at) {
+    if (!IsPage(at)) return false;
+    const u16 offset = static_cast<u16>(at - page_begin_);
+    return (offset % 16 == 0 && IsPadding(at)) ||
+           std::binary_search(starts_.begin(), starts_.end(), offset);
+  });
+}
+
 CodeJudge::CodeJudge(const HostTraits& host, const GuestTraits& guest)
     : hidden_(HiddenFeatures(host, guest)),
-      plan64_(MakePlan(host, guest, kCode64)),
-      plan32_(MakePlan(host, guest, kCode32)) {}
+      plans64_(MakePlans(host, guest, kCode64)),
+      plans32_(MakePlans(host, guest, kCode32)) {}
 
-CodeJudge::Plan CodeJudge::MakePlan(const HostTraits& host, const GuestTraits& guest,
-                                    CodeSizes size) const {
+CodeJudge::Plans CodeJudge::MakePlans(const HostTraits& host, const GuestTraits& guest,
+                                      CodeSizes size) const {
   using enum isa::Feature;
   bool same_xsave = host.xcr0 == guest.xcr0;
   for (const isa::Feature feature : {kXsave, kXsaveopt, kXsavec, kXgetbv1}) {
     same_xsave &= !hidden_.Has(feature);
   }
-  Plan plan;
+  const bool same_x87_selectors = guest.same_selectors || !host.x87_selectors;
+  Plans plans;
   for (const HostVisibleRow& row : HostVisibleRows()) {
-    if (!(row.code & size) || !Applies(row.when, host, same_xsave, hidden_)) continue;
-    plan.Add(&row);
+    if (!(row.code & size) || !Applies(row.when, host, same_xsave, same_x87_selectors, hidden_)) {
+      continue;
+    }
+    (row.when.kind == Condition::Kind::kAlwaysByVote ? plans.by_vote : plans.by_arrival).Add(&row);
   }
-  return plan;
+  return plans;
 }
 
 void CodeJudge::Plan::Add(const HostVisibleRow* row) {
@@ -302,40 +329,68 @@ void CodeJudge::Plan::Add(const HostVisibleRow* row) {
   }
 }
 
-const CodeJudge::Plan& CodeJudge::PlanFor(unsigned code_bits) const {
+const CodeJudge::Plans& CodeJudge::PlansFor(unsigned code_bits) const {
   ALIBI_CHECK(code_bits == 64 || code_bits == 32, "code of 16 bits does not run directly");
-  return code_bits == 64 ? plan64_ : plan32_;
+  return code_bits == 64 ? plans64_ : plans32_;
 }
 
-std::optional<WhyNot> CodeJudge::Judge(const CodePage& page) const {
-  Scan scan(*this, PlanFor(page.code_bits), page);
-  std::optional<WhyNot> why;
-  HostVisiblePlaces places;
-  bool can_break = true;
-  scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
-    if (!scan.Arrives(opcode, starts_below)) return false;
+// What is found in a page, in ascending order per scan.
+class CodeJudge::Finds {
+ public:
+  // True: nothing that is still to come can change the verdict.
+  bool Add(const Scan& scan, unsigned opcode, u32 starts_below, const HostVisibleRow& row,
+           bool cut) {
     const auto offset = [&](unsigned below) {
       return static_cast<u16>(opcode - below - scan.page_begin());
     };
-    if (!why || (why->cut && !cut)) {
-      why = WhyNot{
-          offset(static_cast<unsigned>(std::bit_width(starts_below)) - 1), row.name, cut, {}};
-    }
-    can_break &= !cut;
+    const unsigned farthest = static_cast<unsigned>(std::bit_width(starts_below)) - 1;
+    if (!why_ || (why_->cut && !cut)) why_ = WhyNot{offset(farthest), row.name, cut, {}};
+    can_break_ &= !cut;
     for (u32 set = starts_below; set != 0; set &= set - 1) {
       const auto below = static_cast<unsigned>(std::countr_zero(set));
-      can_break &= scan.CanBreak(opcode - below);
-      places.Add(offset(below));
+      can_break_ &= scan.CanBreak(opcode - below);
+      places_.Add(offset(below));
     }
-    can_break &= places.count <= HostVisiblePlaces::kMost;
-    return !why->cut && !can_break;
+    can_break_ &= places_.count <= HostVisiblePlaces::kMost;
+    return Done();
+  }
+  bool Done() const { return why_ && !why_->cut && !can_break_; }
+  std::optional<WhyNot> Verdict() const {
+    std::optional<WhyNot> why = why_;
+    if (why && can_break_) why->places = places_;
+    return why;
+  }
+
+ private:
+  std::optional<WhyNot> why_;
+  HostVisiblePlaces places_;
+  bool can_break_ = true;
+};
+
+std::optional<WhyNot> CodeJudge::Judge(const CodePage& page) const {
+  Finds finds;
+  JudgeByVote(page, &finds);
+  if (!finds.Done()) JudgeByArrival(page, &finds);
+  return finds.Verdict();
+}
+
+void CodeJudge::JudgeByArrival(const CodePage& page, Finds* finds) const {
+  Scan scan(*this, PlansFor(page.code_bits).by_arrival, page);
+  scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
+    return scan.Arrives(opcode, starts_below) && finds->Add(scan, opcode, starts_below, row, cut);
   });
-  if (why && can_break) why->places = places;
-  return why;
+}
+
+void CodeJudge::JudgeByVote(const CodePage& page, Finds* finds) const {
+  Scan scan(*this, PlansFor(page.code_bits).by_vote, page);
+  const CodeVotes votes = scan.Votes();
+  scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
+    return votes.Begins(opcode, starts_below) && finds->Add(scan, opcode, starts_below, row, cut);
+  });
 }
 
 unsigned CodeJudge::CountRawHits(const CodePage& page) const {
-  Scan scan(*this, PlanFor(page.code_bits), page);
+  Scan scan(*this, PlansFor(page.code_bits).by_arrival, page);
   unsigned hits = 0;
   scan.ForEachHit([&](unsigned, u32, const HostVisibleRow&, bool) {
     ++hits;

@@ -23,6 +23,11 @@
 // and one within other instructions into which the program jumps (overlapping code). Such a page
 // may be judged eligible, and would show the host. It cannot reach more of it than other code can.
 //
+// The bytes of some instructions of the table are so common within others (PUSH ES is one byte, 06)
+// that a sequence arrives at one in every sixth page. These, by vote in the table, are found where
+// no more than three of five sequences step over them (code_votes.h): real_code_test finds them
+// between any two instructions of real code, and says how often behind data.
+//
 // An instruction belongs to the page of its first byte. A verdict holds as long as the page, and
 // the 15 bytes behind it if they were given, stay as they are; the bytes before it are advice.
 #ifndef ALIBI_DIRECT_CODE_JUDGE_H_
@@ -43,6 +48,7 @@ namespace alibi::direct {
 struct GuestTraits {
   isa::FeatureSet features = {};  // shown and switched on
   u64 xcr0 = 0;                   // 0 while CR4.OSXSAVE is
+  bool same_selectors = false;    // its 32-bit code has the host's selector in CS
 };
 // shown: what the guest's CPUID shows. What CR4 and XCR0 switch off is not in the result.
 GuestTraits GuestTraitsOf(const isa::FeatureSet& shown, u64 cr4, u64 xcr0);
@@ -83,7 +89,7 @@ struct WhyNot {
 class CodeJudge {
  public:
   static constexpr unsigned kRunUp = 48, kSpread = 16;
-  static constexpr unsigned kContextBefore = kRunUp + kSpread, kContextBehind = 15;
+  static constexpr unsigned kContextBefore = 256, kContextBehind = 15;
 
   CodeJudge(const HostTraits& host, const GuestTraits& guest);
 
@@ -94,7 +100,7 @@ class CodeJudge {
 
  private:
   using Rows = std::vector<const HostVisibleRow*>;
-  // What applies to code of one size.
+  // Rows that are looked for together.
   struct Plan {
     Rows all;
     std::vector<u8> leads;          // first bytes of their opcodes
@@ -105,13 +111,21 @@ class CodeJudge {
   };
   class Reached;
   class Scan;
+  class Finds;
 
-  Plan MakePlan(const HostTraits& host, const GuestTraits& guest, CodeSizes size) const;
-  const Plan& PlanFor(unsigned code_bits) const;
+  // What applies to code of one size, and how it is looked for.
+  struct Plans {
+    Plan by_arrival, by_vote;
+  };
+
+  void JudgeByArrival(const CodePage& page, Finds* finds) const;
+  void JudgeByVote(const CodePage& page, Finds* finds) const;
+  Plans MakePlans(const HostTraits& host, const GuestTraits& guest, CodeSizes size) const;
+  const Plans& PlansFor(unsigned code_bits) const;
 
   // Extensions that the host may have and the guest has not.
   FeatureList hidden_;
-  Plan plan64_, plan32_;
+  Plans plans64_, plans32_;
 };
 
 }  // namespace alibi::direct

@@ -122,6 +122,67 @@ TEST_CASE("Vendors, code sizes and host settings decide which rows apply", "[jud
   CHECK(!Judge(rdssp, 64, {}, other));
 }
 
+// NOPs of one byte would say nothing: all offsets are beginnings.
+Page PlainCode() {
+  Page page;
+  for (unsigned at = 0; at + 7 <= kPageSize; at += 7) {
+    page.Put(at, {0x8b, 0x44, 0x24, 0x08, 0x83, 0xc0, 0x07});
+  }
+  return page;
+}
+
+TEST_CASE("What looks at selectors, or changes the size of code", "[judge]") {
+  const Bytes both[] = {{0xff, 0x2b}, {0xff, 0x58, 0x10}, {0xcb}, {0xca, 0x08, 0x00}, {0xcf}};
+  const Bytes narrow[] = {{0x8e, 0xe8},
+                          {0x8c, 0xc8},
+                          {0x06},
+                          {0x1f},
+                          {0x0f, 0xa8},
+                          {0xc5, 0x06},
+                          {0x0f, 0xb2, 0x06},
+                          {0x9a, 0, 0, 0, 0, 0x33, 0}};
+  for (unsigned at = 70; at < 3000; at += 7 * 41) {
+    for (const Bytes& code : both) {
+      Page page = PlainCode();
+      page.Put(at, code);
+      const unsigned size = static_cast<unsigned>(code.size());
+      page.Put(at + size, Bytes(7 - size % 7, 0x90));
+      CHECK(Judge(page, 32)->offset == at);
+      CHECK(Judge(page, 64)->offset == at);
+    }
+    for (const Bytes& code : narrow) {
+      Page page = PlainCode();
+      page.Put(at, code);
+      page.Put(at + static_cast<unsigned>(code.size()), Bytes(7 - code.size() % 7, 0x90));
+      CHECK(Judge(page, 32)->offset == at);
+      CHECK(!Judge(page, 64));
+    }
+  }
+  // Within other instructions they are nothing.
+  for (const u8 byte : {0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0xca, 0xcb, 0xcf, 0xea}) {
+    Page page = PlainCode();
+    // Behind the first bytes, in front of which nothing is known.
+    for (unsigned at = 70; at + 7 < kPageSize; at += 7) {
+      page.bytes[at + 3] = page.bytes[at + 6] = byte;
+    }
+    CAPTURE(unsigned{byte});
+    CHECK(!Judge(page, 32));
+    CHECK(!Judge(page, 64));
+  }
+}
+
+TEST_CASE("What x87 instructions note of selectors", "[judge]") {
+  const Page fnstenv(200, {0xd9, 0x34, 0x24}), fxsave(200, {0x0f, 0xae, 0x07});
+  HostTraits host = Host();
+  for (const Page& page : {fnstenv, fxsave}) CHECK(!Judge(page, 32, {}, host));
+  host.x87_selectors = true;
+  for (const Page& page : {fnstenv, fxsave}) CHECK(Judge(page, 32, {}, host));
+  CHECK(!Judge(fnstenv, 64, {}, host));
+  GuestTraits guest = Guest();
+  guest.same_selectors = true;
+  for (const Page& page : {fnstenv, fxsave}) CHECK(!Judge(page, 32, {}, host, guest));
+}
+
 TEST_CASE("Extensions that the guest is not shown, and the host has", "[judge]") {
   using enum isa::Feature;
   const Page tzcnt(400, {0xf3, 0x0f, 0xbc, 0xc1}), vaddps(400, {0xc5, 0xf0, 0x58, 0xc2}),
@@ -139,7 +200,8 @@ TEST_CASE("Extensions that the guest is not shown, and the host has", "[judge]")
   old.features.Hide(kAes);
   CHECK(!Judge(aesenc, 64, {}, old, Without({kAes})));
   // LDS in 32-bit code.
-  CHECK(!Judge(Page(400, {0xc5, 0x70, 0x58}), 32, {}, Host(), Without({kAvx})));
+  CHECK(Judge(Page(400, {0xc5, 0x70, 0x58}), 32, {}, Host(), Without({kAvx}))->row ==
+        HostVisible::kLoadFarPointer);
 }
 
 TEST_CASE("A known start is a beginning", "[judge]") {

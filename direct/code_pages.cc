@@ -21,7 +21,7 @@ std::span<const u8> Around(const mmu::Mmu& mmu, LinearAddr at, std::array<u8, N>
 }  // namespace
 
 Status CodePages::Init() {
-  bytes_ = mmu_.memory().capacity() / kPageSize;
+  bytes_ = mmu_.memory().capacity() / kPageSize * sizeof(Record);
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -35,8 +35,15 @@ CodePages::~CodePages() {
   if (records_ != nullptr) munmap(records_, bytes_);
 }
 
-std::optional<WhyNot> CodePages::Judge(const CodeJudge& judge, LinearAddr linear, PhysAddr page,
-                                       bool with_next) const {
+bool CodePages::KnowsBefore(LinearAddr linear) const {
+  const LinearAddr before = linear.PageBase() - kPageSize;
+  PhysAddr page;
+  return IsCanonical(before) && mmu_.DebugTranslate(before, &page) &&
+         mmu_.memory().HostRw(page) != nullptr;
+}
+
+std::optional<WhyNot> CodePages::Judge(const CodeJudge& judge, unsigned code_bits,
+                                       LinearAddr linear, PhysAddr page, bool with_next) const {
   const LinearAddr begin = linear.PageBase();
   std::array<u8, CodeJudge::kContextBefore> before;
   std::array<u8, CodeJudge::kContextBehind> behind;
@@ -46,34 +53,50 @@ std::optional<WhyNot> CodePages::Judge(const CodeJudge& judge, LinearAddr linear
   const u8* const bytes = mmu_.memory().HostRw(page.PageBase());
   return judge.Judge(
       {.bytes = std::span<const u8, kPageSize>(bytes, kPageSize),
+       .code_bits = code_bits,
        .before = in_front,
        .behind = with_next ? Around(mmu_, begin + kPageSize, &behind) : std::span<const u8>(),
        .starts = {}});
 }
 
-CodePages::Verdict CodePages::Of(const CodeJudge& judge, LinearAddr linear, PhysAddr page) {
+CodePages::Verdict CodePages::Of(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                                 PhysAddr page) {
   Record& record = RecordOf(mmu_.memory().ArenaOffset(page));
-  if (record.verdict != kUnknown) return static_cast<Verdict>(record.verdict);
+  const bool wide = code_bits == 64;
+  const unsigned known = wide ? record.verdict64 : record.verdict32;
+  // A page whose beginning looks like anything may do so no more.
+  const bool again = (wide ? record.alone64 : record.alone32) && KnowsBefore(linear);
+  if (known != kUnknown && !again) return static_cast<Verdict>(known);
   if (record.period == PeriodNow() && record.rewrites == kMostRewrites) {
     return kIneligible;
   }
-  const std::optional<WhyNot> why = Judge(judge, linear, page, false);
+  const std::optional<WhyNot> why = Judge(judge, code_bits, linear, page, false);
   const Verdict verdict = !why.has_value() ? kEligible : why->cut ? kNeedsNext : kIneligible;
   ++counters_.direct_judged_pages;
   counters_.direct_refused_pages += verdict == kIneligible;
   mmu_.TraceDirectCode(page);
-  record.verdict = verdict & 3;
+  const bool alone = verdict == kIneligible && !KnowsBefore(linear);
+  if (wide) {
+    record.verdict64 = verdict & 3;
+    record.alone64 = alone;
+  } else {
+    record.verdict32 = verdict & 3;
+    record.alone32 = alone;
+  }
   return verdict;
 }
 
-bool CodePages::FitsWithNext(const CodeJudge& judge, LinearAddr linear, PhysAddr page) const {
-  return !Judge(judge, linear, page, true).has_value();
+bool CodePages::FitsWithNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                             PhysAddr page) const {
+  return !Judge(judge, code_bits, linear, page, true).has_value();
 }
 
-HostVisiblePlaces CodePages::PlacesIn(const CodeJudge& judge, LinearAddr linear,
+HostVisiblePlaces CodePages::PlacesIn(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
                                       PhysAddr page) const {
-  if (RecordOf(mmu_.memory().ArenaOffset(page)).verdict != kIneligible) return {};  // rewritten
-  const std::optional<WhyNot> why = Judge(judge, linear, page, false);
+  const Record& record = RecordOf(mmu_.memory().ArenaOffset(page));
+  const unsigned known = code_bits == 64 ? record.verdict64 : record.verdict32;
+  if (known != kIneligible) return {};  // it is being rewritten
+  const std::optional<WhyNot> why = Judge(judge, code_bits, linear, page, false);
   return why ? why->places : HostVisiblePlaces();
 }
 

@@ -31,13 +31,16 @@ class CodePages {
     kNeedsNext  // its last instruction is cut by the page's end: FitsWithNext() says more
   };
 
-  // May the page's code, which the running view executes at `linear`, run directly? Never kUnknown.
+  // May the page's code, which the running view executes at `linear` as code of so many bits (32 or
+  // 64), run directly? Never kUnknown.
   // With a verdict the page is under kDirectTrace; code that is being written has none yet.
-  Verdict Of(const CodeJudge& judge, LinearAddr linear, PhysAddr page);
+  Verdict Of(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page);
   // With what lies behind it now; not remembered.
-  bool FitsWithNext(const CodeJudge& judge, LinearAddr linear, PhysAddr page) const;
+  bool FitsWithNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                    PhysAddr page) const;
   // Of a page that is kIneligible: where breakpoints make it eligible. None: they do not.
-  HostVisiblePlaces PlacesIn(const CodeJudge& judge, LinearAddr linear, PhysAddr page) const;
+  HostVisiblePlaces PlacesIn(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                             PhysAddr page) const;
   // A page under kDirectTrace has been written to, and is traced no more. For general registers
   // only.
   void Written(u64 arena_offset) {
@@ -45,7 +48,7 @@ class CodePages {
     if (record.period != PeriodNow()) record.rewrites = 0;
     record.period = PeriodNow();
     if (record.rewrites < kMostRewrites) record.rewrites = (record.rewrites + 1) & 3;
-    record.verdict = kUnknown;
+    record.verdict64 = record.verdict32 = kUnknown;
   }
   // What the guest may use has changed: all verdicts are void.
   void ForgetAll();
@@ -56,14 +59,17 @@ class CodePages {
   static constexpr u8 kMostRewrites = 3;
   static u8 PeriodNow() { return __rdtsc() >> kPeriodShift & 15; }
   struct Record {
-    u8 verdict : 2;
-    u8 rewrites : 2;
-    u8 period : 4;  // in which the rewrites were
+    u16 verdict64 : 2, verdict32 : 2;
+    // It was refused without knowledge of what lies before the page.
+    u16 alone64 : 1, alone32 : 1;
+    u16 rewrites : 2;
+    u16 period : 4;  // in which the rewrites were
   };
-  static_assert(sizeof(Record) == 1);
+  static_assert(sizeof(Record) == 2);
 
-  std::optional<WhyNot> Judge(const CodeJudge& judge, LinearAddr linear, PhysAddr page,
-                              bool with_next) const;
+  bool KnowsBefore(LinearAddr linear) const;
+  std::optional<WhyNot> Judge(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                              PhysAddr page, bool with_next) const;
   Record& RecordOf(u64 arena_offset) const { return records_[arena_offset / kPageSize]; }
 
   mmu::Mmu& mmu_;

@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "direct/row_match.h"
 #include "direct/user_state.h"
 #include "vcpu/exceptions.h"
 
@@ -19,6 +21,17 @@ namespace alibi::direct {
 namespace {
 
 constexpr u64 kVsyscallPage = 0xffffffffff600000;
+
+// A repeated string instruction?
+bool Repeats(std::span<const u8> code, unsigned code_bits) {
+  bool repeated = false;
+  for (const u8 byte : code) {
+    repeated |= byte == 0xf2 || byte == 0xf3;
+    if (IsPrefix(byte, code_bits)) continue;
+    return repeated && ((byte & 0xfc) == 0xa4 || (byte >= 0xaa && byte <= 0xaf));
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -108,7 +121,7 @@ bool DirectExecution::HasLostAll(const mmu::View& view) {
 }
 
 bool DirectExecution::Fits() const {
-  return counters_.direct_losses < kSatellites && CanRunDirectly(state_, mmu_, host_.xcr0);
+  return counters_.direct_losses < kSatellites && CanRunDirectly(state_, mmu_, host_);
 }
 
 void DirectExecution::Interrupt() {
@@ -154,18 +167,34 @@ bool DirectExecution::GuestUsesStub(const Satellite& satellite) const {
   return false;
 }
 
-Exit DirectExecution::Run(Report* report) {
-  if (judge_ == nullptr || judged_cr4_ != state_.cr4 || judged_xcr0_ != state_.xcr0) {
-    if (judge_ != nullptr) {
-      for (Place& place : places_) place.pages->ChangedAll();
-      code_pages_.ForgetAll();
-    }
-    judge_ = std::make_unique<CodeJudge>(host_, GuestTraitsOf(shown_, state_.cr4, state_.xcr0));
-    judged_cr4_ = state_.cr4;
-    judged_xcr0_ = state_.xcr0;
+// What the guest may use has changed: so have all verdicts.
+void DirectExecution::RenewJudge() {
+  const u64 efer = state_.efer & vcpu::kEferLma;
+  if (judge_ != nullptr && judged_cr4_ == state_.cr4 && judged_xcr0_ == state_.xcr0 &&
+      judged_efer_ == efer) {
+    return;
   }
+  if (judge_ != nullptr) {
+    for (Place& place : places_) place.pages->ChangedAll();
+    code_pages_.ForgetAll();
+  }
+  GuestTraits guest = GuestTraitsOf(shown_, state_.cr4, state_.xcr0);
+  guest.same_selectors = efer != 0;
+  judge_ = std::make_unique<CodeJudge>(host_, guest);
+  judged_cr4_ = state_.cr4;
+  judged_xcr0_ = state_.xcr0;
+  judged_efer_ = efer;
+}
+
+Exit DirectExecution::Run(Report* report) {
+  RenewJudge();
   Place* const place = PlaceOf(mmu_.current_view());
-  if (place == nullptr || GuestUsesStub(*place->satellite)) return Exit::kCode;
+  if (place == nullptr) return Exit::kCode;
+  // Without long mode the guest has no such addresses.
+  if (state_.LongModeActive() && GuestUsesStub(*place->satellite)) return Exit::kCode;
+  if (std::exchange(place->code_bits, state_.CodeBits()) != state_.CodeBits()) {
+    place->pages->ChangedAll();
+  }
   if (MapAhead(place, LinearAddr(state_.rip)) == Mapped::kRefused) {
     ++counters_.direct_refusals;
     return Exit::kCode;
@@ -191,7 +220,7 @@ bool DirectExecution::GivesUpMappings(Place* place) {
 
 // Before user code runs: breakpoints where they are wanted. False: the satellite is lost.
 bool DirectExecution::SetGuards(Place* place) {
-  if (!place->guards.changed()) return true;
+  if (setter_ == nullptr || !place->guards.changed()) return true;
   place->guards.Set();
   ++counters_.direct_guard_sets;
   const auto number = static_cast<unsigned>(place - places_);
@@ -236,6 +265,8 @@ Exit DirectExecution::Go(Place* place, Report* report) {
     has_run = true;
     const SignalFrame& frame = satellite.frame();
     if (frame.signal == SIGSEGV && frame.vector == vcpu::kPageFault) {
+      // Behind a far branch that the judge has not seen, its pages are not these.
+      if (CodeBitsOf(frame) != place->code_bits) return leave(Exit::kStopped);
       const LinearAddr address(frame.cr2);
       const Mapped mapped = Map(place, address, frame.error_code);
       if (mapped == Mapped::kYes) {
@@ -271,20 +302,26 @@ void DirectExecution::RestoreVsyscallRax() {
 // What the state is in front of, or behind.
 Exit DirectExecution::Classify(Place* place) {
   const SignalFrame& frame = place->satellite->frame();
+  const bool wide = state_.In64BitCode();
+  const auto back = [&](unsigned bytes) {
+    return wide ? state_.rip - bytes : static_cast<u32>(state_.rip - bytes);
+  };
   // The page before may not be there.
   u8 before[2] = {};
   for (unsigned i = 0; i < 2; ++i) {
-    (void)mmu_.DebugRead(LinearAddr(state_.rip - 2 + i), &before[i], 1);
+    (void)mmu_.DebugRead(LinearAddr(back(2 - i)), &before[i], 1);
   }
-  const bool system_call = before[0] == 0x0f && before[1] == 0x05;
+  const bool system_call =
+      wide ? before[0] == 0x0f && before[1] == 0x05 : before[0] == 0xcd && before[1] == 0x80;
   switch (frame.signal) {
     case SIGILL:
       // System calls for the kernel's own probes, which no filter sees since Linux 6.14. RAX has
       // been overwritten; of the two numbers, neither is a call of the guest's.
-      if (frame.signal_code == SI_KERNEL && system_call && state_.gpr[vcpu::kRax] == ~u64{0}) {
+      if (wide && frame.signal_code == SI_KERNEL && system_call &&
+          state_.gpr[vcpu::kRax] == ~u64{0}) {
         constexpr u64 kUretprobe = 335;
         state_.gpr[vcpu::kRax] = kUretprobe;
-        state_.rip -= 2;
+        state_.rip = back(2);
         return Exit::kSystemCall;
       }
       break;
@@ -293,14 +330,14 @@ Exit DirectExecution::Classify(Place* place) {
       if (frame.vector == vcpu::kX87Error && (state_.cr0 & vcpu::kCr0Ne)) return Exit::kX87Error;
       break;
     case SIGSYS:
-      if (frame.signal_address >> 12 == kVsyscallPage >> 12) {
+      if (wide && frame.signal_address >> 12 == kVsyscallPage >> 12) {
         // The kernel has returned for the function there, which it has not executed.
         state_.rip = frame.signal_address;
         state_.gpr[vcpu::kRsp] -= 8;
         RestoreVsyscallRax();
         break;
       }
-      state_.rip -= 2;
+      state_.rip = back(2);
       if (system_call) {
         ++counters_.direct_system_calls;
         return Exit::kSystemCall;
@@ -312,15 +349,23 @@ Exit DirectExecution::Classify(Place* place) {
         const u64 index = mmu::EntryIndex(LinearAddr(state_.rip));
         if (place->guards.Hit(index)) place->pages->Changed(index);
       } else if (frame.vector == vcpu::kBreakpoint) {
-        state_.rip -= before[1] == 0xcc ? 1 : 2;
+        state_.rip = back(before[1] == 0xcc ? 1 : 2);
       } else if (state_.system_flags & vcpu::kTf) {
+        // POPF has set it, for the instruction behind it. If that has more iterations to come,
+        // the translator says so by RF (SDM vol. 3, 18.3.1.1); not every CPU does.
+        constexpr u8 kPopf = 0x9d;
+        u8 code[15] = {};
+        const unsigned known = mmu_.DebugRead(LinearAddr(state_.rip), code, sizeof(code));
+        const bool more = before[1] == kPopf && Repeats({code, known}, state_.CodeBits());
+        state_.system_flags &= ~static_cast<u32>(vcpu::kRf);
+        if (more) state_.system_flags |= static_cast<u32>(vcpu::kRf);
         return Exit::kTrap;
       } else if (!host_.int1_faults) {
-        state_.rip -= 1;
+        state_.rip = back(1);
       }
       break;
     case SIGSEGV:
-      if (frame.vector == vcpu::kOverflow) state_.rip -= before[1] == 0xce ? 1 : 2;
+      if (frame.vector == vcpu::kOverflow) state_.rip = back(before[1] == 0xce ? 1 : 2);
       break;
     default:
       if (static_cast<int>(frame.signal) == Satellite::StopSignal()) {

@@ -85,8 +85,9 @@ class DirectExecution {
     std::unique_ptr<mmu::FollowedPages> pages;
     Guards guards;
     mmu::View* view = nullptr;
-    bool has_run = false;  // since it lost all
-    LinearAddr fault;      // that the guest has to resolve; 0: none
+    bool has_run = false;     // since it lost all
+    unsigned code_bits = 64;  // of the code that it runs: its pages were judged for that
+    LinearAddr fault;         // that the guest has to resolve; 0: none
     u64 last_used = 0;
   };
 
@@ -95,6 +96,7 @@ class DirectExecution {
   void MeasurePrices(u64 trap_price);
   Place* PlaceOf(mmu::View& view);
   void Lose(Place* place);
+  void RenewJudge();
   Exit Go(Place* place, Report* report);
   bool GivesUpMappings(Place* place);
   bool SetGuards(Place* place);
@@ -127,7 +129,7 @@ class DirectExecution {
   isa::FeatureSet shown_;
   std::unique_ptr<BreakpointSetter> setter_;  // null: this host has no breakpoints for us
   std::unique_ptr<CodeJudge> judge_;
-  u64 judged_cr4_ = 0, judged_xcr0_ = 0;  // what judge_ knows of the guest
+  u64 judged_cr4_ = 0, judged_xcr0_ = 0, judged_efer_ = 0;  // what judge_ knows of the guest
   Counters counters_;
   CodePages code_pages_;
   SatelliteSetup setup_;

@@ -3,10 +3,13 @@
 
 #include <asm/prctl.h>
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cstring>
 
 #include "direct/child_signal.h"
 #include "direct/feature_probe.h"
@@ -27,6 +30,8 @@ void ExecuteRdtsc() {
   asm volatile("rdtsc" : "=a"(low), "=d"(high));
 }
 
+constexpr u64 kLowBytes = 16 * kPageSize;
+
 constexpr int kNoFault = 0, kFault = 1;  // a child's exit statuses
 void OnFault(int) { _exit(kFault); }
 
@@ -36,6 +41,26 @@ void ExecuteInt1() { asm volatile(".byte 0xf1"); }
 void OnTrap(int) {
   static unsigned traps = 0;
   if (++traps == 2) _exit(kFault);
+}
+
+// Where code of 32 bits can be, with a stack behind it for the signal's frame.
+u8* low_memory = nullptr;
+bool MapLowMemory() {
+  // Decrements EAX and goes on to INT3; in code of 64 bits it would be UD2.
+  constexpr u8 kCode[] = {0x31, 0xc0, 0x48, 0x75, 0x02, 0x0f, 0x0b, 0xcc};
+  void* const memory = mmap(nullptr, kLowBytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  low_memory = static_cast<u8*>(memory);
+  std::memcpy(low_memory, kCode, sizeof(kCode));
+  return true;
+}
+void ExecuteCode32() {
+  asm volatile("mov %0, %%rsp\n\tpushq $0x23\n\tpush %1\n\tlretq"
+               :
+               : "r"(low_memory + kLowBytes), "r"(low_memory)
+               : "memory");
+  __builtin_unreachable();
 }
 
 // Does `execute` raise the signal in a child in which `enable` succeeded?
@@ -76,13 +101,15 @@ bool HasShadowStack() {
 }  // namespace
 
 HostTraits DetectHostTraits() {
-  constexpr u32 kUmip = u32{1} << 2;
+  constexpr u32 kUmip = u32{1} << 2, kNoX87Selectors = u32{1} << 13;
   return {
       .vendor = vcpu::VendorOf(vcpu::HostCpuid(0, 0)),
       .xcr0 = vcpu::HostXcr0(),
       .cpuid_faults = Faults(EnableCpuidFaulting, ExecuteCpuid),
       .tsc_faults = Faults(EnableTscFaulting, ExecuteRdtsc),
       .int1_faults = Faults(EnableNothing, ExecuteInt1, SIGTRAP, OnTrap),
+      .code32 = Faults(MapLowMemory, ExecuteCode32, SIGTRAP),
+      .x87_selectors = (ExistingLeaf(7, 0).ebx & kNoX87Selectors) == 0,
       .umip = (ExistingLeaf(7, 0).ecx & kUmip) != 0,
       .shadow_stacks = HasShadowStack(),
       .features = WorkingFeatures(),

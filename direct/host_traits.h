@@ -21,6 +21,9 @@ struct HostTraits {
   bool tsc_faults = false;
   // A hypervisor below reports INT1's #DB in front of the instruction instead of behind it.
   bool int1_faults = false;
+  // Code of 32 bits can be entered, by Linux's selector.
+  bool code32 = false;
+  bool x87_selectors = false;  // the CPU notes those of x87 instructions (CPUID.7.EBX bit 13 clear)
   bool umip = false;  // the CPU has it: Linux then answers SGDT and its kin by dummy values
   bool shadow_stacks = false;  // this thread has a user shadow stack, as its children would
   // What CPUID shows to programs here, and what works nevertheless (feature_probes.inc): a
@@ -28,7 +31,7 @@ struct HostTraits {
   isa::FeatureSet features = {};
 };
 
-// Tries all of it, in four child processes: some 10 ms. To be called early, while a fork is cheap
+// Tries all of it, in child processes: some 10 ms. To be called early, while a fork is cheap
 // and no sandbox forbids it; what cannot be tried for want of a child counts as missing.
 HostTraits DetectHostTraits();
 

@@ -35,8 +35,12 @@ constexpr ModrmRule Bytes(u8 first, u8 last) { return {.first = first, .last = l
 constexpr ModrmRule Byte(u8 value) { return Bytes(value, value); }
 
 constexpr Condition Always() { return {}; }
+constexpr Condition AlwaysByVote() { return {Condition::Kind::kAlwaysByVote, {}}; }
 constexpr Condition UnlessCpuidFaults() { return {Condition::Kind::kUnlessCpuidFaults, {}}; }
 constexpr Condition UnlessSameXsave() { return {Condition::Kind::kUnlessSameXsave, {}}; }
+constexpr Condition UnlessSameX87Selectors() {
+  return {Condition::Kind::kUnlessSameX87Selectors, {}};
+}
 constexpr Condition OnIntel() { return {Condition::Kind::kOnIntel, {}}; }
 constexpr Condition OnAmd() { return {Condition::Kind::kOnAmd, {}}; }
 constexpr Condition WithShadowStacks() { return {Condition::Kind::kWithShadowStacks, {}}; }

@@ -66,8 +66,10 @@ struct FeatureList {
 struct Condition {
   enum class Kind : u8 {
     kAlways,
+    kAlwaysByVote,
     kUnlessCpuidFaults,
     kUnlessSameXsave,
+    kUnlessSameX87Selectors,
     kOnIntel,
     kOnAmd,
     kWithShadowStacks,

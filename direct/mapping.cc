@@ -61,7 +61,9 @@ unsigned DirectExecution::OrderPages(Place* place, u64 first, u64 count, unsigne
   for (u64 index = first; index < first + count && calls != 0;) {
     u8 run_rights;
     const u64 begin = ArenaOffsetOf(view, index, &run_rights);
-    const auto wanted = [&](u64 at) { return pages.RightsOf(at) == 0; };
+    const auto wanted = [&](u64 at) {
+      return pages.RightsOf(at) == 0 && CanMap(*place, PageOfIndex(at));
+    };
     if (begin == mmu::GuestMemory::kNotRam || !wanted(index)) {
       ++index;
       continue;
@@ -138,8 +140,8 @@ bool DirectExecution::FitsBehind(const Place& place, LinearAddr address) {
   if (!(place.pages->RightsOf(index) & FollowedPages::kExecute)) return true;
   const PhysPage page = place.view->ExecutedAs(index);
   return page != mmu::View::kNoPage &&
-         (code_pages_.Of(*judge_, before, page.Base()) != CodePages::kNeedsNext ||
-          code_pages_.FitsWithNext(*judge_, before, page.Base()));
+         (code_pages_.Of(*judge_, place.code_bits, before, page.Base()) != CodePages::kNeedsNext ||
+          code_pages_.FitsWithNext(*judge_, place.code_bits, before, page.Base()));
 }
 
 // The page, which must be translated as it is: can breakpoints help?
@@ -147,7 +149,7 @@ bool DirectExecution::Guard(Place* place, LinearAddr address, PhysAddr page) {
   const u64 index = EntryIndex(address);
   Guards& guards = place->guards;
   if (setter_ == nullptr || !guards.Refused(index)) return false;
-  const HostVisiblePlaces found = code_pages_.PlacesIn(*judge_, address, page);
+  const HostVisiblePlaces found = code_pages_.PlacesIn(*judge_, place->code_bits, address, page);
   if (found.count == 0) {
     guards.Ban(index);
     return false;
@@ -169,7 +171,7 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   if (!mmu_.Fetch(address, &page, &fault)) return Mapped::kNo;
   const u64 offset = mmu_.memory().ArenaOffset(page.PageBase());
   if (offset == mmu::GuestMemory::kNotRam) return Mapped::kRefused;
-  const CodePages::Verdict verdict = code_pages_.Of(*judge_, address, page);
+  const CodePages::Verdict verdict = code_pages_.Of(*judge_, place->code_bits, address, page);
   if (!FitsBehind(*place, address)) return Mapped::kRefused;
   if (verdict != CodePages::kIneligible) {
     place->guards.Release(index);
@@ -181,7 +183,7 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   // An instruction that the page's end cuts cannot be executed before the next page can.
   const bool next_runs = pages.RightsOf(index + 1) & FollowedPages::kExecute;
   if (verdict == CodePages::kNeedsNext && next_runs &&
-      !code_pages_.FitsWithNext(*judge_, address, page)) {
+      !code_pages_.FitsWithNext(*judge_, place->code_bits, address, page)) {
     return Mapped::kRefused;
   }
   OrderPage(place, index, offset, FollowedPages::kRead | FollowedPages::kExecute);
@@ -193,7 +195,7 @@ void DirectExecution::MapCodeBehind(Place* place, LinearAddr address) {
   for (u64 i = 1; i < kAround / 4; ++i) {
     const LinearAddr next = address.PageBase() + i * kPageSize;
     u8 rights;
-    if (next >= Satellite::kUserEnd ||
+    if (!CanMap(*place, next) ||
         ArenaOffsetOf(*place->view, EntryIndex(next), &rights) == mmu::GuestMemory::kNotRam ||
         (place->pages->RightsOf(EntryIndex(next)) & FollowedPages::kExecute) ||
         MapCode(place, next) != Mapped::kYes) {
@@ -202,7 +204,12 @@ void DirectExecution::MapCodeBehind(Place* place, LinearAddr address) {
   }
 }
 
+// Nowhere else: systems keep programs from the lowest addresses (vm.mmap_min_addr), and sums of 32
+// bits wrap around at the end of the last page below 4 GB, which CPUs do not agree about for an
+// operand that lies across.
 bool DirectExecution::CanMap(const Place& place, LinearAddr address) const {
+  constexpr LinearAddr kLowest(0x10000), kLast32((u64{1} << 32) - kPageSize);
+  if (address < kLowest || (place.code_bits == 32 && address >= kLast32)) return false;
   const Satellite& satellite = *place.satellite;
   return address < Satellite::kUserEnd &&
          (address < satellite.stub_begin() || address >= satellite.stub_end());
@@ -210,7 +217,9 @@ bool DirectExecution::CanMap(const Place& place, LinearAddr address) const {
 
 // The page that the satellite has faulted on.
 DirectExecution::Mapped DirectExecution::Map(Place* place, LinearAddr address, u64 error_code) {
-  if (!CanMap(*place, address)) return Mapped::kNo;
+  if (!CanMap(*place, address)) {
+    return error_code & vcpu::kPfFetch ? Mapped::kRefused : Mapped::kNo;
+  }
   if (error_code & vcpu::kPfFetch) {
     const Mapped mapped = MapCode(place, address);
     if (mapped == Mapped::kYes) MapCodeBehind(place, address);
@@ -228,7 +237,7 @@ DirectExecution::Mapped DirectExecution::MapAhead(Place* place, LinearAddr rip) 
       ArenaOffsetOf(*place->view, EntryIndex(wanted), &rights) != mmu::GuestMemory::kNotRam) {
     MapData(place, wanted, rights & FollowedPages::kWrite);
   }
-  if (!CanMap(*place, rip)) return Mapped::kNo;
+  if (!CanMap(*place, rip)) return Mapped::kRefused;
   if (place->pages->RightsOf(EntryIndex(rip)) & FollowedPages::kExecute) return Mapped::kYes;
   return Map(place, rip, vcpu::kPfFetch);
 }

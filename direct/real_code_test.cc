@@ -39,6 +39,20 @@ const std::vector<Sample> kSamples = {
     {HostVisible::kSmsw, {0x0f, 0x01, 0xe0}},
     {HostVisible::kLar, {0x0f, 0x02, 0xc1}},
     {HostVisible::kLsl, {0x66, 0x0f, 0x03, 0x04, 0x24}},
+    {HostVisible::kMovSreg, {0x8c, 0xe8}},
+    {HostVisible::kMovSreg, {0x8e, 0x6c, 0x24, 0x04}},
+    {HostVisible::kPushPopSreg, {0x06}},
+    {HostVisible::kPushPopSreg, {0x1f}},
+    {HostVisible::kPushPopFsGs, {0x0f, 0xa8}},
+    {HostVisible::kLoadFarPointer, {0xc5, 0x06}},
+    {HostVisible::kLoadFarPointer0F, {0x0f, 0xb5, 0x06}},
+    {HostVisible::kFarDirect, {0xea, 0x00, 0x10, 0x00, 0x00, 0x33, 0x00}},
+    {HostVisible::kFarIndirect, {0xff, 0x2c, 0x24}},
+    {HostVisible::kFarReturn, {0xcb}},
+    {HostVisible::kFarReturn, {0xcf}},
+    {HostVisible::kX87Environment, {0xd9, 0x34, 0x24}},
+    {HostVisible::kX87Image, {0x0f, 0xae, 0x07}},
+    {HostVisible::kX87Compact, {0x0f, 0xc7, 0x64, 0x24, 0x40}},
     {HostVisible::kSysenter, {0x0f, 0x34}},
     {HostVisible::kSyscall32, {0x0f, 0x05}},
     {HostVisible::kInt80, {0xcd, 0x80}},
@@ -92,6 +106,7 @@ CodeJudge JudgeWith(const HostVisibleRow& row) {
   HostTraits host{.vendor = row.when.kind == Condition::Kind::kOnAmd ? vcpu::Vendor::kAmd
                                                                      : vcpu::Vendor::kIntel,
                   .xcr0 = 0x600e7,
+                  .x87_selectors = true,
                   .shadow_stacks = true};
   GuestTraits guest{.features = {}, .xcr0 = 0xe7};
   for (unsigned i = 1; i < static_cast<unsigned>(isa::Feature::kCount); ++i) {
@@ -175,6 +190,9 @@ Bytes Part(const Bytes& code, unsigned from, unsigned size) {
   return Bytes(code.begin() + from, code.begin() + from + size);
 }
 
+// Nothing that could be found instead.
+Bytes Nothing() { return Bytes(kPageSize + 64, 0x90); }
+
 void InsertEverywhere(const Code& code, unsigned tries) {
   std::mt19937 random(1);
   const unsigned size = static_cast<unsigned>(code.bytes.size());
@@ -186,9 +204,8 @@ void InsertEverywhere(const Code& code, unsigned tries) {
       const unsigned at = code.starts[random() % code.starts.size()];
       const unsigned before = random() % kPageSize;
       if (at < before + kRoom || at + 2 * kPageSize > size) continue;
-      const bool found =
-          IsFound(judge, Part(code.bytes, at - before - kRoom, before + kRoom), sample,
-                  Part(code.bytes, at, kPageSize + 64), code.code_bits, before);
+      const bool found = IsFound(judge, Part(code.bytes, at - before - kRoom, before + kRoom),
+                                 sample, Nothing(), code.code_bits, before);
       CAPTURE(row.text, at, before);
       CHECK(found);
     }
@@ -212,11 +229,10 @@ void InsertBehind(const Code& code, const Bytes& end) {
     const CodeJudge judge = JudgeWith(row);
     for (unsigned i = 0; i < 50; ++i) {
       const unsigned at = code.starts[code.starts.size() / 4 + random() % (code.starts.size() / 4)];
-      Bytes lead = Part(code.bytes, at - 256, 256);
+      Bytes lead = Part(code.bytes, at - 2 * kRoom, 2 * kRoom);
       lead.insert(lead.end(), end.begin(), end.end());
       CAPTURE(row.text, at);
-      CHECK(
-          IsFound(judge, lead, sample, Part(code.bytes, at, kPageSize + 64), code.code_bits, 100));
+      CHECK(IsFound(judge, lead, sample, Nothing(), code.code_bits, 100));
     }
   }
 }
@@ -237,14 +253,30 @@ TEST_CASE("A sample directly behind the end of code is found", "[real_code]") {
   }
 }
 
+bool IsByVote(HostVisible row) { return RowOf(row).when.kind == Condition::Kind::kAlwaysByVote; }
+
+// No byte of an instruction that is found by vote: random ones would have many.
+u8 DataByte(std::mt19937* random) {
+  for (;;) {
+    const u8 byte = static_cast<u8>((*random)());
+    const bool taken = std::any_of(kSamples.begin(), kSamples.end(), [&](const Sample& sample) {
+      return IsByVote(sample.row) && RowOf(sample.row).map == OpcodeMap::kOneByte &&
+             RowOf(sample.row).opcodes.Has(byte);
+    });
+    if (!taken) return byte;
+  }
+}
+
 // Random bytes, then `distance` bytes of code (a little more, to a boundary), then the sample.
 // Share that is found.
-double FoundBehindData(const Code& code, unsigned distance, const Bytes& padding, bool aligned) {
+double FoundBehindData(const Code& code, unsigned distance, const Bytes& padding, bool aligned,
+                       bool by_vote = false) {
   std::mt19937 random(3);
   unsigned found = 0, all = 0;
   for (const Sample& sample : kSamples) {
     const HostVisibleRow& row = RowOf(sample.row);
     if (!(row.code & (code.code_bits == 64 ? kCode64 : kCode32))) continue;
+    if (by_vote != IsByVote(sample.row)) continue;
     const CodeJudge judge = JudgeWith(row);
     for (unsigned i = 0; i < 50; ++i) {
       const unsigned from =
@@ -254,12 +286,12 @@ double FoundBehindData(const Code& code, unsigned distance, const Bytes& padding
         at += std::max(1u, unsigned{isa::GlanceAt(&code.bytes[at], 15, code.code_bits).length});
       }
       Bytes lead(aligned ? 256 + kRoom : 251 + kRoom);
-      for (u8& byte : lead) byte = static_cast<u8>(random());
+      for (u8& byte : lead) byte = DataByte(&random);
       std::copy(padding.begin(), padding.end(), lead.end() - static_cast<i64>(padding.size()));
       const Bytes part = Part(code.bytes, from, at - from);
       lead.insert(lead.end(), part.begin(), part.end());
       const unsigned before = static_cast<unsigned>(lead.size()) - kRoom;
-      Bytes rest = Part(code.bytes, at, kPageSize + 64);
+      Bytes rest = Nothing();
       // Among random bytes there may be another: only this one counts.
       Bytes all_bytes = lead;
       all_bytes.insert(all_bytes.end(), rest.begin(), rest.end());
@@ -282,15 +314,21 @@ TEST_CASE("A sample in code behind data is found", "[real_code]") {
       for (const Bytes& padding : {kZeros, Bytes{0xc3}, Bytes{0xcc}}) {
         CHECK(FoundBehindData(*code, distance, padding, true) == 1);
       }
+      for (const Bytes& padding : {kZeros, Bytes{0xcc, 0xcc}, Bytes{0x90, 0x90}}) {
+        CHECK(FoundBehindData(*code, distance, padding, true, true) > 0.99);
+      }
     }
+    CHECK(FoundBehindData(*code, 2 * CodeJudge::kRunUp, {}, false, true) > 0.99);
     // Not guaranteed: how often chains through data fall into step.
-    std::string shares;
-    for (unsigned distance = 0; distance <= CodeJudge::kRunUp; distance += 8) {
-      shares += " " + std::to_string(distance) + ": " +
-                std::to_string(FoundBehindData(*code, distance, {}, false));
+    for (const bool by_vote : {false, true}) {
+      std::string shares;
+      for (unsigned distance = 0; distance <= CodeJudge::kRunUp; distance += 8) {
+        shares += " " + std::to_string(distance) + ": " +
+                  std::to_string(FoundBehindData(*code, distance, {}, false, by_vote));
+      }
+      WARN(code->code_bits << "-bit code, bytes of code behind data and share that is found"
+                           << (by_vote ? " by vote:" : ":") << shares);
     }
-    WARN(code->code_bits << "-bit code, bytes of code behind data and share that is found:"
-                         << shares);
   }
 }
 

@@ -13,74 +13,11 @@
 #include <thread>
 #include <vector>
 
-#include "base/memory_file.h"
 #include "direct/breakpoint_setter.h"
+#include "direct/satellite_rig.h"
 
 using namespace alibi;
 using namespace alibi::direct;
-
-namespace {
-
-constexpr u64 kMemoryBytes = 64 * kPageSize;
-constexpr u64 kCode = 0x400000, kData = 0x600000;
-
-struct Rig {
-  explicit Rig(pid_t debugger = 0) : fd(CreateMemoryFile("memory", kMemoryBytes)) {
-    memory = static_cast<u8*>(
-        mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0));
-    int ends[2];
-    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
-    setup.watch_read.Reset(ends[0]);
-    setup.watch_write.Reset(ends[1]);
-    setup.memory_fd = fd.get();
-    setup.debugger = debugger;
-    auto started = Satellite::Start(setup);
-    INFO((started.ok() ? "" : started.error().message));
-    REQUIRE(started.ok());
-    satellite = std::move(*started);
-    satellite->OrderMap(LinearAddr(kCode), kPageSize, 0, false, true);
-    satellite->OrderMap(LinearAddr(kData), kPageSize, kPageSize, true, false);
-  }
-  ~Rig() { munmap(memory, kMemoryBytes); }
-
-  SignalFrame& frame() { return satellite->frame(); }
-  u64& reg(FrameRegister number) { return frame().gpr[number]; }
-
-  Satellite::Stop Run(std::vector<u8> code) {
-    std::memcpy(memory, code.data(), code.size());
-    reg(kFrameRip) = kCode;
-    return Go();
-  }
-  Satellite::Stop Go(u64 eflags = 0x202) {
-    frame().cs = 0x33;
-    frame().ss = 0x2b;
-    frame().eflags = eflags;
-    satellite->SetSelectors(0, 0, 0, 0);
-    satellite->SetIdFlag(false);
-    return satellite->Go(true);
-  }
-  bool Stopped(Satellite::Stop stop, int signal) {
-    return stop == Satellite::Stop::kSignal && frame().signal == static_cast<u32>(signal);
-  }
-
-  FileDescriptor fd;
-  u8* memory;
-  SatelliteSetup setup;
-  std::unique_ptr<Satellite> satellite;
-};
-
-std::vector<u8> operator+(std::vector<u8> a, const std::vector<u8>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-std::vector<u8> MovRax(u64 value) {
-  std::vector<u8> code = {0x48, 0xb8};
-  for (unsigned i = 0; i < 8; ++i) code.push_back(static_cast<u8>(value >> (8 * i)));
-  return code;
-}
-const std::vector<u8> kSyscall = {0x0f, 0x05}, kTrapHere = {0xcc};
-
-}  // namespace
 
 TEST_CASE("user code runs: registers, memory, bases") {
   Rig rig;
@@ -182,7 +119,7 @@ TEST_CASE("user code in the stub gains nothing") {
     interrupter.join();
     if (stop != Satellite::Stop::kSignal) continue;  // ended, as it should be
     rig.reg(kFrameRdi) = 0x900000;
-    stop = rig.Run({0x8a, 0x07, 0xcc});
+    stop = rig.RunBehindInterrupts({0x8a, 0x07, 0xcc});
     if (stop == Satellite::Stop::kSignal) CHECK(rig.frame().signal == SIGSEGV);
   }
 }
@@ -253,6 +190,22 @@ TEST_CASE("breakpoints stop what begins there, and nothing else") {
   CHECK(rig.reg(kFrameRip) == kCode + 7);
   // Others than those that were named it does not touch.
   CHECK_FALSE(setter->Set(2, {}));
+}
+
+TEST_CASE("an order that the kernel refuses ends the orders, and user code does not run") {
+  Rig rig;
+  const std::vector<u8> store = {0xc6, 0x07, 0x05, 0xcc};  // mov byte [rdi], 5
+  rig.reg(kFrameRdi) = kData;
+  rig.satellite->OrderMap(LinearAddr(0x700001), kPageSize, 0, true, false);  // not a page
+  rig.satellite->OrderMap(LinearAddr(0x710000), kPageSize, 0, true, false);
+  CHECK(rig.Run(store) == Satellite::Stop::kOrders);
+  CHECK(rig.memory[kPageSize] == 0);
+  // It is of use as before. What stood behind the order has not been done.
+  REQUIRE(rig.Stopped(rig.Run(store), SIGTRAP));
+  CHECK(rig.memory[kPageSize] == 5);
+  rig.reg(kFrameRdi) = 0x710000;
+  REQUIRE(rig.Stopped(rig.Run(store), SIGSEGV));
+  CHECK(rig.frame().cr2 == 0x710000);
 }
 
 TEST_CASE("one that dies is told of") {

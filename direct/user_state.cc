@@ -15,7 +15,7 @@ namespace {
 using vcpu::VcpuState;
 
 // Linux's selectors for user code.
-constexpr u16 kCode64 = 0x33, kData = 0x2b;
+constexpr u16 kCode32 = 0x23, kData = 0x2b, kCode64 = 0x33;
 
 // XSAVE components of translated code, too: x87, SSE, AVX, AVX-512.
 constexpr u64 kComponents = 0xe7;
@@ -69,53 +69,75 @@ u32 HostMxcsrMask() {
   return mask;
 }
 
-}  // namespace
-
-bool CanRunDirectly(const VcpuState& state, const mmu::Mmu& mmu, u64 host_xcr0) {
+// In code of 64 bits, which can load and read selectors.
+bool SegmentsFit64(const VcpuState& state, const mmu::Mmu& mmu) {
   constexpr u64 kNeededCr4 = vcpu::kCr4Fsgsbase;
   const vcpu::Segment* const segment = state.segment;
-  return state.cpl == 3 && state.In64BitCode() && segment[vcpu::kCs].selector == kCode64 &&
-         segment[vcpu::kSs].selector == kData && IsPlainData(segment[vcpu::kDs].selector) &&
-         IsPlainData(segment[vcpu::kEs].selector) && IsPlainData(segment[vcpu::kFs].selector) &&
-         IsPlainData(segment[vcpu::kGs].selector) && state.if_flag == 1 &&
-         (state.system_flags & kFlagsThatMustBeClear) == 0 && (state.efer & vcpu::kEferSce) != 0 &&
-         (state.cr4 & kNeededCr4) == kNeededCr4 && translator::UnitRules(state) == 0 &&
-         ((state.xcr0 ^ host_xcr0) & kComponents) == 0 && !vcpu::BreakpointsEnabled(state) &&
+  return segment[vcpu::kCs].selector == kCode64 && segment[vcpu::kSs].selector == kData &&
+         IsPlainData(segment[vcpu::kDs].selector) && IsPlainData(segment[vcpu::kEs].selector) &&
+         IsPlainData(segment[vcpu::kFs].selector) && IsPlainData(segment[vcpu::kGs].selector) &&
+         (state.efer & vcpu::kEferSce) != 0 && (state.cr4 & kNeededCr4) == kNeededCr4 &&
          HasHostsDescriptors(state, mmu);
 }
 
-void LoadUserState(const VcpuState& state, Satellite* satellite) {
-  SignalFrame& frame = satellite->frame();
-  for (unsigned reg = 0; reg < 16; ++reg) frame.gpr[kFrameOf[reg]] = state.gpr[reg];
-  frame.gpr[kFrameRip] = state.rip;
-  frame.eflags = state.Rflags();
-  const vcpu::Segment* const segment = state.segment;
-  frame.cs = segment[vcpu::kCs].selector;
-  frame.ss = segment[vcpu::kSs].selector;
-  satellite->SetIdFlag(state.system_flags & vcpu::kId);
-  satellite->SetBases(segment[vcpu::kFs].base, segment[vcpu::kGs].base);
-  satellite->SetSelectors(segment[vcpu::kEs].selector, segment[vcpu::kDs].selector,
-                          segment[vcpu::kFs].selector, segment[vcpu::kGs].selector);
-  u8* const image = satellite->xsave_image();
-  const u64 bytes = std::min<u64>(satellite->xsave_bytes(), vcpu::kXsaveAreaSize);
-  std::memcpy(image, state.xsave_area, kFrameSoftwareBytes);
-  // Components that are not the guest's stay as they are.
-  u64 present, own;
-  std::memcpy(&present, state.xsave_area + kFrameXsaveHeader, 8);
-  std::memcpy(&own, image + kFrameXsaveHeader, 8);
-  present = (present & kComponents) | (own & ~kComponents);
-  std::memcpy(image + kFrameXsaveHeader, &present, 8);
-  std::memcpy(image + kFrameXsaveExtended, state.xsave_area + kFrameXsaveExtended,
-              bytes - kFrameXsaveExtended);
+bool IsUsable(const vcpu::Segment& segment) { return segment.Present() && segment.CodeOrData(); }
+// All 4 GB from its base on.
+bool IsWhole(const vcpu::Segment& segment) {
+  return IsUsable(segment) && segment.limit == ~u32{0} && segment.base <= ~u32{0};
+}
+bool IsWholeData(const vcpu::Segment& segment) {
+  constexpr unsigned kCode = 8, kExpandDown = 4, kWritable = 2;
+  return IsWhole(segment) && (segment.Type() & (kCode | kExpandDown | kWritable)) == kWritable;
+}
+bool IsWholeCode(const vcpu::Segment& segment) {
+  constexpr unsigned kCode = 8, kConforming = 4, kReadable = 2;
+  return IsWhole(segment) &&
+         (segment.Type() & (kCode | kConforming | kReadable)) == (kCode | kReadable);
 }
 
-void SaveUserState(const Satellite& satellite, VcpuState* state, mmu::Mmu* mmu) {
-  const SignalFrame& frame = satellite.frame();
-  for (unsigned reg = 0; reg < 16; ++reg) state->gpr[reg] = frame.gpr[kFrameOf[reg]];
-  state->rip = frame.gpr[kFrameRip];
-  constexpr u64 kTaken = kUserFlags | vcpu::kArithmeticFlags;
-  state->SetRflags((state->Rflags() & ~kTaken) | (frame.eflags & kTaken));
+// In code of 32 bits, which cannot load or read any directly: it is what they hold that counts. One
+// that holds nothing faults in the satellite, too.
+bool SegmentsFit32(const VcpuState& state) {
+  const vcpu::Segment* const segment = state.segment;
+  const auto fits = [&](vcpu::SegmentIndex index, bool any_base) {
+    return !IsUsable(segment[index]) ||
+           (IsWholeData(segment[index]) && (any_base || segment[index].base == 0));
+  };
+  const vcpu::Segment &code = segment[vcpu::kCs], &stack = segment[vcpu::kSs];
+  return IsWholeCode(code) && code.base == 0 && IsWholeData(stack) && stack.base == 0 &&
+         stack.Big() && fits(vcpu::kDs, false) && fits(vcpu::kEs, false) && fits(vcpu::kFs, true) &&
+         fits(vcpu::kGs, true) && (!state.LongModeActive() || code.selector == kCode32);
+}
 
+void LoadSegments(const VcpuState& state, Satellite* satellite) {
+  const vcpu::Segment* const segment = state.segment;
+  SignalFrame& frame = satellite->frame();
+  if (state.In64BitCode()) {
+    frame.cs = segment[vcpu::kCs].selector;
+    frame.ss = segment[vcpu::kSs].selector;
+    satellite->SetBases(segment[vcpu::kFs].base, segment[vcpu::kGs].base);
+    satellite->SetSelectors(segment[vcpu::kEs].selector, segment[vcpu::kDs].selector,
+                            segment[vcpu::kFs].selector, segment[vcpu::kGs].selector);
+    return;
+  }
+  frame.cs = kCode32;
+  frame.ss = kData;
+  // The data segment with another base is a segment for threads: WRFSBASE changes what a register
+  // holds, and the host keeps that.
+  const auto selector = [&](vcpu::SegmentIndex index) {
+    return IsUsable(segment[index]) ? kData : u16{0};
+  };
+  const auto base = [&](vcpu::SegmentIndex index) {
+    return IsUsable(segment[index]) ? segment[index].base : 0;
+  };
+  satellite->SetBases(base(vcpu::kFs), base(vcpu::kGs));
+  satellite->SetSelectors(selector(vcpu::kEs), selector(vcpu::kDs), selector(vcpu::kFs),
+                          selector(vcpu::kGs));
+}
+
+// What code of 64 bits has done to them.
+void SaveSegments(const Satellite& satellite, VcpuState* state, mmu::Mmu* mmu) {
+  const SignalFrame& frame = satellite.frame();
   const u16 selectors[] = {satellite.selector(0), satellite.selector(1), satellite.selector(2),
                            satellite.selector(3)};
   constexpr vcpu::SegmentIndex kSegments[] = {vcpu::kEs, vcpu::kDs, vcpu::kFs, vcpu::kGs};
@@ -137,6 +159,71 @@ void SaveUserState(const Satellite& satellite, VcpuState* state, mmu::Mmu* mmu) 
   const u64 fs = satellite.fs_base(), gs = satellite.gs_base();
   if (IsCanonical(fs)) state->segment[vcpu::kFs].base = fs;
   if (IsCanonical(gs)) state->segment[vcpu::kGs].base = gs;
+}
+
+}  // namespace
+
+bool CanRunDirectly(const VcpuState& state, const mmu::Mmu& mmu, const HostTraits& host) {
+  if (state.cpl != 3 || state.if_flag != 1 || (state.system_flags & kFlagsThatMustBeClear) != 0 ||
+      translator::UnitRules(state) != 0 || ((state.xcr0 ^ host.xcr0) & kComponents) != 0 ||
+      vcpu::BreakpointsEnabled(state)) {
+    return false;
+  }
+  switch (state.CodeBits()) {
+    case 64:
+      return SegmentsFit64(state, mmu);
+    case 32:
+      return host.code32 && state.ProtectedMode() && state.Paging() && SegmentsFit32(state);
+    default:
+      return false;
+  }
+}
+
+unsigned CodeBitsOf(const SignalFrame& frame) { return frame.cs == kCode32 ? 32 : 64; }
+
+void LoadUserState(const VcpuState& state, Satellite* satellite) {
+  SignalFrame& frame = satellite->frame();
+  for (unsigned reg = 0; reg < 16; ++reg) {
+    const bool legacy = !state.LongModeActive();
+    frame.gpr[kFrameOf[reg]] = !legacy   ? state.gpr[reg]
+                               : reg < 8 ? static_cast<u32>(state.gpr[reg])
+                                         : 0;
+  }
+  frame.gpr[kFrameRip] = state.In64BitCode() ? state.rip : static_cast<u32>(state.rip);
+  frame.eflags = state.Rflags();
+  satellite->SetIdFlag(state.system_flags & vcpu::kId);
+  LoadSegments(state, satellite);
+  u8* const image = satellite->xsave_image();
+  const u64 bytes = std::min<u64>(satellite->xsave_bytes(), vcpu::kXsaveAreaSize);
+  std::memcpy(image, state.xsave_area, kFrameSoftwareBytes);
+  // Components that are not the guest's stay as they are.
+  u64 present, own;
+  std::memcpy(&present, state.xsave_area + kFrameXsaveHeader, 8);
+  std::memcpy(&own, image + kFrameXsaveHeader, 8);
+  present = (present & kComponents) | (own & ~kComponents);
+  std::memcpy(image + kFrameXsaveHeader, &present, 8);
+  std::memcpy(image + kFrameXsaveExtended, state.xsave_area + kFrameXsaveExtended,
+              bytes - kFrameXsaveExtended);
+}
+
+void SaveUserState(const Satellite& satellite, VcpuState* state, mmu::Mmu* mmu) {
+  const SignalFrame& frame = satellite.frame();
+  // Without long mode there are eight of 32 bits, whatever the satellite says.
+  const bool wide = state->LongModeActive();
+  for (unsigned reg = 0; reg < (wide ? 16 : 8); ++reg) {
+    const u64 value = frame.gpr[kFrameOf[reg]];
+    state->gpr[reg] = wide ? value : static_cast<u32>(value);
+  }
+  constexpr u64 kTaken = kUserFlags | vcpu::kArithmeticFlags;
+  state->SetRflags((state->Rflags() & ~kTaken) | (frame.eflags & kTaken));
+
+  if (state->In64BitCode()) {
+    SaveSegments(satellite, state, mmu);
+  } else if (frame.cs == kCode64 && state->LongModeActive() && HasHostsDescriptors(*state, *mmu)) {
+    // A far branch that the judge has not seen.
+    state->segment[vcpu::kCs] = vcpu::Descriptor{kHostDescriptors[2].bits}.ToSegment(kCode64);
+  }
+  state->rip = state->In64BitCode() ? frame.gpr[kFrameRip] : static_cast<u32>(frame.gpr[kFrameRip]);
 
   const u8* const image = satellite.xsave_image();
   const u64 bytes = std::min<u64>(satellite.xsave_bytes(), vcpu::kXsaveAreaSize);

@@ -93,7 +93,8 @@ void EngineImpl::RunDirectly() {
       step_next_user_ = true;
       break;
     case direct::Exit::kTrap:
-      DeliverDebug({.dr6 = vcpu::kDr6Bs});
+      DeliverDebug(
+          {.dr6 = vcpu::kDr6Bs, .between_iterations = (state_.system_flags & vcpu::kRf) != 0});
       break;
     case direct::Exit::kX87Error:
       Deliver(vcpu::GuestFault::Simple(vcpu::kX87Error));

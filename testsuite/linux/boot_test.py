@@ -5,7 +5,8 @@
     boot_test.py ALIBI BOOT_PY GUEST_CHECKS KERNEL [WORD...]
 
 The guest's own checks, and what becomes of input, output, status, panics and reboots; with the word
-`ends`, also the ways in which a start fails. Where QEMU is installed, Alibi's boot must not take
+`ends`, also the ways in which a start fails; with the word `engines`, nothing but the guest's own checks,
+with user code on the CPU itself, now and then and whenever possible. Where QEMU is installed, Alibi's boot must not take
 longer than QEMU's on the same kernel and initial RAM disk, measured in turn.
 
 Needs Debian's package servers, or packages fetched before (ALIBI_OFFLINE forbids to get any: then
@@ -64,6 +65,17 @@ def guest_checks(who, *options):
     summary = lines[-1] if lines else ""
     report(f"{who}: verdict", None if status == 0 and "SUMMARY" in summary else
            f"status {status}, '{summary}', {err[-2000:]}")
+
+
+def engines():
+    """The guest's checks under the engines that run user code directly."""
+    unavailable = 69
+    status, _, err = linux("--engine", "direct", "--exec", "true")
+    if status == unavailable:
+        print(f"SKIP {err}")
+        return
+    for engine in "auto", "direct":
+        guest_checks(engine, "--engine", engine)
 
 
 def kept_translations(folder):
@@ -240,6 +252,8 @@ def main():
              lambda: pvh(folder, kernel), lambda: boot_time(folder, kernel)]
     if "ends" in WORDS:
         steps.append(lambda: bad_starts(folder, kernel))
+    if "engines" in WORDS:
+        steps = [engines]
     try:
         for step in steps:
             try:

@@ -8,6 +8,7 @@
 #include "testsuite/host_cpu.h"
 #include "testsuite/oracle/compare.h"
 #include "testsuite/oracle/harness.h"
+#include "testsuite/oracle/segments.h"
 
 namespace alibi::oracle {
 namespace {
@@ -86,6 +87,123 @@ TEST_CASE("Sequences run directly, unless they must not", "[oracle]") {
   for (const Case& c : kWays) Check(c);
 }
 
+// GS with a base of its own, and all of the 4 GB behind it.
+u16 SelectorWithBase() {
+  for (unsigned i = 0; i < LocalDescriptors().size(); ++i) {
+    const vcpu::Segment segment = SegmentOf(LocalSelector(i));
+    if (segment.base == 0xf0000000 && LoadsAsStack(LocalSelector(i))) return LocalSelector(i);
+  }
+  return 0;
+}
+
+void Narrow(CpuState& s) {
+  s.selector = {kUserDs, kUserCs32, kUserDs, kUserDs, 0, 0};
+  s.fs_base = s.gs_base = 0;
+  for (u64& gpr : s.gpr) gpr &= 0xffffffff;
+  for (unsigned i = 8; i < 16; ++i) s.gpr[i] = 0;
+  s.gpr[vcpu::kRdi] = kDataBase + kPageSize + 0x200;
+}
+
+const Case kNarrow[] = {
+    {"ADD", Way::kDirect, {{0x01, 0xd8}}, Narrow},
+    {"a load and a store to two pages", Way::kDirect, {{0x8b, 0x06}, {0x89, 0x07}}, Narrow},
+    {"INC, which is REX in 64-bit code", Way::kDirect, {{0x40}, {0x49}}, Narrow},
+    {"a stack operation of 16 bits, and an address of 16 bits",
+     Way::kDirect,
+     {{0x66, 0x50}, {0x67, 0x8d, 0x47, 0x10}, {0x66, 0x5b}},
+     Narrow},
+    {"a store to a page that only reads",
+     Way::kDirect,
+     {{0x89, 0x05, 0x10, 0x20, 0x00, 0x20}},
+     Narrow},
+    {"PUSHA that meets an absent page",
+     Way::kDirect,
+     {{0x60}},
+     [](CpuState& s) {
+       Narrow(s);
+       s.gpr[vcpu::kRsp] = kStackBase + kPageSize + 8;
+     }},
+    {"INTO", Way::kDirect, {{0xb0, 0x7f}, {0x04, 0x01}, {0xce}, {0x40}}, Narrow},
+    {"BOUND that fails",
+     Way::kDirect,
+     {{0x31, 0xc0}, {0x62, 0x06}},
+     [](CpuState& s) {
+       Narrow(s);
+       s.gpr[vcpu::kRsi] = kDataBase + 8;
+     }},
+    {"INT3 at the start of a page, with none before it",
+     Way::kDirect,
+     {},
+     [](CpuState& s) {
+       Narrow(s);
+       s.rip = kCodeBase;
+     }},
+    {"INT 4", Way::kDirect, {{0x90}, {0xcd, 0x04}}, Narrow},
+    {"IN", Way::kDirect, {{0xec}}, Narrow},
+    {"an access by FS, which is null", Way::kDirect, {{0x64, 0x8b, 0x06}}, Narrow},
+    {"RFLAGS.AC by POPF, and what it traps on",
+     Way::kDirect,
+     {{0x68, 0x02, 0x02, 0x04, 0x00}, {0x9d}, {0x8b, 0x46, 0x01}},
+     Narrow},
+    {"x87", Way::kDirect, {{0xd9, 0xe8}, {0xd9, 0xeb}, {0xde, 0xc1}, {0xd9, 0x1f}}, Narrow},
+    {"XMM and YMM registers",
+     Way::kDirect,
+     {{0xc5, 0xfd, 0xfe, 0xc8}, {0x66, 0x0f, 0xef, 0xd2}},
+     Narrow},
+    {"PUSH DS", Way::kTranslated, {{0x90}, {0x1e}}, Narrow},
+    {"MOV EAX, CS", Way::kTranslated, {{0x8c, 0xc8}}, Narrow},
+    {"a load of ES", Way::kTranslated, {{0x06}, {0x07}}, Narrow},
+    {"LAR", Way::kTranslated, {{0x0f, 0x02, 0xc3}}, Narrow},
+    {"to 64-bit code and back",
+     Way::kTranslated,
+     {{0xea, 0x07, 0x01, 0x00, 0x10, 0x33, 0x00},  // jmp 33h:10000107h
+      {0x49, 0xff, 0xc0},                          // inc r8
+      {0x6a, 0x23},                                // push 23h
+      {0x68, 0x13, 0x01, 0x00, 0x10},              // push 10000113h
+      {0x48, 0xcb},                                // retf
+      {0x40}},                                     // inc eax
+     Narrow},
+};
+
+TEST_CASE("Code of 32 bits runs directly, unless it must not", "[oracle]") {
+  if (!Works()) return;
+  for (const Case& c : kNarrow) Check(c);
+}
+
+TEST_CASE("GS of 32-bit code has a base of its own", "[oracle]") {
+  if (!Works() || !testsuite::CanCheck(HostAllowsSegments(), "GS with a base", "modify_ldt(2)")) {
+    return;
+  }
+  const auto with_base = [](CpuState& s) {
+    Narrow(s);
+    s.selector[vcpu::kGs] = SelectorWithBase();
+    REQUIRE(s.selector[vcpu::kGs] != 0);
+    s.gpr[vcpu::kRsi] = static_cast<u32>(kDataBase + 0x100 - 0xf0000000);
+  };
+  Check({"a load and a store that wrap around at 4 GB",
+         Way::kDirect,
+         {{0x65, 0x8b, 0x06}, {0x65, 0x89, 0x46, 0x10}, {0x8b, 0x0f}},
+         with_base});
+}
+
+// Each address of one size lies in the page of the other one's last judgement.
+TEST_CASE("Programs of both sizes take turns", "[oracle]") {
+  if (!Works()) return;
+  NativeRunner runner;
+  GuestMachine machine(Kind::kDirect);
+  auto guest = std::make_unique<Outcome>();
+  // INC EBX; DEC EAX; INC ECX in 32-bit code; in 64-bit code REX.W INC ECX, less one byte.
+  const Code code = {{0x43}, {0x48}, {0xff, 0xc1}};
+  for (unsigned run = 0; run < 20; ++run) {
+    const TestCase test =
+        Make({"both", Way::kDirect, code, run % 2 ? Narrow : std::function<void(CpuState&)>()});
+    const auto native = std::make_unique<Outcome>(runner.Run(test));
+    machine.Run(test, {.cold = false, .new_code = run == 0}, guest.get());
+    CHECK(Differences(test, Kind::kDirect, *native, *guest, run).empty());
+    CHECK(guest->way == Way::kDirect);
+  }
+}
+
 const Case kFinds[] = {
     {"Flags in the frame of a fault, of an instruction that writes them",
      Way::kDirect,
@@ -129,8 +247,9 @@ const Case kFinds[] = {
      [](CpuState& s) { s.rip = kCodeBase; }},
     {"INT1 behind a byte of another one", Way::kDirect, {{0xb0, 0xf1}, {0xf1}}, {}},
     {"INT 4", Way::kDirect, {{0x90}, {0xcd, 0x04}, {0x90}}, {}},
+    // The size of code does not change in a satellite, where pages are judged for one.
     {"INTO behind a far return to 32-bit code",
-     Way::kDirect,
+     Way::kTranslated,
      {{0x6a, 0x23},                    // push 23h
       {0x68, 0x09, 0x01, 0x00, 0x10},  // push 10000109h
       {0x48, 0xcb},                    // retf

@@ -127,7 +127,7 @@ std::optional<Find> Harness::Check(const GeneratedCase& made, Kind kind, const O
                                    unsigned runs) {
   if (!Applies(made.traits, kind)) return std::nullopt;
   // Other code would be translated, as in the kind `threshold`.
-  if (kind == Kind::kDirect && made.test.CodeBits() != 64) return std::nullopt;
+  if (kind == Kind::kDirect && made.test.CodeBits() == 16) return std::nullopt;
   GuestMachine& machine = Machine(kind);
   if (!testsuite::CanCheck(machine.works(), "direct execution", "prctl(PR_SET_TSC), seccomp(2)")) {
     return std::nullopt;
