@@ -46,7 +46,10 @@ void EngineImpl::Sample() {
 void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
   if (!view.user()) return;
   UserCode& user = user_code_[view.id()];
-  if (user.generation != view.generation()) user = {view.generation(), {}};
+  if (user.generation != view.generation()) {
+    user = {view.generation(), {}};
+    user.record.number = ++user_spaces_;
+  }
   event.now = __rdtsc();
   user.record.seen = true;
   user.record.engine = options_.engine_policy->OnEvent(user.record, event, direct_->prices());
