@@ -680,8 +680,9 @@ RunCommand::Failed RunCommand::LoadKernel() {
 
 RunCommand::Failed RunCommand::Attach() {
   leave_.reset(&observation_);
-  const RunDescription description = {
-      options_.policy, options_.image.empty() ? options_.bios : options_.image, options_.append};
+  const RunDescription description = {options_.policy, options_.engine_policy,
+                                      options_.image.empty() ? options_.bios : options_.image,
+                                      options_.append};
   return observation_.Attach(*machine_, image_, description);
 }
 

@@ -52,7 +52,12 @@ void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
   }
   event.now = __rdtsc();
   user.record.seen = true;
+  const UserEngine before = user.record.engine;
   user.record.engine = options_.engine_policy->OnEvent(user.record, event, direct_->prices());
+  if (events_.Wants(RecordKind::kEngine)) {
+    events_.EngineVerdict(view.key().root(),
+                          {user.record.number, before, user.record.engine, event});
+  }
   const bool directly = user.record.engine == UserEngine::kDirect;
   if (directly == view.runs_directly()) return;
   view.set_runs_directly(directly);
