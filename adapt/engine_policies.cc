@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "adapt/engine_plugin.h"
 #include "adapt/engine_policy.h"
+#include "adapt/plugin_file.h"
 
 namespace alibi::adapt {
 namespace {
@@ -11,7 +13,7 @@ using Kind = EngineEvent::Kind;
 class Never final : public EnginePolicy {
  public:
   const char* name() const override { return "never"; }
-  UserEngine OnEvent(EngineRecord&, const EngineEvent&, const EnginePrices&) const override {
+  UserEngine OnEvent(EngineRecord&, const EngineEvent&, const EnginePrices&) override {
     return UserEngine::kTranslate;
   }
 };
@@ -20,7 +22,7 @@ class Never final : public EnginePolicy {
 class Always final : public EnginePolicy {
  public:
   const char* name() const override { return "always"; }
-  UserEngine OnEvent(EngineRecord&, const EngineEvent& what, const EnginePrices&) const override {
+  UserEngine OnEvent(EngineRecord&, const EngineEvent& what, const EnginePrices&) override {
     return what.kind == Kind::kUnfit ? UserEngine::kTranslate : UserEngine::kDirect;
   }
 };
@@ -36,7 +38,7 @@ class CostModel final : public EnginePolicy {
   const char* name() const override { return "cost-model"; }
 
   UserEngine OnEvent(EngineRecord& record, const EngineEvent& what,
-                     const EnginePrices& prices) const override {
+                     const EnginePrices& prices) override {
     switch (what.kind) {
       case Kind::kFirst:
         return UserEngine::kTranslate;
@@ -145,16 +147,33 @@ std::unique_ptr<EnginePolicy> Make() {
 constexpr std::unique_ptr<EnginePolicy> (*kMakers[])() = {Make<Never>, Make<Always>,
                                                           Make<CostModel>};
 
+constexpr const char* kEngineNames[] = {"translate", "direct"};
+constexpr const char* kEventNames[] = {"first",   "sample", "kernel-sample", "ran",
+                                       "refused", "unfit",  "emptied"};
+static_assert(sizeof(kEventNames) / sizeof(*kEventNames) == kEngineEventCount);
+
 }  // namespace
 
-Result<std::unique_ptr<EnginePolicy>> MakeEnginePolicy(const std::string& name) {
-  std::string names;
+const char* UserEngineName(UserEngine engine) {
+  return kEngineNames[static_cast<unsigned>(engine)];
+}
+const char* EngineEventName(Kind kind) { return kEventNames[static_cast<unsigned>(kind)]; }
+
+Result<std::unique_ptr<EnginePolicy>> MakeEnginePolicy(const std::string& spec) {
+  if (IsPluginSpec(spec)) return LoadEnginePlugin(spec);
   for (const auto make : kMakers) {
     std::unique_ptr<EnginePolicy> policy = make();
-    if (name == policy->name()) return policy;
-    names += (names.empty() ? "" : ", ") + std::string(policy->name());
+    if (spec == policy->name()) return policy;
   }
-  return Error{"there is no engine policy '" + name + "'; there are " + names};
+  std::string message = "there is no engine policy '" + spec + "'; there are ";
+  for (const std::string& name : EnginePolicyNames()) message += name + ", ";
+  return Error{message + "or a plug-in's file: ./NAME.so"};
+}
+
+std::vector<std::string> EnginePolicyNames() {
+  std::vector<std::string> names;
+  for (const auto make : kMakers) names.push_back(make()->name());
+  return names;
 }
 
 }  // namespace alibi::adapt

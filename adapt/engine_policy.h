@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Engine policies: which engine runs the user code of an address space. One pure interface as of
-// site policies (adapt/policy.h): an event in, a verdict out, all state in the record.
+// site policies (adapt/policy.h): an event in, a verdict out, what is known of the address space in
+// its record. A plug-in (a shared object) sees the same through the C table of
+// include/alibi/engine_policy.h.
 //
 // Sources: Adams & Agesen 2006, sections 3.2 (user code runs directly) and 7.3 (choosing the
 // technique that suits the guest's phase).
@@ -9,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -21,6 +24,7 @@ enum class UserEngine : u8 {
   kDirect      // the other way round
 };
 
+inline constexpr unsigned kEngineEventCount = 7;
 // What happened in an address space.
 struct EngineEvent {
   enum class Kind : u8 {
@@ -47,10 +51,15 @@ struct EnginePrices {
   u64 call = 0;  // that changes a mapping of one page
 };
 
+const char* UserEngineName(UserEngine engine);
+const char* EngineEventName(EngineEvent::Kind kind);
+
 // Of an address space; zero for a new one.
 struct EngineRecord {
   UserEngine engine = UserEngine::kTranslate;
   bool seen = false;
+  bool handed_over = false;  // by a plug-in that has misbehaved
+  u32 number = 0;            // from 1 on, in the order of their first event; never used again
   // The policy's own.
   u64 data[8] = {};
 };
@@ -59,13 +68,19 @@ class EnginePolicy {
  public:
   virtual ~EnginePolicy() = default;
   virtual const char* name() const = 0;
-  // The engine that it should have from now on.
+  // The engine that it should have from now on. May change the record's data only. Called between
+  // the guest's instructions, as any C++ code.
   virtual UserEngine OnEvent(EngineRecord& record, const EngineEvent& what,
-                             const EnginePrices& prices) const = 0;
+                             const EnginePrices& prices) = 0;
+  // Why a plug-in no longer decides, as one line; null as long as it does.
+  virtual const char* fault() const { return nullptr; }
 };
 
-// never, always, or cost-model. Errors list the names.
-Result<std::unique_ptr<EnginePolicy>> MakeEnginePolicy(const std::string& name);
+// A built-in policy by name, or a plug-in by its file, as MakePolicy() takes them. Errors list the
+// known names.
+Result<std::unique_ptr<EnginePolicy>> MakeEnginePolicy(const std::string& spec);
+inline constexpr const char* kDefaultEnginePolicy = "cost-model";
+std::vector<std::string> EnginePolicyNames();
 
 }  // namespace alibi::adapt
 

@@ -53,8 +53,10 @@ TEST_CASE("never and always") {
 TEST_CASE("an unknown name") {
   auto made = MakeEnginePolicy("sometimes");
   REQUIRE_FALSE(made.ok());
-  CHECK(made.error().message ==
-        "there is no engine policy 'sometimes'; there are never, always, cost-model");
+  CHECK(
+      made.error().message ==
+      "there is no engine policy 'sometimes'; there are never, always, cost-model, or a plug-in's "
+      "file: ./NAME.so");
 }
 
 TEST_CASE("cost model: who computes runs directly") {

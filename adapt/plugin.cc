@@ -3,15 +3,12 @@
 // be the guest's.
 #include "adapt/plugin.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
 #include <x86intrin.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
+#include "adapt/plugin_file.h"
 #include "alibi/policy.h"
 #include "base/simd_guard.h"
 
@@ -44,21 +41,6 @@ constexpr u8 kAllowed[kEventCount] = {
     1u << ALIBI_CHECKED,                         // kCleanCallout, of a SIMULATE site
 };
 
-// Why a call had no result.
-constexpr u32 kThrew = ~u32{0};
-
-thread_local const char* running_plugin = nullptr;
-
-// No exception gets out of the call.
-template <class Call>
-u32 CallContained(Call&& call) {
-  try {
-    return call();
-  } catch (...) {
-    return kThrew;
-  }
-}
-
 // DF and AC as the ABI wants them; both may be the guest's.
 class FlagsGuard {
  public:
@@ -74,49 +56,30 @@ class FlagsGuard {
   u64 flags_;
 };
 
-class Running {
- public:
-  explicit Running(const char* path) : before_(std::exchange(running_plugin, path)) {}
-  ~Running() { running_plugin = before_; }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
- private:
-  const char* before_;
+constexpr PluginContract kContract = {
+    .kind = "policy plug-in",
+    .policy = "policy",
+    .entry = "alibi_policy",
+    .header = "include/alibi/policy.h",
+    .abi = ALIBI_POLICY_ABI,
+    .table_size = sizeof(alibi_policy_table),
+    .known_needs = ALIBI_NEEDS_CLOCK | ALIBI_NEEDS_EVERY_EVENT,
 };
+static_assert(offsetof(alibi_policy_table, needs) == offsetof(PluginTableHead, needs) &&
+              offsetof(alibi_policy_table, create) == offsetof(PluginTableHead, create) &&
+              offsetof(alibi_policy_table, destroy) == offsetof(PluginTableHead, destroy) &&
+              offsetof(alibi_policy_table, on_event) == offsetof(PluginTableHead, on_event));
 
 class Plugin final : public Policy {
  public:
-  Plugin(void* library, const alibi_policy_table* table, std::string path,
-         std::unique_ptr<Policy> successor)
-      : library_(library),
-        table_(table),
-        path_(std::move(path)),
-        name_(table->name),
+  Plugin(std::unique_ptr<PluginFile> file, std::unique_ptr<Policy> successor)
+      : file_(std::move(file)),
+        table_(static_cast<const alibi_policy_table*>(file_->table())),
+        self_(file_->self()),
         successor_(std::move(successor)) {}
-  ~Plugin() override {
-    if (self_ != nullptr) {
-      const Running running(path_.c_str());
-      CallContained([&] { return table_->destroy(self_), 0u; });
-    }
-    dlclose(library_);
-  }
 
-  Status Create(const std::string& parameters) {
-    char error[256] = "no reason given";
-    const Running running(path_.c_str());
-    const u32 result = CallContained([&] {
-      self_ = table_->create(parameters.c_str(), error, sizeof(error));
-      return 0u;
-    });
-    error[sizeof(error) - 1] = '\0';
-    if (result == kThrew) return Error{"threw an exception when it was made"};
-    if (self_ == nullptr) return Error{"refuses its parameters '" + parameters + "': " + error};
-    return Ok{};
-  }
-
-  const char* name() const override { return name_.c_str(); }
-  const char* fault() const override { return fault_[0] != '\0' ? fault_ : nullptr; }
+  const char* name() const override { return file_->name().c_str(); }
+  const char* fault() const override { return file_->fault(); }
   Needs needs() const override {
     return {.clock = (table_->needs & ALIBI_NEEDS_CLOCK) != 0,
             .every_event = (table_->needs & ALIBI_NEEDS_EVERY_EVENT) != 0};
@@ -129,7 +92,7 @@ class Plugin final : public Policy {
       table_->watch(self_, reinterpret_cast<const alibi_prices*>(&prices));
       return 0u;
     });
-    if (result == kThrew) Blame("threw an exception when it was shown the prices");
+    if (result == PluginFile::kThrew) Blame("threw an exception when it was shown the prices");
   }
 
   Kind OnEvent(SiteRecord& site, Occurrence what) override {
@@ -157,7 +120,7 @@ class Plugin final : public Policy {
       table_->on_page_forgotten(self_, page.Base().value);
       return 0u;
     });
-    if (result == kThrew) Blame("threw an exception when a page was forgotten");
+    if (result == PluginFile::kThrew) Blame("threw an exception when a page was forgotten");
   }
 
  private:
@@ -189,22 +152,20 @@ class Plugin final : public Policy {
   [[gnu::noinline]] u32 CallGuarded(Call&& call) {
     const FlagsGuard flags;
     const SimdGuard guard(simd_);
-    const Running running(path_.c_str());
-    return CallContained(call);
+    return file_->Contained(call);
   }
 
   // One line, for whoever may write it.
   void Blame(const char* what) {
     CallGuarded([&] {
-      std::snprintf(fault_, sizeof(fault_), "policy plug-in '%s' %s; %s decides from now on",
-                    path_.c_str(), what, successor_->name());
+      file_->Blame(what, successor_->name());
       return 0u;
     });
   }
   void BlameVerdict(Kind now, Event event, u32 verdict) {
     CallGuarded([&] {
       char what[128];
-      if (verdict == kThrew) {
+      if (verdict == PluginFile::kThrew) {
         std::snprintf(what, sizeof(what), "threw an exception on %s", EventName(event));
       } else if (verdict >= kKindCount) {
         std::snprintf(what, sizeof(what), "gave %u as its verdict on %s, which is no kind", verdict,
@@ -218,83 +179,20 @@ class Plugin final : public Policy {
     });
   }
 
-  void* library_;
+  std::unique_ptr<PluginFile> file_;
   const alibi_policy_table* table_;
-  std::string path_;
-  std::string name_;
+  void* self_;
   std::unique_ptr<Policy> successor_;
-  void* self_ = nullptr;
   SimdState simd_;
-  char fault_[256] = "";
 };
-
-// Empty: the table is sound.
-std::string WrongTable(const alibi_policy_table* table) {
-  const std::string program = std::to_string(ALIBI_POLICY_ABI);
-  if (table == nullptr) return "has no policy for interface version " + program;
-  if (table->abi != ALIBI_POLICY_ABI || table->size != sizeof(alibi_policy_table)) {
-    return "was built for interface version " + std::to_string(table->abi) + ", this program has " +
-           program + ": build it again with this one's include/alibi/policy.h";
-  }
-  if (table->name == nullptr || table->create == nullptr || table->destroy == nullptr ||
-      table->on_event == nullptr) {
-    return "lacks a name, create, destroy or on_event in its table";
-  }
-  if ((table->needs & ~(ALIBI_NEEDS_CLOCK | ALIBI_NEEDS_EVERY_EVENT)) != 0) {
-    return "asks for needs that this program does not know";
-  }
-  return "";
-}
 
 }  // namespace
 
-const char* RunningPlugin() { return running_plugin; }
-
-bool IsPluginSpec(const std::string& spec) {
-  const std::string path = spec.substr(0, spec.find('('));
-  return path.find('/') != std::string::npos || path.ends_with(".so");
-}
-
 Result<std::unique_ptr<Policy>> LoadPlugin(const std::string& spec) {
-  const std::size_t open = spec.back() == ')' ? spec.rfind('(') : std::string::npos;
-  std::string path = spec.substr(0, open);
-  const std::string parameters =
-      open == std::string::npos ? "" : spec.substr(open + 1, spec.size() - open - 2);
-  auto wrong = [&path](const std::string& what) {
-    return Error{"policy plug-in '" + path + "' " + what};
-  };
-  if (access(path.c_str(), R_OK) != 0) {
-    return wrong(std::string("cannot be read: ") + std::strerror(errno));
-  }
-  // A bare name would be looked for where libraries are.
-  const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* why = dlerror();
-    return wrong(std::string("cannot be loaded: ") + (why != nullptr ? why : "unknown reason"));
-  }
-  using Entry = const alibi_policy_table*(uint32_t);
-  auto* entry = reinterpret_cast<Entry*>(dlsym(library, "alibi_policy"));
-  if (entry == nullptr) {
-    dlclose(library);
-    return wrong("has no function alibi_policy(): it is no policy (docs/policies.md)");
-  }
-  const alibi_policy_table* table = nullptr;
-  u32 asked;
-  {
-    const Running running(path.c_str());
-    asked = CallContained([&] { return table = entry(ALIBI_POLICY_ABI), 0u; });
-  }
-  const std::string what =
-      asked == kThrew ? "threw an exception when it was asked for its table" : WrongTable(table);
-  if (!what.empty()) {
-    dlclose(library);
-    return wrong(what);
-  }
+  auto file = PluginFile::Load(kContract, spec);
+  if (!file.ok()) return file.error();
   auto successor = MakePolicy(kDefaultPolicy);
-  auto plugin = std::make_unique<Plugin>(library, table, path, std::move(*successor));
-  if (Status made = plugin->Create(parameters); !made.ok()) return wrong(made.error().message);
-  return std::unique_ptr<Policy>(std::move(plugin));
+  return std::unique_ptr<Policy>(std::make_unique<Plugin>(std::move(*file), std::move(*successor)));
 }
 
 }  // namespace alibi::adapt

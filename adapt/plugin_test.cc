@@ -9,6 +9,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "adapt/plugin_file.h"
+
 namespace alibi::adapt {
 namespace {
 

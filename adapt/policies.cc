@@ -5,6 +5,7 @@
 
 #include "adapt/builtin.h"
 #include "adapt/plugin.h"
+#include "adapt/plugin_file.h"
 #include "adapt/policy.h"
 
 namespace alibi::adapt {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// alibi lab replay: what other policies would have made of a recorded run; with --against, how well
-// such predictions hold.
+// alibi lab replay: what other policies, of sites or of engines, would have made of a recorded run;
+// with --against, how well such predictions hold.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,118 +12,175 @@
 #include <string>
 #include <vector>
 
+#include "adapt/engine_policy.h"
 #include "adapt/policy.h"
+#include "adapt/replay/engine_replay.h"
 #include "adapt/replay/replay.h"
 #include "cli/bench_files.h"
 #include "cli/cmd_lab.h"
+#include "cli/replay_table.h"
 
 namespace alibi::vmm {
 namespace {
 
-using adapt::replay::Outcome;
-using adapt::replay::Report;
+using adapt::log::Header;
+using adapt::replay::EngineTotals;
 using adapt::replay::Totals;
 using nlohmann::ordered_json;
 
 struct ReplayOptions {
   std::string log;
   std::vector<std::string> policies;
+  std::vector<std::string> engine_policies;
   std::vector<std::string> against;
+  double slowdown = adapt::replay::kDefaultSlowdown;
   std::string json;
   std::string csv;
 };
 
-// One line of each output.
-struct Row {
-  std::string policy;
-  std::string what;  // recorded, predicted, real
-  Totals totals;
+// Of either kind of policies.
+struct Replayed {
+  Header header;
+  std::string policy;  // the recorded one
+  ReplayTable table;
+  ordered_json head;
+  u64 lost_records = 0;
+  std::string incomplete;
+  std::vector<std::string> notes;  // for stderr
 };
 
-struct Column {
-  const char* name;
-  u64 Totals::*value;
-};
-constexpr Column kColumns[] = {
-    {"traps", &Totals::traps},
-    {"callouts", &Totals::callouts},
-    {"adaptations", &Totals::adaptations},
-    {"reversions", &Totals::reversions},
-    {"cycles", &Totals::cycles},
-};
-
-std::string Text(const std::vector<Row>& rows) {
-  std::size_t width = 6;
-  for (const Row& row : rows) width = std::max(width, row.policy.size());
-  std::string text = fmt::format("{:<{}}  {:<9}", "policy", width, "");
-  for (const Column& column : kColumns) text += fmt::format(" {:>14}", column.name);
-  text += fmt::format(" {:>10}\n", "estimated");
-  for (const Row& row : rows) {
-    text += fmt::format("{:<{}}  {:<9}", row.policy, width, row.what);
-    for (const Column& column : kColumns) text += fmt::format(" {:>14L}", row.totals.*column.value);
-    const u64 callouts = row.totals.callouts;
-    text += callouts == 0 || row.totals.estimated_callouts == 0
-                ? fmt::format(" {:>10}\n", "-")
-                : fmt::format(" {:>9.0f}%\n",
-                              100.0 * static_cast<double>(row.totals.estimated_callouts) /
-                                  static_cast<double>(callouts));
-  }
-  return text;
+ReplayRow RowOf(const std::string& policy, const char* what, const Totals& totals) {
+  return {policy,
+          what,
+          {totals.traps, totals.callouts, totals.adaptations, totals.reversions, totals.cycles},
+          totals.estimated_callouts,
+          totals.callouts};
 }
 
-// In percent of the real figure; nothing if that is 0 and the prediction is not.
-std::optional<double> ErrorOf(u64 predicted, u64 real) {
-  if (predicted == real) return 0;
-  if (real == 0) return std::nullopt;
-  return 100.0 * (static_cast<double>(predicted) - static_cast<double>(real)) /
-         static_cast<double>(real);
+ReplayRow RowOf(const std::string& policy, const char* what, const EngineTotals& totals) {
+  return {policy,
+          what,
+          {totals.runs, totals.stops, totals.calls, totals.switches, totals.translated,
+           totals.direct, totals.cycles},
+          totals.estimated,
+          totals.cycles};
 }
 
-std::string ErrorText(const std::vector<Row>& rows) {
-  std::string text = "\nError of the prediction, per cent of the real figure:\n";
-  for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
-    if (rows[i].what != "predicted" || rows[i + 1].what != "real") continue;
-    text += fmt::format("{}:", rows[i].policy);
-    for (const Column& column : kColumns) {
-      const auto error = ErrorOf(rows[i].totals.*column.value, rows[i + 1].totals.*column.value);
-      text += error ? fmt::format("  {} {:+.1f}", column.name, *error)
-                    : fmt::format("  {} (real: 0)", column.name);
-    }
-    text += "\n";
-  }
-  return text;
+ReplayTable EmptyTable(const Totals&) {
+  return {{"traps", "callouts", "adaptations", "reversions", "cycles"}, "estimated_callouts", {}};
+}
+ReplayTable EmptyTable(const EngineTotals&) {
+  return {{"runs", "stops", "calls", "switches", "translated", "direct", "cycles"},
+          "estimated_cycles",
+          {}};
 }
 
-std::string Csv(const std::vector<Row>& rows) {
-  std::string text = "policy,what";
-  for (const Column& column : kColumns) text += fmt::format(",{}", column.name);
-  text += ",estimated_callouts\n";
-  for (const Row& row : rows) {
-    text += fmt::format("\"{}\",{}", row.policy, row.what);
-    for (const Column& column : kColumns) text += fmt::format(",{}", row.totals.*column.value);
-    text += fmt::format(",{}\n", row.totals.estimated_callouts);
+// The report of a log; outcomes from `compared` on are of policies whose real figures are there.
+template <class Report, class Real>
+Replayed Shown(const Report& report, const std::string& policy, const std::vector<Real>& real) {
+  Replayed shown{.header = report.header,
+                 .policy = policy,
+                 .table = EmptyTable(report.recorded),
+                 .head = {},
+                 .lost_records = report.lost_records,
+                 .incomplete = report.incomplete,
+                 .notes = {}};
+  std::vector<ReplayRow>& rows = shown.table.rows;
+  rows.push_back(RowOf(policy, "recorded", report.recorded));
+  const std::size_t compared = report.outcomes.size() - real.size();
+  for (std::size_t i = 0; i < report.outcomes.size(); ++i) {
+    const auto& outcome = report.outcomes[i];
+    rows.push_back(RowOf(outcome.policy, "predicted", outcome.totals));
+    if (i >= compared) rows.push_back(RowOf(outcome.policy, "real", real[i - compared]));
+    if (!outcome.fault.empty()) shown.notes.push_back(outcome.fault);
   }
-  return text;
+  return shown;
 }
 
-std::string Json(const Report& report, const std::vector<Row>& rows) {
-  ordered_json json = {{"image", report.header.image},
-                       {"command", report.header.command},
-                       {"recorded_policy", report.header.policy},
-                       {"sites", report.sites},
-                       {"lost_records", report.lost_records}};
-  ordered_json& lines = json["rows"] = ordered_json::array();
-  for (const Row& row : rows) {
-    ordered_json line = {{"policy", row.policy}, {"what", row.what}};
-    for (const Column& column : kColumns) line[column.name] = row.totals.*column.value;
-    line["estimated_callouts"] = row.totals.estimated_callouts;
-    lines.push_back(std::move(line));
+Result<Replayed> ReplaySites(const ReplayOptions& options) {
+  std::vector<std::string> policies = options.policies;
+  std::vector<Totals> real;
+  for (const std::string& path : options.against) {
+    auto report = adapt::replay::ReplayFile(path, {});
+    if (!report.ok()) return report.error();
+    real.push_back(report->recorded);
+    policies.push_back(report->header.policy);
   }
+  auto report = adapt::replay::ReplayFile(options.log, policies);
+  if (!report.ok()) return report.error();
+  Replayed shown = Shown(*report, report->header.policy, real);
+  shown.head["sites"] = report->sites;
+  return shown;
+}
+
+Error WithoutEngines(const std::string& path) {
+  return Error{path + ": no engine policy decided in this run; record one with --engine auto or " +
+               "direct"};
+}
+
+Result<Replayed> ReplayEngines(const ReplayOptions& options) {
+  std::vector<std::string> policies = options.engine_policies;
+  std::vector<EngineTotals> real;
+  for (const std::string& path : options.against) {
+    auto report = adapt::replay::ReplayEnginesFile(path, {});
+    if (!report.ok()) return report.error();
+    if (report->header.engine_policy.empty()) return WithoutEngines(path);
+    real.push_back(report->recorded);
+    policies.push_back(report->header.engine_policy);
+  }
+  auto report = adapt::replay::ReplayEnginesFile(options.log, policies, options.slowdown);
+  if (!report.ok()) return report.error();
+  if (report->header.engine_policy.empty()) return WithoutEngines(options.log);
+  Replayed shown = Shown(*report, report->header.engine_policy, real);
+  shown.head["address_spaces"] = report->spaces;
+  shown.head["slowdown"] = options.slowdown;
+  shown.head["stop_price"] = report->header.prices.stop;
+  shown.head["call_price"] = report->header.prices.call;
+  if (!report->ran_directly) {
+    shown.notes.push_back(options.log +
+                          ": no user code ran directly: what stops would cost is not known");
+  }
+  return shown;
+}
+
+std::string Json(const Replayed& shown) {
+  ordered_json json = {{"image", shown.header.image},
+                       {"command", shown.header.command},
+                       {"recorded_policy", shown.policy}};
+  json.update(shown.head);
+  json["lost_records"] = shown.lost_records;
+  json["rows"] = JsonOf(shown.table);
   return json.dump(1) + "\n";
 }
 
-int Unreadable(const std::string& path) {
-  return Fail(kNoInput, fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+std::optional<int> Check(const ReplayOptions& options) {
+  if (!options.policies.empty() && !options.engine_policies.empty()) {
+    return Fail(kUsage,
+                "lab replay: --policy is of sites, --engine-policy of user code: replay "
+                "them one after the other");
+  }
+  if (options.policies.empty() && options.engine_policies.empty() && options.against.empty()) {
+    return Fail(kUsage,
+                "lab replay: give --policy POLICY, --engine-policy POLICY, or --against LOG; "
+                "--help shows more");
+  }
+  for (const std::string& spec : options.policies) {
+    if (auto policy = adapt::MakePolicy(spec); !policy.ok()) {
+      return Fail(kUsage, "--policy: " + policy.error().message);
+    }
+  }
+  for (const std::string& spec : options.engine_policies) {
+    if (auto policy = adapt::MakeEnginePolicy(spec); !policy.ok()) {
+      return Fail(kUsage, "--engine-policy: " + policy.error().message);
+    }
+  }
+  std::vector<std::string> logs = options.against;
+  logs.push_back(options.log);
+  for (const std::string& path : logs) {
+    if (access(path.c_str(), R_OK) == 0) continue;
+    return Fail(kNoInput, fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -131,67 +188,55 @@ int Unreadable(const std::string& path) {
 int CmdLabReplay(int argc, char** argv) {
   ReplayOptions options;
   CLI::App app(
-      "Predicts from an event log (alibi run --log FILE) what other policies would have done: "
-      "traps\n"
-      "and callouts of sites, adaptations, reversions, and the cycles of all of these. A log that\n"
-      "was recorded with --policy always shows all that any policy can see; in others clean "
-      "accesses\n"
-      "are estimated (column \"estimated\": their share of the callouts).");
+      "Predicts from an event log (alibi run --log FILE) what other policies would have done.\n"
+      "--policy: traps and callouts of sites, adaptations, reversions, and the cycles of all of\n"
+      "these. A log that was recorded with --policy always shows all that any policy can see; in\n"
+      "others clean accesses are estimated (column \"estimated\": their share of the callouts).\n"
+      "--engine-policy: runs of user code on the CPU itself, their stops and mapping calls, how\n"
+      "often an address space changed sides, and the cycles of user code. A log that was recorded\n"
+      "with --engine direct shows most; \"estimated\" is the share of the cycles that rest on\n"
+      "assumptions (docs/policies.md).");
   app.add_option("LOG", options.log, "the event log")->required();
   app.add_option("--policy", options.policies, "a policy as alibi run takes it; again for more")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
+  app.add_option("--engine-policy", options.engine_policies,
+                 "an engine policy as alibi run takes it; again for more")
       ->type_name("POLICY")
       ->allow_extra_args(false);
   app.add_option(
          "--against", options.against,
          "a log of the same workload under another policy, which is predicted and compared;\n"
-         "again for more")
+         "again for more; with --engine-policy, its engine policy")
       ->type_name("LOG")
       ->allow_extra_args(false);
+  app.add_option("--slowdown", options.slowdown,
+                 "for engine policies: translated user code takes so many times as long (2)")
+      ->check(CLI::Range(1.0, 100.0))
+      ->type_name("TIMES");
   app.add_option("--json", options.json, "write the figures to FILE as JSON")->type_name("FILE");
   app.add_option("--csv", options.csv, "write the figures to FILE as CSV")->type_name("FILE");
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "lab replay", argc, argv)) return *status;
-  if (options.policies.empty() && options.against.empty()) {
-    return Fail(kUsage, "lab replay: give --policy POLICY, or --against LOG; --help shows more");
-  }
-  for (const std::string& spec : options.policies) {
-    if (auto policy = adapt::MakePolicy(spec); !policy.ok()) {
-      return Fail(kUsage, "--policy: " + policy.error().message);
-    }
-  }
-  std::vector<Totals> real;
-  for (const std::string& path : options.against) {
-    if (access(path.c_str(), R_OK) != 0) return Unreadable(path);
-    auto report = adapt::replay::ReplayFile(path, {});
-    if (!report.ok()) return Fail(kBadImage, report.error().message);
-    real.push_back(report->recorded);
-    options.policies.push_back(report->header.policy);
-  }
-  if (access(options.log.c_str(), R_OK) != 0) return Unreadable(options.log);
-  auto report = adapt::replay::ReplayFile(options.log, options.policies);
-  if (!report.ok()) return Fail(kBadImage, report.error().message);
+  if (const auto status = Check(options)) return *status;
 
-  std::vector<Row> rows = {{report->header.policy, "recorded", report->recorded}};
-  const std::size_t asked = report->outcomes.size() - real.size();
-  for (std::size_t i = 0; i < report->outcomes.size(); ++i) {
-    const Outcome& outcome = report->outcomes[i];
-    rows.push_back({outcome.policy, "predicted", outcome.totals});
-    if (i >= asked) rows.push_back({outcome.policy, "real", real[i - asked]});
-    if (!outcome.fault.empty()) fmt::print(stderr, "alibi: {}\n", outcome.fault);
+  const bool engines = !options.engine_policies.empty();
+  auto replayed = engines ? ReplayEngines(options) : ReplaySites(options);
+  if (!replayed.ok()) return Fail(kBadImage, replayed.error().message);
+  for (const std::string& note : replayed->notes) fmt::print(stderr, "alibi: {}\n", note);
+  fmt::print("{}", TextOf(replayed->table));
+  if (!options.against.empty()) fmt::print("{}", ErrorsOf(replayed->table));
+  if (replayed->lost_records != 0) {
+    fmt::print("The log lacks {} records: its ring was full.\n", replayed->lost_records);
   }
-  fmt::print("{}", Text(rows));
-  if (!real.empty()) fmt::print("{}", ErrorText(rows));
-  if (report->lost_records != 0) {
-    fmt::print("The log lacks {} records: its ring was full.\n", report->lost_records);
-  }
-  if (!options.json.empty() && !WriteFile(options.json, Json(*report, rows))) {
+  if (!options.json.empty() && !WriteFile(options.json, Json(*replayed))) {
     return Fail(kCannotCreate, options.json + ": cannot be written");
   }
-  if (!options.csv.empty() && !WriteFile(options.csv, Csv(rows))) {
+  if (!options.csv.empty() && !WriteFile(options.csv, CsvOf(replayed->table))) {
     return Fail(kCannotCreate, options.csv + ": cannot be written");
   }
-  if (!report->incomplete.empty()) {
-    return Fail(kBadImage, report->incomplete + "; replayed as far as it goes");
+  if (!replayed->incomplete.empty()) {
+    return Fail(kBadImage, replayed->incomplete + "; replayed as far as it goes");
   }
   return kSuccess;
 }

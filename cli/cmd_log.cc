@@ -134,6 +134,23 @@ void PrintTranslations(const Summary& sum) {
   if (!faults.empty()) fmt::print("faults delivered, by vector:{}\n", faults);
 }
 
+void PrintEngines(const Summary& sum) {
+  if (sum.user_spaces == 0) return;
+  fmt::print("\n{:<18} {:>10} {:>14}\n", "user code", "count", "cycles each");
+  for (unsigned i = 0; i < adapt::kEngineEventCount; ++i) {
+    const adapt::log::EngineTally& tally = sum.engine_events[i];
+    if (tally.count == 0) continue;
+    fmt::print("{:<18} {:>10} {:>14}\n",
+               adapt::EngineEventName(static_cast<adapt::EngineEvent::Kind>(i)), tally.count,
+               tally.cycles / tally.count);
+  }
+  fmt::print(
+      "{} stops of direct runs, {} of them for mappings, {} mapping calls; {} verdicts to run "
+      "directly, {} to translate; {} address spaces\n",
+      sum.direct_stops, sum.direct_faults, sum.mapping_calls, sum.to_direct, sum.to_translation,
+      sum.user_spaces);
+}
+
 void PrintSites(const Summary& sum, const Reader& reader, unsigned top) {
   const std::vector<u32> worst = sum.Guiltiest(reader.header().prices, top);
   if (worst.empty()) return;
@@ -154,8 +171,16 @@ void PrintSummary(const Summary& sum, const Reader& reader, unsigned top) {
   const adapt::log::Header& header = reader.header();
   fmt::print("{} on {}, policy {}\n{}{}{}\n", header.program, header.host_cpu, header.policy,
              header.image, header.command.empty() ? "" : ": ", header.command);
-  fmt::print("prices here: {} cycles a trap, {} a callout\n", header.prices.trap,
+  fmt::print("prices here: {} cycles a trap, {} a callout", header.prices.trap,
              header.prices.callout);
+  if (header.prices.stop != 0) {
+    fmt::print(", {} a stop of direct execution, {} a mapping call", header.prices.stop,
+               header.prices.call);
+  }
+  fmt::print("\n");
+  if (!header.engine_policy.empty()) {
+    fmt::print("engine {}, its policy {}\n", header.engine, header.engine_policy);
+  }
   fmt::print("{} records in {} bytes, until {:.3f} s\n", sum.records, reader.offset(),
              Seconds(sum.last_tsc, header));
   if (sum.lost != 0) fmt::print("{} more are lost: they came too fast\n", sum.lost);
@@ -164,6 +189,7 @@ void PrintSummary(const Summary& sum, const Reader& reader, unsigned top) {
   }
   PrintOccurrences(sum);
   PrintTranslations(sum);
+  PrintEngines(sum);
   PrintSites(sum, reader, top);
 }
 

@@ -55,6 +55,7 @@ struct RunOptions {
   std::string shadow_size = "512M";
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
   std::string engine = runtime::NameOf(MachineConfig().engine);
+  std::string engine_policy;
   std::string policy = MachineConfig().policy;
   std::string append;
   std::string console = "serial";
@@ -72,12 +73,6 @@ struct RunOptions {
 std::atomic<PcMachine*>& RunningMachine() {
   static std::atomic<PcMachine*> machine = nullptr;
   return machine;
-}
-
-std::string PolicyList() {
-  std::string text;
-  for (const std::string& name : adapt::PolicyNames()) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 struct ModuleFile {
@@ -299,9 +294,16 @@ void RunCommand::AddOptions(CLI::App& app) {
          "--engine", options_.engine,
          fmt::format("what runs the guest ({}):\n{}", options_.engine, runtime::EngineHelp()))
       ->type_name("NAME");
+  app.add_option(
+         "--engine-policy", options_.engine_policy,
+         fmt::format("which user code runs directly under --engine auto: {},\nor a "
+                     "plug-in's file: ./NAME.so or \"./NAME.so(PARAMETERS)\" ({})",
+                     fmt::join(adapt::EnginePolicyNames(), ", "), adapt::kDefaultEnginePolicy))
+      ->type_name("POLICY");
   app.add_option("--policy", options_.policy,
-                 "adaptation policy: " + PolicyList() + ",\nor a plug-in's file: " +
-                     "./NAME.so or \"./NAME.so(PARAMETERS)\" (" + options_.policy + ")");
+                 fmt::format("adaptation policy: {},\nor a plug-in's file: ./NAME.so or "
+                             "\"./NAME.so(PARAMETERS)\" ({})",
+                             fmt::join(adapt::PolicyNames(), ", "), options_.policy));
   app.add_option(
       "--coherence", options_.coherence,
       "how the shadow follows the guest's page tables: " +
@@ -443,6 +445,15 @@ RunCommand::Failed RunCommand::CheckChoices() {
   auto engine = runtime::ParseEngineKind(options_.engine);
   if (!engine.ok()) return Fail(kUsage, "--engine: " + engine.error().message);
   config_.machine.engine = *engine;
+  auto engine_policy =
+      runtime::EnginePolicyFor(*engine, options_.engine_policy, adapt::kDefaultEnginePolicy);
+  if (!engine_policy.ok()) return Fail(kUsage, "--engine-policy: " + engine_policy.error().message);
+  options_.engine_policy = *engine_policy;
+  if (!options_.engine_policy.empty()) {
+    if (auto policy = adapt::MakeEnginePolicy(options_.engine_policy); !policy.ok()) {
+      return Fail(kUsage, "--engine-policy: " + policy.error().message);
+    }
+  }
   if (auto policy = adapt::MakePolicy(options_.policy); !policy.ok()) {
     return Fail(kUsage, "--policy: " + policy.error().message);
   }
@@ -590,6 +601,7 @@ RunCommand::Failed RunCommand::ChooseStore() {
 void RunCommand::ConfigureMachine() {
   config_.machine.cpuid = &cpu_->policy;
   config_.machine.policy = options_.policy;
+  config_.machine.engine_policy = options_.engine_policy;
   config_.machine.coherence = coherence_;
   config_.machine.policy_report = [](const std::string& line) {
     fmt::print(stderr, "alibi: {}\n", line);
@@ -668,8 +680,9 @@ RunCommand::Failed RunCommand::LoadKernel() {
 
 RunCommand::Failed RunCommand::Attach() {
   leave_.reset(&observation_);
-  const RunDescription description = {
-      options_.policy, options_.image.empty() ? options_.bios : options_.image, options_.append};
+  const RunDescription description = {options_.policy, options_.engine_policy,
+                                      options_.image.empty() ? options_.bios : options_.image,
+                                      options_.append};
   return observation_.Attach(*machine_, image_, description);
 }
 

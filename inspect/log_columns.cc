@@ -30,6 +30,7 @@ constexpr u32 kFault = KindBit(RecordKind::kFault);
 constexpr u32 kTranslation = KindBit(RecordKind::kTranslation);
 constexpr u32 kOverwritten = KindBit(RecordKind::kOverwritten);
 constexpr u32 kSystem = KindBit(RecordKind::kControl) | KindBit(RecordKind::kMsr);
+constexpr u32 kEngine = KindBit(RecordKind::kEngine);
 constexpr u32 kEnd = KindBit(RecordKind::kEnd);
 
 const Site& SiteNamed(const Record& record, const Reader& reader) {
@@ -40,6 +41,13 @@ std::string Hex(const Site& site) {
   std::string text;
   for (unsigned i = 0; i < site.length; ++i) text += fmt::format("{:02x}", site.bytes[i]);
   return text;
+}
+
+using Counts = u32 adapt::EngineEvent::*;
+// Of what has run directly alone.
+Cell CountOf(const Record& record, Counts count) {
+  const adapt::EngineEvent event = EngineOccurrenceOf(record).event;
+  return event.kind == adapt::EngineEvent::Kind::kRan ? Cell(u64{event.*count}) : Cell();
 }
 
 struct Column {
@@ -61,15 +69,29 @@ constexpr Column kColumns[] = {
     {"physical", kOfSites | kTranslation | kOverwritten | KindBit(RecordKind::kForgottenPage),
      [](const Record& r, const Reader&) -> Cell { return Address{r.physical.value}; }},
     {"site", kOfSites, [](const Record& r, const Reader&) -> Cell { return u64{r.site}; }},
-    {"event", kOccurrences,
-     [](const Record& r, const Reader&) -> Cell { return std::string(EventName(r.event)); }},
+    {"event", kOccurrences | kEngine,
+     [](const Record& r, const Reader&) -> Cell {
+       return std::string(r.kind == RecordKind::kEngine
+                              ? EngineEventName(EngineOccurrenceOf(r).event.kind)
+                              : EventName(r.event));
+     }},
     {"trapped", kOccurrences, [](const Record& r, const Reader&) -> Cell { return r.flag; }},
-    {"from", kOccurrences | KindBit(RecordKind::kSite),
-     [](const Record& r, const Reader&) -> Cell { return std::string(KindName(r.before)); }},
-    {"to", kOccurrences,
-     [](const Record& r, const Reader&) -> Cell { return std::string(KindName(r.after)); }},
-    {"cycles", kOccurrences | kTranslation,
-     [](const Record& r, const Reader&) -> Cell { return u64{r.cycles}; }},
+    {"from", kOccurrences | kEngine | KindBit(RecordKind::kSite),
+     [](const Record& r, const Reader&) -> Cell {
+       return std::string(r.kind == RecordKind::kEngine
+                              ? UserEngineName(EngineOccurrenceOf(r).before)
+                              : KindName(r.before));
+     }},
+    {"to", kOccurrences | kEngine,
+     [](const Record& r, const Reader&) -> Cell {
+       return std::string(r.kind == RecordKind::kEngine
+                              ? UserEngineName(EngineOccurrenceOf(r).after)
+                              : KindName(r.after));
+     }},
+    {"cycles", kOccurrences | kTranslation | kEngine,
+     [](const Record& r, const Reader&) -> Cell {
+       return r.kind == RecordKind::kEngine ? EngineOccurrenceOf(r).event.cycles : u64{r.cycles};
+     }},
     {"access", KindBit(RecordKind::kSite),
      [](const Record& r, const Reader& reader) -> Cell {
        return std::string(AccessName(SiteNamed(r, reader).access));
@@ -113,6 +135,16 @@ constexpr Column kColumns[] = {
     {"lost", kEnd | KindBit(RecordKind::kLost),
      [](const Record& r, const Reader&) -> Cell { return r.value; }},
     {"left_out", kEnd, [](const Record& r, const Reader&) -> Cell { return r.more; }},
+    {"space", kEngine,
+     [](const Record& r, const Reader&) -> Cell { return u64{EngineOccurrenceOf(r).space}; }},
+    {"stops", kEngine,
+     [](const Record& r, const Reader&) -> Cell { return CountOf(r, &adapt::EngineEvent::stops); }},
+    {"faults", kEngine,
+     [](const Record& r, const Reader&) -> Cell {
+       return CountOf(r, &adapt::EngineEvent::faults);
+     }},
+    {"calls", kEngine,
+     [](const Record& r, const Reader&) -> Cell { return CountOf(r, &adapt::EngineEvent::calls); }},
 };
 
 Cell CellOf(const Column& column, const Record& record, const Reader& reader) {

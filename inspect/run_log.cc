@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "alibi/version.h"
+#include "direct/direct_execution.h"
 #include "inspect/stats.h"
 
 namespace alibi::vmm {
@@ -45,10 +46,16 @@ Result<std::unique_ptr<RunLog>> RunLog::Create(const std::string& path, u64 most
   header.program = std::string("alibi ") + ALIBI_VERSION;
   header.host_cpu = HostCpu();
   header.policy = description.policy;
+  header.engine = runtime::NameOf(machine.machine().engine_kind());
+  header.engine_policy = description.engine_policy;
   header.image = description.image;
   header.command = description.command_line;
   const adapt::Prices& prices = machine.machine().translator()->prices();
-  header.prices = {prices.trap, prices.callout};
+  header.prices = {.trap = prices.trap, .callout = prices.callout};
+  if (const direct::DirectExecution* direct = machine.machine().translator()->direct()) {
+    header.prices.stop = direct->prices().stop;
+    header.prices.call = direct->prices().call;
+  }
   auto writer = adapt::log::Writer::Create(path, header, most_bytes);
   if (!writer.ok()) return writer.error();
   std::unique_ptr<RunLog> log(new RunLog(machine));

@@ -16,7 +16,8 @@ namespace alibi::vmm {
 
 // What runs, for the log's header.
 struct RunDescription {
-  std::string policy;  // as --policy takes it
+  std::string policy;         // as --policy takes it
+  std::string engine_policy;  // as --engine-policy takes it; "": the engine has none
   std::string image;
   std::string command_line;
 };

@@ -70,6 +70,10 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
           : fmt::format("policy {}, {:.3f} s, {} bytes of translations\n", machine.policy().name(),
                         seconds, TcBytesOf(machine));
   if (const char* fault = machine.policy().fault()) text += fmt::format("{}\n", fault);
+  if (const adapt::EnginePolicy* engine = machine.engine_policy()) {
+    text += fmt::format("engine policy {}\n", engine->name());
+    if (const char* fault = engine->fault()) text += fmt::format("{}\n", fault);
+  }
   // Zeros say nothing to a person; the JSON has them.
   auto row = [&text](const char*, const char* what, u64 value) {
     if (value != 0) text += fmt::format("{:>16}  {}\n", value, what);
@@ -112,6 +116,10 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   json["policy"] = machine.policy().name();
   json["coherence"] = mmu::NameOf(machine.mmu().coherence());
   if (const char* fault = machine.policy().fault()) json["policy_fault"] = fault;
+  if (const adapt::EnginePolicy* engine = machine.engine_policy()) {
+    json["engine_policy"] = engine->name();
+    if (const char* fault = engine->fault()) json["engine_policy_fault"] = fault;
+  }
   json["wall_ns"] = wall_ns;
   json["tc_bytes_used"] = TcBytesOf(machine);
   auto into = [&json](const char* group) {

@@ -44,6 +44,14 @@ Status Machine::Init(const MachineConfig& config) {
   if (!policy.ok()) return policy.error();
   policy_ = std::move(*policy);
   policy_report_ = config.policy_report;
+  auto engine_policy =
+      runtime::EnginePolicyFor(config.engine, config.engine_policy, adapt::kDefaultEnginePolicy);
+  if (!engine_policy.ok()) return engine_policy.error();
+  if (!engine_policy->empty()) {
+    auto made = adapt::MakeEnginePolicy(*engine_policy);
+    if (!made.ok()) return made.error();
+    engine_policy_ = std::move(*made);
+  }
 
   auto memory = mmu::GuestMemory::Create(config.arena_bytes);
   if (!memory.ok()) return memory.error();
@@ -98,14 +106,8 @@ Status Machine::CreateTranslator(const MachineConfig& config,
   options.tc_bytes = config.tc_bytes;
   options.store_folder = config.store_folder;
   options.executions = config.executions;
-  if (config.engine != runtime::EngineKind::kTranslate) {
-    const bool always = config.engine == runtime::EngineKind::kDirect;
-    auto engine_policy = adapt::MakeEnginePolicy(always ? "always" : "cost-model");
-    if (!engine_policy.ok()) return engine_policy.error();
-    engine_policy_ = std::move(*engine_policy);
-    options.engine_policy = engine_policy_.get();
-    options.needs_direct_execution = always;
-  }
+  options.engine_policy = engine_policy_.get();
+  options.needs_direct_execution = config.engine == runtime::EngineKind::kDirect;
   auto engine = runtime::TranslatingEngine::Create(options);
   if (!engine.ok()) return engine.error();
   translator_ = engine->get();
@@ -189,10 +191,13 @@ Stop Machine::Loop() {
 }
 
 void Machine::ReportPolicy() {
-  const char* fault = policy_->fault();
-  if (__builtin_expect(fault == nullptr, 1) || policy_reported_) return;
-  policy_reported_ = true;
-  if (policy_report_) policy_report_(fault);
+  const auto report = [this](const char* fault, bool* reported) {
+    if (__builtin_expect(fault == nullptr, 1) || *reported) return;
+    *reported = true;
+    if (policy_report_) policy_report_(fault);
+  };
+  report(policy_->fault(), &policy_reported_);
+  if (engine_policy_ != nullptr) report(engine_policy_->fault(), &engine_policy_reported_);
 }
 
 void Machine::TakeInterrupts() {

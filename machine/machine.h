@@ -61,7 +61,11 @@ struct MachineConfig {
   runtime::EngineKind engine = runtime::EngineKind::kTranslate;
   mmu::Coherence coherence = mmu::Coherence::kEager;
   std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
-  // Told once, on the VCPU's thread between instructions, when a plug-in has misbehaved: one line.
+  // Which user code runs directly: see adapt::MakeEnginePolicy. "": the engine's own. Another one
+  // is for EngineKind::kAuto alone.
+  std::string engine_policy;
+  // Told once of each, on the VCPU's thread between instructions, when a plug-in has misbehaved:
+  // one line.
   std::function<void(const std::string&)> policy_report;
   u64 tc_bytes = u64{64} << 20;
   std::string store_folder;  // see runtime::TranslatingEngineOptions
@@ -98,6 +102,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   vcpu::VcpuState& state() { return *state_; }
   const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
   const adapt::Policy& policy() const { return *policy_; }
+  // Null: the engine has none.
+  const adapt::EnginePolicy* engine_policy() const { return engine_policy_.get(); }
   const Counters& counters() const { return counters_; }
   Crossing Cross(u64 Counters::*count, u64 Counters::*cycles) {
     return Crossing(&counters_, count, cycles);
@@ -176,7 +182,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   std::unique_ptr<adapt::Policy> policy_;
   std::unique_ptr<adapt::EnginePolicy> engine_policy_;
   std::function<void(const std::string&)> policy_report_;
-  bool policy_reported_ = false;
+  bool policy_reported_ = false, engine_policy_reported_ = false;
   std::unique_ptr<mmu::Mmu> mmu_;
   std::unique_ptr<runtime::Engine> engine_;
   runtime::TranslatingEngine* translator_ = nullptr;

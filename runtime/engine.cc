@@ -203,7 +203,7 @@ Exit EngineImpl::Run() {
   for (;;) {
     fragments_->RelinkExits();
     events_.Drain();
-    counters_.policy_faults = policy_.fault() != nullptr;
+    counters_.policy_faults = (policy_.fault() != nullptr) + EnginePolicyFailed();
     if (points_.stopped()) return Exit::kDebug;
     if (memory_map_changed_) {
       memory_map_changed_ = false;

@@ -172,6 +172,9 @@ class EngineImpl final : public TranslatingEngine,
   void TellEnginePolicy(mmu::View& view, adapt::EngineEvent event);
   // User code of the current view is to run on.
   bool GoesDirectly();
+  bool EnginePolicyFailed() const {
+    return direct_ != nullptr && options_.engine_policy->fault() != nullptr;
+  }
   void RunDirectly();
 
   // --- dispatch.cc ---
@@ -319,6 +322,7 @@ class EngineImpl final : public TranslatingEngine,
     adapt::EngineRecord record;
   };
   UserCode user_code_[mmu::ViewPool::kMaxViews];
+  u32 user_spaces_ = 0;           // address spaces met so far
   mmu::View* sampled_ = nullptr;  // the user view that was interrupted last
   u64 last_sample_ = 0;           // TSC
   bool translate_next_ = false;   // user code goes on translated, up to where it looks up

@@ -14,6 +14,16 @@ Result<EngineKind> ParseEngineKind(const std::string& name) {
   return Error{"there is no engine '" + name + "'; there are " + names};
 }
 
+Result<std::string> EnginePolicyFor(EngineKind kind, const std::string& asked,
+                                    const std::string& by_default) {
+  if (kind == EngineKind::kAuto) return asked.empty() ? by_default : asked;
+  const std::string own = kind == EngineKind::kDirect ? "always" : "";
+  if (asked.empty() || asked == own) return own;
+  return Error{"an engine policy decides under engine auto only; " +
+               (own.empty() ? std::string("there is none under ") + NameOf(kind)
+                            : NameOf(kind) + std::string("'s is ") + own)};
+}
+
 std::string EngineHelp() {
   std::string text;
 #define ALIBI_ENGINE(kind, name, what) \

@@ -27,6 +27,10 @@ constexpr bool Translates(EngineKind kind) { return kind != EngineKind::kHardwar
 inline const char* NameOf(EngineKind kind) { return kEngineNames[static_cast<unsigned>(kind)]; }
 // Fails with the names there are.
 Result<EngineKind> ParseEngineKind(const std::string& name);
+// Which user code runs directly, by an engine policy: the one that is asked for, or the engine's
+// own for "". Fails where it would have nothing to decide. "": none is needed.
+Result<std::string> EnginePolicyFor(EngineKind kind, const std::string& asked,
+                                    const std::string& by_default);
 // A line per engine, "NAME: how it runs the guest", for help texts.
 std::string EngineHelp();
 

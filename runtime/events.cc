@@ -146,4 +146,10 @@ void Events::Flush(bool site_table_too) {
   Push(record);
 }
 
+void Events::EngineVerdict(u64 root, const adapt::log::EngineOccurrence& what) {
+  Record record = RecordOf(what);
+  record.cr3 = root;
+  Push(record);
+}
+
 }  // namespace alibi::runtime

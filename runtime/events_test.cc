@@ -189,5 +189,28 @@ TEST_CASE("Translations: what was made, and what it was overwritten by") {
   CHECK(seen[1].more == 2);
 }
 
+TEST_CASE("What an engine policy was told is of the address space that it is about") {
+  Bench bench;
+  CHECK_FALSE(bench.events.Wants(RecordKind::kEngine));
+  bench.events.set_log(&bench.log);
+  REQUIRE(bench.events.Wants(RecordKind::kEngine));
+  adapt::log::EngineOccurrence what;
+  what.space = 7;
+  what.after = adapt::UserEngine::kDirect;
+  what.event = {.kind = adapt::EngineEvent::Kind::kRan, .now = 5, .cycles = 6, .stops = 3};
+  bench.events.EngineVerdict(0x2000, what);
+  const std::vector<Record> logged = bench.Logged();
+  REQUIRE(logged.size() == 1);
+  CHECK(logged[0].kind == RecordKind::kEngine);
+  CHECK(logged[0].cr3 == 0x2000);
+  CHECK(logged[0].tsc == 5);
+  const adapt::log::EngineOccurrence back = EngineOccurrenceOf(logged[0]);
+  CHECK(back.space == 7);
+  CHECK(back.before == adapt::UserEngine::kTranslate);
+  CHECK(back.after == adapt::UserEngine::kDirect);
+  CHECK(back.event.cycles == 6);
+  CHECK(back.event.stops == 3);
+}
+
 }  // namespace
 }  // namespace alibi::runtime

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "abi/contract.h"
-#include "adapt/plugin.h"
+#include "adapt/plugin_file.h"
 #include "base/check.h"
 #include "runtime/abort_status.h"
 #include "runtime/engine_impl.h"

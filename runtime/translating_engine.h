@@ -58,7 +58,7 @@ struct TranslatingEngineOptions : EngineOptions {
   ExecutionSink* executions = nullptr;  // not null: translations count how often they run
   u64 tc_bytes = u64{64} << 20;         // of translations; at least 1 MB
   // Which user code runs directly (direct/direct_execution.h); null: none.
-  const adapt::EnginePolicy* engine_policy = nullptr;
+  adapt::EnginePolicy* engine_policy = nullptr;
   bool needs_direct_execution = false;  // a host that cannot run code directly: Create() fails
   // Of translations that other runs have made (runtime/translation_store.h); "": none are kept, nor
   // where this program was linked without a build ID.

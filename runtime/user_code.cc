@@ -46,10 +46,18 @@ void EngineImpl::Sample() {
 void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
   if (!view.user()) return;
   UserCode& user = user_code_[view.id()];
-  if (user.generation != view.generation()) user = {view.generation(), {}};
+  if (user.generation != view.generation()) {
+    user = {view.generation(), {}};
+    user.record.number = ++user_spaces_;
+  }
   event.now = __rdtsc();
   user.record.seen = true;
+  const UserEngine before = user.record.engine;
   user.record.engine = options_.engine_policy->OnEvent(user.record, event, direct_->prices());
+  if (events_.Wants(RecordKind::kEngine)) {
+    events_.EngineVerdict(view.key().root(),
+                          {user.record.number, before, user.record.engine, event});
+  }
   const bool directly = user.record.engine == UserEngine::kDirect;
   if (directly == view.runs_directly()) return;
   view.set_runs_directly(directly);

@@ -424,6 +424,7 @@ class MachineImpl final : public Machine {
     auto coherence = mmu::ParseCoherence(options.coherence);
     if (!coherence.ok()) return coherence.error();
     config.policy = options.policy;
+    config.engine_policy = options.engine_policy;
     config.coherence = *coherence;
     config.cpuid = &cpuid_;
     config.tc_bytes = options.translation_cache_bytes & ~kPageMask;

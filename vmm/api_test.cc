@@ -755,6 +755,15 @@ TEST_CASE("Bad options and memory are explained") {
   CHECK(engine.error().message ==
         "there is no engine 'diesel'; there are translate, auto, direct, hardware");
   options = {};
+  options.engine_policy = "always";
+  const auto undecided = Machine::Create(options);
+  REQUIRE_FALSE(undecided.ok());
+  CHECK(undecided.error().message ==
+        "an engine policy decides under engine auto only; there is none under translate");
+  options.engine = "auto";
+  options.engine_policy = "sometimes";
+  CHECK_FALSE(Machine::Create(options).ok());
+  options = {};
   options.coherence = "sometimes";
   CHECK_FALSE(Machine::Create(options).ok());
   options = {};

@@ -189,6 +189,7 @@ alibi_status alibi_machine_create(const alibi_machine_options* options, alibi_ma
     }
     if (given.most_memory_bytes != 0) to.most_memory_bytes = given.most_memory_bytes;
     if (given.engine != nullptr) to.engine = given.engine;
+    if (given.engine_policy != nullptr) to.engine_policy = given.engine_policy;
     if (given.translation_store != nullptr) to.translation_store = given.translation_store;
     if (to.engine == NameOf(alibi::runtime::EngineKind::kHardware)) {
       if (auto kvm = alibi::hardware::Kvm::Open(); !kvm.ok()) {

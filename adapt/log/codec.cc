@@ -141,7 +141,8 @@ class Input {
 
 constexpr bool IsCodeBits(unsigned bits) { return bits == 16 || bits == 32 || bits == 64; }
 
-// What stands in the upper half of a record's first byte.
+// What stands in the upper half of a record's first byte, or in the second one of kinds that do not
+// fit the lower half.
 unsigned HighHalf(const Record& record) {
   const unsigned flag = record.flag;
   switch (record.kind) {
@@ -152,11 +153,13 @@ unsigned HighHalf(const Record& record) {
       return static_cast<unsigned>(record.why) | flag << 3;
     case RecordKind::kControl:
       return record.number;
+    case RecordKind::kEngine:
+      return record.number | static_cast<unsigned>(record.extra) << 3;
     default:
       return flag;
   }
 }
-static_assert(kEventCount <= 8 && kWhyCount <= 8,
+static_assert(kEventCount <= 8 && kWhyCount <= 8 && kEngineEventCount <= 8,
               "an event or a reason and a flag fit half a byte");
 
 // False: no record has that.
@@ -174,6 +177,10 @@ bool SetHighHalf(unsigned half, Record* record) {
     case RecordKind::kControl:
       record->number = static_cast<u8>(half);
       return true;
+    case RecordKind::kEngine:
+      record->number = half & 7;
+      record->extra = static_cast<u8>(half >> 3);
+      return record->number < kEngineEventCount && record->extra < 4;
     default:
       record->flag = half & 1;
       return half <= 1;
@@ -251,6 +258,19 @@ void Body(Stream& stream, Record& record) {
       stream.Plain(record.more);
       stream.Plain(record.value);
       break;
+    case RecordKind::kEngine: {
+      u32 space = static_cast<u32>(record.pc.value);
+      stream.Plain(space);
+      record.pc = LinearAddr(space);
+      stream.Plain(record.value);
+      if (record.number != static_cast<u8>(EngineEvent::Kind::kRan)) break;
+      u32 stops = static_cast<u32>(record.more), faults = static_cast<u32>(record.more >> 32);
+      stream.Plain(stops);
+      stream.Plain(faults);
+      record.more = stops | u64{faults} << 32;
+      stream.Plain(record.cycles);
+      break;
+    }
     case RecordKind::kLost:
       stream.Plain(record.value);
       break;
@@ -280,7 +300,14 @@ u8* Encoder::Put(const Record& record, u8* at) {
     stream.Delta(cr3, base_.cr3);
   }
   Record copy = record;
-  stream.Tag(static_cast<unsigned>(record.kind), HighHalf(record));
+  const auto kind = static_cast<unsigned>(record.kind);
+  if (kind < kFirstLongKind) {
+    stream.Tag(kind, HighHalf(record));
+  } else {
+    u8 half = static_cast<u8>(HighHalf(record));
+    stream.Tag(kMoreKindsTag, kind - kFirstLongKind);
+    stream.Small(half);
+  }
   Body(stream, copy);
   return stream.at();
 }
@@ -312,16 +339,20 @@ bool Decoder::Next(std::span<const u8>* bytes, u64 sites, Record* record, FinalC
   while (!bytes->empty() && !*found) {
     Input stream(*bytes, &base_);
     const u8 tag = stream.Byte();
-    const unsigned low = tag & 15, high = tag >> 4;
-    if (low == kAddressSpaceTag) {
+    unsigned kind = tag & 15, high = tag >> 4;
+    if (kind == kMoreKindsTag) {
+      kind = kFirstLongKind + high;
+      high = stream.Byte();
+    }
+    if (kind == kAddressSpaceTag) {
       u64 cr3 = 0;
       stream.Require(high == 0);
       stream.Delta(cr3, base_.cr3);
-    } else if (!IsRecordKind(low)) {
+    } else if (!IsRecordKind(kind)) {
       return false;
     } else {
       *record = Record{};
-      record->kind = static_cast<RecordKind>(low);
+      record->kind = static_cast<RecordKind>(kind);
       stream.Require(SetHighHalf(high, record));
       *found = true;
       record->cr3 = base_.cr3;

@@ -13,7 +13,10 @@
 
 namespace alibi::adapt::log {
 
-// A record's first byte: its kind in the low half, what fits of it in the high one.
+// A record's first byte: its kind in the low half, what fits of it in the high one. Kinds that do
+// not fit have kMoreKindsTag there, the kind less kFirstLongKind in the high half, and what else
+// would stand in it in a byte of its own.
+inline constexpr unsigned kMoreKindsTag = 0, kFirstLongKind = 16;
 inline constexpr unsigned kAddressSpaceTag = 4;  // later records have another CR3
 
 // What the numbers of the next record are differences to.

@@ -23,6 +23,8 @@ struct TextMember {
 constexpr TextMember kTexts[] = {{"program", &Header::program},
                                  {"host_cpu", &Header::host_cpu},
                                  {"policy", &Header::policy},
+                                 {"engine", &Header::engine},
+                                 {"engine_policy", &Header::engine_policy},
                                  {"image", &Header::image},
                                  {"command", &Header::command}};
 
@@ -30,7 +32,10 @@ struct PriceMember {
   const char* name;
   u64 HostPrices::*value;
 };
-constexpr PriceMember kPrices[] = {{"trap", &HostPrices::trap}, {"callout", &HostPrices::callout}};
+constexpr PriceMember kPrices[] = {{"trap", &HostPrices::trap},
+                                   {"callout", &HostPrices::callout},
+                                   {"stop", &HostPrices::stop},
+                                   {"call", &HostPrices::call}};
 
 }  // namespace
 

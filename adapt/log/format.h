@@ -14,8 +14,9 @@
 namespace alibi::adapt::log {
 
 inline constexpr char kMagic[8] = {'A', 'l', 'i', 'b', 'i', 'L', 'o', 'g'};
-// Grows when a reader of the older one would misunderstand.
-inline constexpr u32 kVersion = 1;
+// Grows when a reader of the older one would misunderstand. Version 1 has no records of kinds from
+// 16 on, and is read as ever.
+inline constexpr u32 kVersion = 2;
 
 struct Preamble {
   char magic[8];
@@ -41,6 +42,9 @@ u32 Checksum(const void* data, std::size_t bytes);
 struct HostPrices {
   u64 trap = 0;     // a host signal and the return from its handler
   u64 callout = 0;  // into the runtime and back, where nothing is done
+  // As EnginePrices; 0 where no user code can run directly.
+  u64 stop = 0;
+  u64 call = 0;
   bool operator==(const HostPrices&) const = default;
 };
 
@@ -50,9 +54,11 @@ struct Header {
   u64 start_unix_ns = 0;  // the same moment on the host's calendar
   std::string program;    // "alibi 0.1"
   std::string host_cpu;
-  std::string policy;   // as --policy takes it
-  std::string image;    // the guest: kernel or ROM
-  std::string command;  // its command line
+  std::string policy;         // as --policy takes it
+  std::string engine;         // as --engine takes it
+  std::string engine_policy;  // as --engine-policy takes it; "": there was none
+  std::string image;          // the guest: kernel or ROM
+  std::string command;        // its command line
   HostPrices prices;
   bool operator==(const Header&) const = default;
 };

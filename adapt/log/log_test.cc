@@ -60,9 +60,11 @@ Header SomeHeader() {
   header.program = "alibi test";
   header.host_cpu = "a CPU";
   header.policy = "hysteresis(2,256)";
+  header.engine = "auto";
+  header.engine_policy = "./mine.so(5)";
   header.image = "a \"kernel\"\n";
   header.command = "console=ttyS0";
-  header.prices = {3400, 120};
+  header.prices = {3400, 120, 21'000, 9'000};
   return header;
 }
 
@@ -153,6 +155,24 @@ class RecordMaker {
         record.more = Number();
         record.flag = Pick(2);
         break;
+      case RecordKind::kEngine: {
+        EngineOccurrence what;
+        what.space = static_cast<u32>(Number());
+        what.before = static_cast<UserEngine>(Pick(2));
+        what.after = static_cast<UserEngine>(Pick(2));
+        what.event.kind = static_cast<EngineEvent::Kind>(Pick(kEngineEventCount));
+        what.event.now = record.tsc;
+        what.event.cycles = Number();
+        if (what.event.kind == EngineEvent::Kind::kRan) {
+          what.event.stops = static_cast<u32>(Number());
+          what.event.faults = static_cast<u32>(Number());
+          what.event.calls = static_cast<u32>(Number());
+        }
+        record = RecordOf(what);
+        record.cr3 = cr3_;
+        CHECK(RecordOf(EngineOccurrenceOf(record)).more == record.more);
+        break;
+      }
       case RecordKind::kLost:
         record.value = Number();
         break;
@@ -274,6 +294,45 @@ TEST_CASE("The header comes back, and another version's members do no harm") {
   }
 }
 
+TEST_CASE("A log of version 1 is read as ever") {
+  // As the first Alibi wrote it: a header without engines, a page forgotten at 5, a flush at 7.
+  const std::string header =
+      R"({"program":"alibi 0.1","tsc_hz":1000,"start_tsc":2,"prices":{"trap":3,"callout":4}})";
+  const u8 records[] = {0x04, 0x80, 0x40, 0x08, 0x03, 0x80, 0x80, 0x01, 0x19, 0x02};
+  const u8 end[] = {0x0f, 0x01, 0x00, 0x00, 0x00};
+  std::string log(kMagic, sizeof(kMagic));
+  const auto put = [&log](u32 number) {
+    log.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  };
+  const auto block = [&](const u8* bytes, u32 size) {
+    put(size);
+    put(Checksum(bytes, size));
+    log.append(reinterpret_cast<const char*>(bytes), size);
+  };
+  put(1);
+  put(static_cast<u32>(header.size()));
+  put(Checksum(header.data(), header.size()));
+  put(0);
+  log += header;
+  block(records, sizeof(records));
+  block(end, sizeof(end));
+  MemoryFile file;
+  file.Become(log);
+  const ReadResult read = ReadLog(file.path());
+  CHECK(read.error.empty());
+  REQUIRE(read.records.size() == 3);
+  CHECK(read.records[0].kind == RecordKind::kForgottenPage);
+  CHECK(read.records[0].tsc == 5);
+  CHECK(read.records[0].cr3 == 0x1000);
+  CHECK(read.records[0].physical == PhysAddr(0x2000));
+  CHECK(read.records[1].kind == RecordKind::kFlush);
+  CHECK(read.records[1].flag);
+  CHECK(read.records[2].tsc == 8);
+  auto reader = Reader::Open(file.path());
+  CHECK((*reader)->header().prices == HostPrices{.trap = 3, .callout = 4});
+  CHECK((*reader)->header().engine_policy.empty());
+}
+
 TEST_CASE("A log that ends too early is sound up to there") {
   MemoryFile file;
   const std::string path = file.path();
@@ -311,7 +370,7 @@ TEST_CASE("What is no log, or a later version's, is refused with a reason") {
   std::string later = whole;
   later[8] = static_cast<char>(kVersion + 1);
   file.Become(later);
-  CHECK(Contains(ReadLog(path).error, "version 2; this Alibi reads version 1 (byte 8)"));
+  CHECK(Contains(ReadLog(path).error, "version 3; this Alibi reads versions up to 2 (byte 8)"));
   file.Become(whole + "x");
   CHECK(Contains(ReadLog(path).error, "damaged at byte " + std::to_string(whole.size())));
   for (std::size_t at = sizeof(Preamble::magic); at < whole.size(); ++at) {
@@ -379,10 +438,32 @@ TEST_CASE("Damage that no checksum shows is no harm to the reader") {
     REQUIRE(std::all_of(read.records.begin(), read.records.end(), [&](const Record& record) {
       return static_cast<unsigned>(record.event) < kEventCount &&
              (record.site == kNoSite || record.site < read.sites.size()) &&
-             record.before <= Kind::kSimulate && record.after <= Kind::kSimulate;
+             record.before <= Kind::kSimulate && record.after <= Kind::kSimulate &&
+             (record.kind != RecordKind::kEngine ||
+              EngineOccurrenceOf(record).event.kind <= EngineEvent::Kind::kEmptied);
     }));
   }
   CHECK(refused > 300);
+}
+
+TEST_CASE("What no engine record says is refused") {
+  const auto decodes = [](std::vector<u8> bytes) {
+    Decoder decoder(0);
+    std::span<const u8> rest = bytes;
+    Record record;
+    FinalCounters counters;
+    bool found = false;
+    return decoder.Next(&rest, 0, &record, &counters, &found) && found && rest.empty();
+  };
+  // Kind 16, of which event and engines; time 1, space 2, cycles 3; of a run 4, 5, 6 as well.
+  CHECK(decodes({0x00, 0x01, 1, 2, 3}));
+  CHECK(decodes({0x00, 0x1b, 1, 2, 3, 4, 5, 6}));
+  CHECK_FALSE(decodes({0x00, 0x1b, 1, 2, 3, 4, 5}));
+  CHECK_FALSE(decodes({0x00, 0x07, 1, 2, 3}));  // no such event
+  CHECK_FALSE(decodes({0x00, 0x21, 1, 2, 3}));  // no such engine
+  CHECK_FALSE(decodes({0x00, 0x01, 1, 0xff, 0xff, 0xff, 0xff, 0x1f, 3}));
+  CHECK_FALSE(decodes({0x10, 0x01, 1, 2, 3}));  // no such kind
+  CHECK_FALSE(decodes({0x00}));
 }
 
 TEST_CASE("A full ring counts what it loses, where it is missing") {

@@ -48,8 +48,8 @@ Status Reader::ReadHeader() {
   if (!whole) return Truncated("not even its preamble is there");
   if (preamble.version > kVersion || preamble.version == 0) {
     return Error{
-        fmt::format("{}: an event log of version {}; this Alibi reads version {} (byte {})", path_,
-                    preamble.version, kVersion, offsetof(Preamble, version))};
+        fmt::format("{}: an event log of version {}; this Alibi reads versions up to {} (byte {})",
+                    path_, preamble.version, kVersion, offsetof(Preamble, version))};
   }
   if (preamble.header_bytes > kMaxHeaderBytes) return Damaged("its header cannot be so long");
   block_offset_ = offset_;

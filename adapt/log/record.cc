@@ -31,6 +31,36 @@ Site SiteOf(const Record& record) {
   return site;
 }
 
+// pc: the address space; value: cycles; more: stops, and faults above; cycles: calls; number: the
+// event; extra: the engine before, and above it the one from then on.
+Record RecordOf(const EngineOccurrence& what) {
+  Record record;
+  record.kind = RecordKind::kEngine;
+  record.tsc = what.event.now;
+  record.pc = LinearAddr(what.space);
+  record.value = what.event.cycles;
+  record.more = what.event.stops | u64{what.event.faults} << 32;
+  record.cycles = what.event.calls;
+  record.number = static_cast<u8>(what.event.kind);
+  record.extra =
+      static_cast<u8>(static_cast<unsigned>(what.before) | static_cast<unsigned>(what.after) << 1);
+  return record;
+}
+
+EngineOccurrence EngineOccurrenceOf(const Record& record) {
+  EngineOccurrence what;
+  what.space = static_cast<u32>(record.pc.value);
+  what.before = static_cast<UserEngine>(record.extra & 1);
+  what.after = static_cast<UserEngine>(record.extra >> 1 & 1);
+  what.event.kind = static_cast<EngineEvent::Kind>(record.number);
+  what.event.now = record.tsc;
+  what.event.cycles = record.value;
+  what.event.stops = static_cast<u32>(record.more);
+  what.event.faults = static_cast<u32>(record.more >> 32);
+  what.event.calls = record.cycles;
+  return what;
+}
+
 const char* RecordKindName(RecordKind kind) {
   struct Row {
     RecordKind kind;

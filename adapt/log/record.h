@@ -4,6 +4,7 @@
 #ifndef ALIBI_ADAPT_LOG_RECORD_H_
 #define ALIBI_ADAPT_LOG_RECORD_H_
 
+#include "adapt/engine_policy.h"
 #include "adapt/policy.h"
 #include "base/types.h"
 
@@ -69,6 +70,7 @@ struct Record {
   // ungroup
   // control         pc  -         value         -                -               register
   // msr             pc  -         value         number           written         -
+  // engine          see EngineOccurrence: its address space is that of the event
   // lost            -   -         how many      -                -               -
   // end             -   -         lost records  records that     -               -
   //                               in all        did not fit
@@ -91,6 +93,16 @@ struct Site {
 
 Record RecordOf(const Site& site);
 Site SiteOf(const Record& record);
+
+// What an engine policy was told, and its verdict.
+struct EngineOccurrence {
+  u32 space = 0;  // EngineRecord::number
+  UserEngine before = UserEngine::kTranslate, after = UserEngine::kTranslate;
+  EngineEvent event;
+};
+// With the event's time, and without a CR3.
+Record RecordOf(const EngineOccurrence& what);
+EngineOccurrence EngineOccurrenceOf(const Record& record);
 
 const char* RecordKindName(RecordKind kind);
 const char* WhyName(Why why);

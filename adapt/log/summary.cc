@@ -55,6 +55,20 @@ void Summary::Add(const Record& record) {
     case RecordKind::kUngroup:
       ++ungroupings;
       break;
+    case RecordKind::kEngine: {
+      const EngineOccurrence what = EngineOccurrenceOf(record);
+      EngineTally& tally = engine_events[static_cast<unsigned>(what.event.kind)];
+      ++tally.count;
+      tally.cycles += what.event.cycles;
+      direct_stops += what.event.stops;
+      direct_faults += what.event.faults;
+      mapping_calls += what.event.calls;
+      user_spaces = std::max(user_spaces, what.space);
+      if (what.before != what.after) {
+        ++(what.after == UserEngine::kDirect ? to_direct : to_translation);
+      }
+      break;
+    }
     case RecordKind::kLost:
       lost += record.value;
       break;

@@ -32,6 +32,12 @@ struct SiteSummary {
   }
 };
 
+// What an engine policy was told of one kind.
+struct EngineTally {
+  u64 count = 0;
+  u64 cycles = 0;
+};
+
 class Summary {
  public:
   // In the log's order, all of them.
@@ -46,6 +52,10 @@ class Summary {
   u64 translated_instructions = 0, translated_guest_bytes = 0, emitted_bytes = 0;
   u64 faults[256] = {};  // by vector
   u64 overwritten = 0, forgotten_pages = 0, flushes = 0, site_table_flushes = 0;
+  EngineTally engine_events[kEngineEventCount];
+  u64 direct_stops = 0, direct_faults = 0, mapping_calls = 0;
+  u64 to_direct = 0, to_translation = 0;  // verdicts of engine policies
+  u32 user_spaces = 0;
   u64 lost = 0;  // by the ring
   u64 left_out = 0;
   bool complete = false;

@@ -205,6 +205,15 @@ class FileRecords final : public RecordSource {
 
 }  // namespace
 
+OpenRecords RecordsOfFile(const std::string& path, std::string* incomplete) {
+  return [path, incomplete]() -> Result<std::unique_ptr<RecordSource>> {
+    auto opened = log::Reader::Open(path);
+    if (!opened.ok()) return opened.error();
+    return std::unique_ptr<RecordSource>(
+        std::make_unique<FileRecords>(std::move(*opened), incomplete));
+  };
+}
+
 Result<Report> Replay(const log::Header& header, const OpenRecords& open,
                       const std::vector<std::string>& policies) {
   Report report;
@@ -243,13 +252,7 @@ Result<Report> ReplayFile(const std::string& path, const std::vector<std::string
   auto reader = log::Reader::Open(path);
   if (!reader.ok()) return reader.error();
   std::string incomplete;
-  const OpenRecords open = [&]() -> Result<std::unique_ptr<RecordSource>> {
-    auto opened = log::Reader::Open(path);
-    if (!opened.ok()) return opened.error();
-    return std::unique_ptr<RecordSource>(
-        std::make_unique<FileRecords>(std::move(*opened), &incomplete));
-  };
-  auto report = Replay((*reader)->header(), open, policies);
+  auto report = Replay((*reader)->header(), RecordsOfFile(path, &incomplete), policies);
   if (report.ok()) report->incomplete = incomplete;
   return report;
 }

@@ -72,6 +72,7 @@ struct alibi_machine_options {
   uint64_t most_memory_bytes;       /* of all slots together; costs address space only; 256 GB */
   const char* translation_store;    /* a folder, see MachineOptions; none */
   const char* engine;               /* as for `alibi run --engine`; "translate" */
+  const char* engine_policy;        /* as for `alibi run --engine-policy`; the engine's own */
 };
 
 /* `options` may be null. Sets *machine, to null on failure. */

@@ -26,6 +26,9 @@ struct MachineOptions {
   // user code in processes forked by Create() (call it while the program is small); or "hardware",
   // which needs /dev/kvm and sees nothing of `policy`, `coherence` and translations.
   std::string engine = "translate";
+  // Which user code runs directly under "auto", as for `alibi run --engine-policy`; "": the
+  // engine's own: "cost-model", or "always" under "direct" (docs/policies.md).
+  std::string engine_policy;
   // Adaptation policy, as for `alibi run --policy` (docs/policies.md).
   std::string policy = "hysteresis";
   // How shadow page tables follow the guest's: eager, deferred, dropped (docs/design.md). With the

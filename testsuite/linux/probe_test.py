@@ -28,12 +28,12 @@ LEAST_ENTRIES = 1000
 UNAVAILABLE = 69
 
 
-def probe(engine, stats):
+def probe(engine, stats, log):
     """The output under the engine: status, lines, standard error."""
     # At the same addresses: SGDT shows the kernel's where the CPU has no UMIP.
     done = subprocess.run([sys.executable, BOOT, "--kernel", KERNEL, "--engine", engine,
-                           "--stats-json", str(stats), "--append", "nokaslr", "--add",
-                           PROBE + ":/root/probe", "--exec", "/root/probe"],
+                           "--stats-json", str(stats), "--log", str(log), "--append", "nokaslr",
+                           "--add", PROBE + ":/root/probe", "--exec", "/root/probe"],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=PATIENCE, check=False)
     return (done.returncode, done.stdout.decode(errors="replace").splitlines(),
@@ -56,6 +56,29 @@ def compare(translated, direct):
         report(name, problem)
 
 
+def check_log(log, counters, folder):
+    """The engine policy's events are those that the counters count, and replay as they were."""
+    shown = subprocess.run([ALIBI, "log", "--json", "--kind", "engine", str(log)],
+                           stdout=subprocess.PIPE, check=True).stdout
+    events = [json.loads(line) for line in shown.splitlines()]
+    runs = [event for event in events if event["event"] == "ran"]
+    report("the log has each entry", None if len(runs) == counters["direct_entries"] else
+           f"{len(runs)}, not {counters['direct_entries']}")
+    stops = sum(event["stops"] for event in runs)
+    report("and each stop", None if stops == counters["direct_stops"] else
+           f"{stops}, not {counters['direct_stops']}")
+    figures = folder / "replay.json"
+    subprocess.run([ALIBI, "lab", "replay", str(log), "--engine-policy", "always",
+                    "--engine-policy", "never", "--json", str(figures)],
+                   stdout=subprocess.DEVNULL, check=True)
+    recorded, always, never = json.loads(figures.read_text())["rows"]
+    report("the recorded policy is predicted", None if all(
+        recorded[name] == always[name] for name in recorded if name != "what") else
+        f"{recorded} as {always}")
+    report("never is estimated", None if never["runs"] == 0 and never["estimated_cycles"] > 0 else
+           f"{never}")
+
+
 def main():
     os.environ["ALIBI_PROGRAM"] = ALIBI
     folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
@@ -69,10 +92,10 @@ def main():
             return
         report("Debian's packages", str(failure))
         return
-    stats = folder / "stats.json"
+    stats, log = folder / "stats.json", folder / "run.log"
     results = {}
     for engine in "translate", "direct":
-        status, lines, err = probe(engine, stats)
+        status, lines, err = probe(engine, stats, log)
         if engine == "direct" and status == UNAVAILABLE:
             print(f"SKIP {err}")
             return
@@ -80,8 +103,10 @@ def main():
                f"status {status}, {lines[-1:]}, {err[-2000:]}")
         results[engine] = lines
     compare(results["translate"], results["direct"])
-    entries = json.loads(stats.read_text())["direct"]["direct_entries"]
+    counters = json.loads(stats.read_text())["direct"]
+    entries = counters["direct_entries"]
     report("it ran directly", None if entries > LEAST_ENTRIES else f"{entries} entries")
+    check_log(log, counters, folder)
 
 
 if __name__ == "__main__":

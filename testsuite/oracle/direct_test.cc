@@ -314,10 +314,10 @@ TEST_CASE("A page with one instruction that must be translated runs directly in 
 
 // Sends it back to translation when all its pages have gone, and is told of that.
 struct BackWhenEmptied final : adapt::EnginePolicy {
-  mutable unsigned emptied = 0;
+  unsigned emptied = 0;
   const char* name() const override { return "back when emptied"; }
   adapt::UserEngine OnEvent(adapt::EngineRecord&, const adapt::EngineEvent& what,
-                            const adapt::EnginePrices&) const override {
+                            const adapt::EnginePrices&) override {
     const bool back = what.kind == adapt::EngineEvent::Kind::kEmptied;
     emptied += back;
     return back ? adapt::UserEngine::kTranslate : adapt::UserEngine::kDirect;
@@ -327,7 +327,7 @@ struct BackWhenEmptied final : adapt::EnginePolicy {
 // It was told again before any user code had run, and again: so no policy's trial ever began.
 TEST_CASE("That everything has gone is said once", "[oracle]") {
   if (!Works()) return;
-  const BackWhenEmptied policy;
+  BackWhenEmptied policy;
   GuestMachine machine(Kind::kDirect, nullptr, &policy);
   auto guest = std::make_unique<Outcome>();
   // mov ecx, 20000000; dec ecx; jnz; int3

@@ -99,7 +99,7 @@ class WheneverPossible final : public adapt::EnginePolicy {
  public:
   const char* name() const override { return "whenever possible"; }
   adapt::UserEngine OnEvent(adapt::EngineRecord&, const adapt::EngineEvent&,
-                            const adapt::EnginePrices&) const override {
+                            const adapt::EnginePrices&) override {
     return adapt::UserEngine::kDirect;
   }
 };
@@ -154,7 +154,7 @@ void SetStopInterval(unsigned microseconds) {
 
 class GuestMachine::Impl {
  public:
-  Impl(Kind kind, runtime::ExecutionSink* executions, const adapt::EnginePolicy* engine_policy)
+  Impl(Kind kind, runtime::ExecutionSink* executions, adapt::EnginePolicy* engine_policy)
       : kind_(kind), plan_(kind), cpuid_(vcpu::CpuidPolicy::ForHost()) {
     policy_ = std::move(adapt::MakePolicy(PolicyOf(kind)).value());
     memory_ = std::move(mmu::GuestMemory::Create(u64{1} << 30).value());
@@ -519,7 +519,7 @@ class GuestMachine::Impl {
 };
 
 GuestMachine::GuestMachine(Kind kind, runtime::ExecutionSink* executions,
-                           const adapt::EnginePolicy* engine_policy)
+                           adapt::EnginePolicy* engine_policy)
     : kind_(kind), impl_(std::make_unique<Impl>(kind, executions, engine_policy)) {}
 GuestMachine::~GuestMachine() = default;
 unsigned GuestMachine::Run(const TestCase& test, const RunOptions& options, Outcome* outcome) {

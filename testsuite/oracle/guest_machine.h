@@ -45,7 +45,7 @@ class GuestMachine {
   // `executions` (may be null) outlives the machine; see runtime::TranslatingEngineOptions. So does
   // `engine_policy`, for Kind::kDirect (null: whatever can run directly does).
   explicit GuestMachine(Kind kind, runtime::ExecutionSink* executions = nullptr,
-                        const adapt::EnginePolicy* engine_policy = nullptr);
+                        adapt::EnginePolicy* engine_policy = nullptr);
   ~GuestMachine();
   GuestMachine(const GuestMachine&) = delete;
   GuestMachine& operator=(const GuestMachine&) = delete;
