@@ -68,6 +68,8 @@ void Backend::Wake() {
 }
 
 bool Backend::Send(Frame& frame) {
+  const u64 now = NowNs();
+  const bool apart = now - std::exchange(last_send_ns_, now) > kApartNs;
   bool wake;
   {
     std::lock_guard lock(mutex_);
@@ -75,7 +77,7 @@ bool Backend::Send(Frame& frame) {
       refused_ = true;
       return false;
     }
-    const bool direct = quiet_ && asleep_ && capture_ == nullptr && !out_.limited();
+    const bool direct = apart && quiet_ && asleep_ && capture_ == nullptr && !out_.limited();
     if (direct && SendNow(frame)) {
       ++direct_;
       frame.clear();

@@ -31,6 +31,7 @@ class Backend {
  public:
   // Bytes of frames that wait, each way.
   static constexpr std::size_t kMaxWaiting = std::size_t{4} << 20;
+  static constexpr u64 kApartNs = 50'000;
 
   virtual ~Backend();
   Backend(const Backend&) = delete;
@@ -52,8 +53,9 @@ class Backend {
   Status Start(std::function<void()> notice);
 
   // --- On the VCPU's thread; never wait ---
-  // False, and the frame is untouched: no room. While the thread sleeps, this one hands the frame
-  // to the host itself, if that need not wait: waking the other would cost more.
+  // False, and the frame is untouched: no room. While the thread sleeps, and frames come apart
+  // (kApartNs), this one hands the frame to the host itself, if that need not wait: waking the
+  // other would cost as much. Of many frames the other one relieves it.
   bool Send(Frame& frame);
   // The next frame for the guest; false: there is none.
   bool Receive(Frame* frame);
@@ -114,6 +116,7 @@ class Backend {
   WireSpeed out_, in_;                      // the thread's
   std::unique_ptr<Capture> capture_;        // the thread's; may be null
   u64 wakes_ = 0, direct_ = 0;              // the VCPU's thread's
+  u64 last_send_ns_ = 0;                    // likewise
 
   std::mutex mutex_;  // of what follows
   std::deque<Frame> to_host_, to_guest_;
