@@ -90,7 +90,7 @@ constexpr Section kSections[] = {
      "Guest instructions that cost most cycles by traps and callouts, from the event log.",
      GuiltiestSection},
     {"network", "Hosted I/O",
-     "Sugerman, Venkitachalam and Lim, A Study of hosted I/O: a network card's accesses, "
+     "Sugerman, Venkitachalam and Lim (USENIX 2001): a network card's accesses, "
      "throughput "
      "by the size of writes, crossings to the host, and where the time went. Counters are those of "
      "the run less those of one that only boots.",
