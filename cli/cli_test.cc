@@ -229,7 +229,7 @@ TEST_CASE("Bad command lines and images") {
       {{"net-sink"}, 64, "SOCKET"},
       {{"net-sink", "/nonexistent/socket"}, 73, "/nonexistent/socket"},
       {{"net-sink", "/dev/null"}, 73, "is in use"},
-      {{"run", hello, "--net-optimize", "speed"}, 64, "ports, combine, notify"},
+      {{"run", hello, "--net-optimize", "speed"}, 64, "ports, latch, combine, notify"},
       {{"run", hello, "--console", "vga"}, 64, "--console"},
       // QEMU's options, with what to do instead, and nobody's.
       {{"run", "-smp", "2", hello}, 64, "no option -smp: there is one CPU"},

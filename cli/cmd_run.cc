@@ -348,7 +348,8 @@ void RunCommand::AddOptions(CLI::App& app) {
   app.add_option("--net-optimize", options_.net_optimize,
                  "what spares crossings from the guest to the host, for measurements: ports (the "
                  "Lance's\n"
-                 "registers), combine (its transmissions), notify (between threads) (all)")
+                 "registers), latch (the one that chooses among them), combine (its "
+                 "transmissions), notify (between threads) (all)")
       ->type_name("all|none|LIST");
   observation_.AddOptions(app);
   app.add_option("--tc-size", options_.tc_size,

@@ -131,9 +131,10 @@ bool PortBus::Poke(u16 port, unsigned size, u32 value) {
          range->device->Poke(range->OffsetOf(port), size, value & SizeMask(size));
 }
 
-const u8* PortBus::Latch(u16 port) const {
+PortLatch PortBus::Latch(u16 port, unsigned size) {
   const Range* range = Find(port);
-  return range == nullptr ? nullptr : range->device->Latch(range->OffsetOf(port));
+  if (range == nullptr || !range->Takes(port, size)) return {};
+  return range->device->Latch(range->OffsetOf(port), size);
 }
 
 const char* PortBus::NameOf(u16 port) const {

@@ -22,7 +22,7 @@ class PortBus {
   Status Add(u16 first, u32 count, Device& device, std::string name, u64 first_offset = 0);
 
   // A range given to Add() moves; false, and it stays, if the new place is not free. Ranges with a
-  // latch must stay where they are.
+  // fixed latch must stay where they are.
   bool Move(u16 from, u16 to);
 
   // The range that begins at `first` ends being anybody's.
@@ -38,8 +38,8 @@ class PortBus {
   // See Device::Poke.
   bool Poke(u16 port, unsigned size, u32 value);
 
-  // See Device::Latch. The answer for a port changes only by Add() and Remove().
-  const u8* Latch(u16 port) const;
+  // See Device::Latch; changes by Add(), Move() and Remove() as well.
+  PortLatch Latch(u16 port, unsigned size);
 
   // The name given to Add(), or nullptr: for traces and messages.
   const char* NameOf(u16 port) const;

@@ -25,14 +25,16 @@ class Probe : public Device {
                   std::to_string(value));
   }
   unsigned MaxAccessSize() const override { return max_size_; }
-  const u8* Latch(u64 offset) const override { return offset == 1 ? &latch : nullptr; }
+  PortLatch Latch(u64 offset, unsigned size) override {
+    return {.cell = offset == 1 && size <= 2 ? latch : nullptr, .kept = 0x1ff};
+  }
   bool Peek(u64 offset, unsigned, u64* value) const override {
     *value = 0x8877665544332211;
     return offset == 2;
   }
 
   std::vector<std::string> log;
-  u8 latch = 0x5a;
+  u8 latch[2] = {0x5a, 1};
 
  private:
   unsigned max_size_;
@@ -47,7 +49,7 @@ TEST_CASE("port bus: unassigned ports read as ones and swallow writes") {
   CHECK(bus.Read(0x80, 4) == 0xffffffff);
   bus.Write(0x80, 4, 1);
   CHECK(bus.NameOf(0x80) == nullptr);
-  CHECK(bus.Latch(0x80) == nullptr);
+  CHECK(bus.Latch(0x80, 1) == PortLatch{});
 }
 
 TEST_CASE("port bus: a device sees offsets only") {
@@ -121,9 +123,29 @@ TEST_CASE("port bus: a latch is found by port, and a range may start inside a de
   PortBus bus;
   Probe probe;
   REQUIRE(bus.Add(0x80, 1, probe, "post", 1).ok());
-  CHECK(bus.Latch(0x80) == &probe.latch);
+  CHECK(bus.Latch(0x80, 1).cell == probe.latch);
+  CHECK(bus.Latch(0x80, 1).kept == 0x1ff);
   bus.Write(0x80, 1, 3);
   CHECK(probe.log == Log{"w1@1=3"});
+}
+
+TEST_CASE("port bus: a latch is one for whole accesses of one device, where its range is now") {
+  PortBus bus;
+  Probe narrow(1), wide(4);
+  REQUIRE(bus.Add(0x20, 4, narrow, "narrow").ok());
+  CHECK(bus.Latch(0x21, 1).cell == narrow.latch);
+  CHECK(bus.Latch(0x21, 2).cell == nullptr);  // it is given two accesses
+  REQUIRE(bus.Add(0x30, 2, wide, "wide").ok());
+  CHECK(bus.Latch(0x31, 1).cell == wide.latch);
+  CHECK(bus.Latch(0x31, 2).cell == nullptr);  // half of it is nobody's
+  REQUIRE(bus.Add(0x40, 4, wide, "wide").ok());
+  CHECK(bus.Latch(0x41, 2).cell == wide.latch);
+  CHECK(bus.Latch(0x41, 4).cell == nullptr);
+  REQUIRE(bus.Move(0x40, 0x50));
+  CHECK(bus.Latch(0x41, 2).cell == nullptr);
+  CHECK(bus.Latch(0x51, 2).cell == wide.latch);
+  bus.Remove(0x50);
+  CHECK(bus.Latch(0x51, 2).cell == nullptr);
 }
 
 TEST_CASE("What has no effect is told without a read") {

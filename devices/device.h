@@ -6,6 +6,7 @@
 #ifndef ALIBI_DEVICES_DEVICE_H_
 #define ALIBI_DEVICES_DEVICE_H_
 
+#include "base/port_latch.h"
 #include "base/types.h"
 
 namespace alibi::devices {
@@ -44,12 +45,13 @@ class Device {
   // halves, low address first, as the PC's bridges do. Most PC devices are 8 bits wide.
   virtual unsigned MaxAccessSize() const { return 1; }
 
-  // Non-null if a read of one byte at `offset` has no effect and always yields the byte pointed
-  // to, which then stays there as long as the device lives: translated code may load it directly.
-  // Writes always come through Write().
-  virtual const u8* Latch(u64 offset) const {
-    static_cast<void>(offset);
-    return nullptr;
+  // Whether accesses of `size` bytes at `offset` are those of a latch: then translated code may
+  // make them without the device, which looks at the cell when it needs to know. What is said here
+  // changes only in Read(), Write() and Reset(), and between runs of the guest; Peek() and Poke()
+  // leave it as it is. Called as they are.
+  virtual PortLatch Latch(u64 offset, unsigned size) {
+    static_cast<void>(offset), static_cast<void>(size);
+    return {};
   }
 };
 

@@ -338,7 +338,7 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"f3 0f ae c0", 64, kRdfsbase, kInTc},
            {"0f 05", 64, kSyscall, kInTc},
            {"48 cf", 64, kIret, kTerminator},
-           {"e6 80", 64, kOut, kSimulate},
+           {"e6 80", 64, kOut, kInTc},
            {"0f 01 3b", 64, kInvlpg, kSimulate},
            {"cc", 64, kInt3, kTerminator},
            {"f4", 64, kHlt, kTerminator},

@@ -15,7 +15,7 @@ TEST_CASE("A treatment without its function is refused", "[op]") {
   // Simulated, although the table once said IN-TC.
   CHECK_FALSE(Offers(Op::kIret, Treatment::kInTc));
   CHECK_FALSE(Offers(Op::kInvlpg, Treatment::kInTc));
-  CHECK_FALSE(Offers(Op::kOut, Treatment::kInTc));
+  CHECK_FALSE(Offers(Op::kIns, Treatment::kInTc));
   CHECK(Offers(Op::kIret, Treatment::kTerminator));
   CHECK(Offers(Op::kOut, Treatment::kSimulate));
   CHECK(Offers(Op::kIn, Treatment::kInTc));

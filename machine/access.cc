@@ -1,13 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where guest instructions leave the CPU: ports, device memory, platform registers. Compiled for
 // general registers only, because the guest's vector state is live until the guard has saved it.
+#include <bit>
+#include <iterator>
+
 #include "machine/machine.h"
 #include "machine/observer.h"
 
 namespace alibi::vmm {
 
 // An observer is to see every access.
-const u8* Machine::Latch(u16 port) { return observer_ == nullptr ? io_.PortLatch(port) : nullptr; }
+PortLatch Machine::FixedLatch(u16 port, unsigned size) {
+  const PortLatch latch = observer_ == nullptr ? io_.Latch(port, size) : PortLatch{};
+  return latch.fixed ? latch : PortLatch{};
+}
+
+// If it is a latch, the next access by DX does not come here.
+void Machine::KeepLatch(u16 port, unsigned size) {
+  if (observer_ != nullptr) return;
+  const PortLatch latch = io_.Latch(port, size);
+  if (latch.cell == nullptr) return;
+  state_->latched_port[std::countr_zero(size)] = {~u64{port}, reinterpret_cast<u64>(latch.cell),
+                                                  latch.kept};
+}
+
+// What was a latch may be none any more.
+void Machine::CheckLatches() {
+  for (unsigned log = 0; log < std::size(state_->latched_port); ++log) {
+    vcpu::VcpuState::LatchedPort& known = state_->latched_port[log];
+    if (known.negated == 0) continue;
+    const PortLatch latch = io_.Latch(static_cast<u16>(~known.negated), 1u << log);
+    if (reinterpret_cast<u64>(latch.cell) != known.cell || latch.kept != known.kept) known = {};
+  }
+}
 
 void Machine::Observe(AccessKind kind, u64 address, unsigned size, u64 value) {
   if (observer_ == nullptr) return;
@@ -20,12 +45,15 @@ u32 Machine::In(u16 port, unsigned size) {
   u32 value;
   if (observer_ == nullptr && io_.PeekPort(port, size, &value)) {
     ++counters_.port_reads_answered;
+    KeepLatch(port, size);
     return value;
   }
   const Crossing crossing = Cross(&Counters::port_crossings, &Counters::port_cycles);
   SimdGuard guard(simd_);
   value = io_.PortRead(port, size);
   Observe(AccessKind::kPortRead, port, size, value);
+  CheckLatches();
+  KeepLatch(port, size);
   return value;
 }
 
@@ -33,6 +61,7 @@ void Machine::Out(u16 port, unsigned size, u32 value) {
   ++counters_.port_writes;
   if (observer_ == nullptr && io_.PokePort(port, size, value)) {
     ++counters_.port_writes_answered;
+    KeepLatch(port, size);
     return;
   }
   const Crossing crossing = Cross(&Counters::port_crossings, &Counters::port_cycles);
@@ -40,6 +69,8 @@ void Machine::Out(u16 port, unsigned size, u32 value) {
   Observe(AccessKind::kPortWrite, port, size, value);
   io_.PortWrite(port, size, value);
   stop_timer_.Settle();
+  CheckLatches();
+  KeepLatch(port, size);
 }
 
 u64 Machine::MmioRead(PhysAddr address, unsigned size) {
@@ -49,6 +80,7 @@ u64 Machine::MmioRead(PhysAddr address, unsigned size) {
   SimdGuard guard(simd_);
   value = io_.MmioRead(address, size);
   Observe(AccessKind::kMmioRead, address.value, size, value);
+  CheckLatches();
   return value;
 }
 
@@ -58,6 +90,7 @@ void Machine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
   Observe(AccessKind::kMmioWrite, address.value, size, value);
   io_.MmioWrite(address, size, value);
   stop_timer_.Settle();
+  CheckLatches();
 }
 
 void Machine::ApicBaseWritten() {

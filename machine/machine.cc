@@ -168,6 +168,7 @@ Stop Machine::Loop() {
       continue;
     }
     stop_timer_.Resume();
+    CheckLatches();
     in_engine_ = true;
     const runtime::Exit exit = engine_->Run();
     in_engine_ = false;
@@ -220,6 +221,12 @@ void Machine::TakeInterrupts() {
     engine_->InjectInterrupt(vector);
     InterruptsChanged();
   }
+}
+
+// It is to see every access from now on.
+void Machine::set_observer(MachineObserver* observer) {
+  observer_ = observer;
+  for (vcpu::VcpuState::LatchedPort& known : state_->latched_port) known = {};
 }
 
 void Machine::StateChanged() {

@@ -117,7 +117,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   }
   void NoteHiddenTime(u64 us) { counters_.hidden_us += us; }
   // Both outlive the machine's runs.
-  void set_observer(MachineObserver* observer) { observer_ = observer; }
+  void set_observer(MachineObserver* observer);
   void set_debugger(Debugger* debugger) { debugger_ = debugger; }
 
   // --- On the VCPU's thread ---
@@ -155,7 +155,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void Observe(AccessKind kind, u64 address, unsigned size, u64 value);
   u32 In(u16 port, unsigned size) override;
   void Out(u16 port, unsigned size, u32 value) override;
-  const u8* Latch(u16 port) override;
+  PortLatch FixedLatch(u16 port, unsigned size) override;
+  void KeepLatch(u16 port, unsigned size);
+  void CheckLatches();
   u64 MmioRead(PhysAddr address, unsigned size) override;
   void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
   void ApicBaseWritten() override;

@@ -4,6 +4,7 @@
 #ifndef ALIBI_MACHINE_SURROUNDINGS_H_
 #define ALIBI_MACHINE_SURROUNDINGS_H_
 
+#include "base/port_latch.h"
 #include "base/types.h"
 
 namespace alibi::vmm {
@@ -27,8 +28,9 @@ class IoSpace {
                         [[maybe_unused]] u32 value) {
     return false;
   }
-  // See vcpu::PortIo.
-  virtual const u8* PortLatch([[maybe_unused]] u16 port) { return nullptr; }
+  // What the port is as a latch now. The answer changes only in the other calls (but those that
+  // peek and poke), and between runs.
+  virtual PortLatch Latch([[maybe_unused]] u16 port, [[maybe_unused]] unsigned size) { return {}; }
   // Physical addresses outside the memory slots, and stores to ROM.
   virtual u64 MmioRead(PhysAddr address, unsigned size) = 0;
   virtual void MmioWrite(PhysAddr address, unsigned size, u64 value) = 0;

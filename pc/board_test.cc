@@ -76,8 +76,8 @@ TEST_CASE("PC: as the BIOS leaves it") {
   CHECK(machine.In(0xa1) == 0x8e);
   CHECK(machine.In(0x3fd) == 0x60);
   CHECK(machine.In(0x64) == 0x14);
-  CHECK(machine.pc->ports().Latch(0x80) != nullptr);
-  CHECK(machine.pc->ports().Latch(0x20) == nullptr);
+  CHECK(machine.pc->ports().Latch(0x80, 1).fixed);
+  CHECK(machine.pc->ports().Latch(0x20, 1).cell == nullptr);
   CHECK(machine.pc->mmio().Claims(PhysAddr(0xfee00000), 0x1000));
   CHECK(machine.pc->mmio().Read(PhysAddr(0xfee00030), 4) == 0x00050015);
   CHECK(machine.pc->mmio().Read(PhysAddr(0xfec00000), 4) == 0);

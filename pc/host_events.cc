@@ -128,14 +128,20 @@ void HostEvents::Sleep(u64 deadline_ns) {
   sleeps_.store(true);
   if (!woken_.load()) ppoll(&fd, 1, deadline_ns == kNever ? nullptr : &left, nullptr);
   sleeps_.store(false);
-  woken_.store(false);
+  // What was stored in front of a Wake() that saw us asleep is seen from here on.
+  woken_.exchange(false);
   if (fd.revents != 0) Drain(wake_fd_);
 }
 
-void HostEvents::Wake() {
-  if (signal_always_) return Signal(wake_fd_);
+bool HostEvents::Wake() {
+  if (signal_always_) {
+    Signal(wake_fd_);
+    return false;
+  }
   woken_.store(true);
-  if (sleeps_.load()) Signal(wake_fd_);
+  if (!sleeps_.load()) return false;
+  Signal(wake_fd_);
+  return true;
 }
 
 }  // namespace alibi::vmm

@@ -35,9 +35,9 @@ class HostEvents {
   void Sleep(u64 deadline_ns);
 
   // From any thread or signal handler: ends a Sleep(), or the next one. If nobody sleeps, without a
-  // system call.
-  void Wake();
-  // Before there are other threads: Wake() always makes a system call.
+  // system call. True: the VCPU's thread sleeps or is about to, and sees what was stored before.
+  bool Wake();
+  // Before there are other threads: Wake() always makes a system call, and never says true.
   void SignalAlways() { signal_always_ = true; }
 
  private:

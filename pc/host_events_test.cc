@@ -45,6 +45,29 @@ TEST_CASE("HostEvents: whoever is woken before the sleep does not sleep") {
   }
 }
 
+TEST_CASE("HostEvents: who wakes is told whether somebody slept") {
+  const std::unique_ptr<HostEvents> events = Quiet();
+  CHECK_FALSE(events->Wake());
+  events->Sleep(HostEvents::kNever);  // ends at once
+  std::atomic<bool> done = false;
+  std::thread sleeper([&] {
+    while (!done.load()) events->Sleep(HostEvents::kNever);
+  });
+  // It sleeps again and again; most of the time.
+  bool slept = false;
+  for (unsigned ms = 0; ms < 20'000 && !slept; ++ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    slept = events->Wake();
+  }
+  CHECK(slept);
+  done.store(true);
+  events->Wake();
+  sleeper.join();
+  const std::unique_ptr<HostEvents> always = Quiet();
+  always->SignalAlways();
+  CHECK_FALSE(always->Wake());
+}
+
 // As the VCPU's thread does it: look for work, and sleep if there is none. A wake that were lost
 // would end the test by its time limit.
 TEST_CASE("HostEvents: no wake is lost") {

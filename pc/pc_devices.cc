@@ -56,6 +56,7 @@ void PcDevices::ForEachCounter(
     const std::function<void(const char*, const char*, u64)>& report) const {
   if (network_ == nullptr) return;
   report("net_wakes", "system calls that woke the network's thread", network_->wakes());
+  report("net_direct", "frames that the VCPU's thread has sent itself instead", network_->direct());
   if (lance_ == nullptr) return;
   const devices::lance::Tallies& tallies = lance_->lance().tallies();
 #define ALIBI_LANCE_COUNTER(name, what) report(#name, what, tallies.name);

@@ -156,8 +156,10 @@ Status PcMachine::ConnectHost(const PcMachineConfig& config) {
       });
   if (!devices.ok()) return devices.error();
   devices_ = std::move(*devices);
-  machine_->set_device_counters(
-      [this](const Machine::CounterReport& report) { devices_->ForEachCounter(report); });
+  machine_->set_device_counters([this](const Machine::CounterReport& report) {
+    devices_->ForEachCounter(report);
+    ReportTimes(report);
+  });
   if (!config.com2.has_value()) return Ok{};
   auto link = SerialLink::Attach(*pc_, mailbox_, *config.com2, stop_requested_,
                                  [this] { End(PcEnd::kOutputFailed); });
@@ -194,8 +196,17 @@ PcMachine::~PcMachine() {
   events_.reset();
 }
 
+void PcMachine::ReportTimes(const Machine::CounterReport& report) const {
+  report("run_cycles", "TSC cycles in the run loop, sleeps included", run_cycles_);
+  report("idle_cycles", "TSC cycles of these: sleeps of a halted VCPU", idle_cycles_);
+  report("vcpu_us", "microseconds of CPU time of the thread that ran the VCPU", vcpu_us_);
+}
+
 PcEnd PcMachine::RunUntilReset() {
+  const u64 begin = __rdtsc(), work = ThreadWorkNs();
   const Stop stop = machine_->Run();
+  run_cycles_ += __rdtsc() - begin;
+  vcpu_us_ += (ThreadWorkNs() - work) / 1000;
   if (!FlushOutput()) end_ = PcEnd::kOutputFailed;
   switch (stop) {
     case Stop::kRequested:
@@ -415,7 +426,9 @@ bool PcMachine::Idle() {
     End(PcEnd::kOutputFailed);
     return true;
   }
+  const u64 begin = __rdtsc();
   events_->Sleep(HostDeadline());
+  idle_cycles_ += __rdtsc() - begin;
   if (machine_->state().tsc_watched) stolen_->Begin(__rdtsc());
   return true;
 }

@@ -155,6 +155,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   Status LoadLinux(const Kernel& kernel, loader::GuestMemory& memory);
   Status LoadPvh(const Kernel& kernel, loader::GuestMemory& memory);
   Status MapLowMemory(const std::vector<u8>& bios);
+  void ReportTimes(const Machine::CounterReport& report) const;
   PcEnd RunUntilReset();
   bool Restart();  // false: the host refused something
   void End(PcEnd end);
@@ -176,7 +177,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   bool PeekMmio(PhysAddr address, unsigned size, u64* value) override {
     return !machine_->state().tsc_watched && pc_->mmio().Peek(address, size, value);
   }
-  const u8* PortLatch(u16 port) override { return pc_->ports().Latch(port); }
+  PortLatch Latch(u16 port, unsigned size) override { return pc_->ports().Latch(port, size); }
 
   // --- Interrupts ---
   bool InterruptPending(u8 cr8) override;
@@ -221,10 +222,11 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   };
 
   devices::Mailbox mailbox_{[this] {
-    machine_->RequestTurnFromOutside();
-    events_->Wake();
+    // One that sleeps looks into the mailbox when it wakes; others are made to.
+    if (!events_->Wake()) machine_->RequestTurnFromOutside();
   }};
   GuestDma dma_{*this};
+  u64 run_cycles_ = 0, idle_cycles_ = 0, vcpu_us_ = 0;
   devices::MonotonicClock clock_;
   std::optional<devices::HostTsc> tsc_;
   std::unique_ptr<devices::Pc> pc_;

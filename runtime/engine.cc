@@ -184,10 +184,18 @@ u32 EngineImpl::CalloutPrice() {
   return static_cast<u32>(least);
 }
 
+namespace {
+// Of the calling thread; a system call once, since the VCPU is run again at each news.
+int ThreadId() {
+  static thread_local const int id = static_cast<int>(syscall(SYS_gettid));
+  return id;
+}
+}  // namespace
+
 Exit EngineImpl::Run() {
   InstallHostFaultHandlers();
   CurrentEngine() = this;
-  thread_id_ = static_cast<int>(syscall(SYS_gettid));
+  thread_id_ = ThreadId();
   __atomic_store_n(&running_, true, __ATOMIC_SEQ_CST);
   gs_ = {};
   hide_numeric_error_ = false;  // an interrupt may have come in front of that instruction

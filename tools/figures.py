@@ -17,7 +17,8 @@ import pathlib
 import re
 import sys
 
-MEASUREMENTS = {'performance.md', 'reproduction.md', 'coverage.md', 'bench_intel.md'}
+MEASUREMENTS = {'performance.md', 'reproduction.md', 'coverage.md', 'bench_intel.md',
+                'hosted_io.md'}
 QUOTATION = re.compile(r'<!--([a-z][a-z0-9-]*)-->(.*?)<!---->', re.S)
 EXAMPLE = re.compile(r'^( *)```.*?^\1```$', re.M | re.S)
 PRICE = re.compile(r'\d[\d,.]* (?:cycles|us)\b')

@@ -151,6 +151,9 @@ class Emitter::Impl {
   bool EmitWriteCr3(const isa::Instr& instr);
   bool EmitMovCr8(const isa::Instr& instr);
   bool EmitIn(const isa::Instr& instr);
+  bool EmitOut(const isa::Instr& instr);
+  struct LatchAccess;
+  bool BeginLatch(const isa::Instr& instr, LatchAccess* access);
   void EmitIdleClac(SiteDesc* slow, HostCode::FarJump jump);
   void SimulateUnlessFlagsSimple(SiteDesc* site);
   void ComposeRflagsInR11();

@@ -19,6 +19,20 @@ constexpr std::size_t kScratchValue = offsetof(VcpuState, scratch.value);
 // RFLAGS bits that only the simulator changes.
 constexpr u32 kSlowFlags = vcpu::kTf | vcpu::kIopl | vcpu::kNt | vcpu::kAc | vcpu::kId;
 
+constexpr u32 OnesOf(unsigned size) { return ~u32{0} >> (32 - 8 * size); }
+
+x86::Gp LowPartOf(const x86::Gp& reg, unsigned size) {
+  if (size == 1) return reg.r8();
+  if (size == 2) return reg.r16();
+  return reg.r32();
+}
+
+// A field of the latched port for accesses of this size.
+constexpr std::size_t OfLatchedPort(unsigned size, std::size_t field) {
+  return offsetof(VcpuState, latched_port) +
+         sizeof(VcpuState::LatchedPort) * static_cast<unsigned>(std::countr_zero(size)) + field;
+}
+
 }  // namespace
 
 bool Emitter::Impl::EmitWriteDf(const isa::Instr& instr) {
@@ -66,16 +80,56 @@ bool Emitter::Impl::EmitWriteAc(const isa::Instr& instr) {
   return true;
 }
 
-// From a port that is a plain latch, named by the instruction, into AL.
-bool Emitter::Impl::EmitIn(const isa::Instr& instr) {
-  if (instr.element_bytes != 1 || !instr.HasImmediate() || request_->ports == nullptr) {
-    return false;
+// Of an access to a port that is a plain latch: r10 is its cell's address.
+struct Emitter::Impl::LatchAccess {
+  SiteDesc* slow = nullptr;  // where the whole access is simulated if DX names another port
+  bool keeps_all = false;
+};
+
+// The instruction may name a fixed one; DX is compared with the latch that was accessed last.
+bool Emitter::Impl::BeginLatch(const isa::Instr& instr, LatchAccess* access) {
+  const unsigned size = instr.element_bytes;
+  if (instr.HasImmediate()) {
+    if (request_->ports == nullptr) return false;
+    const PortLatch latch =
+        request_->ports->FixedLatch(static_cast<u16>(instr.immediate & 0xff), size);
+    if (latch.cell == nullptr || (~latch.kept & OnesOf(size)) != 0) {
+      return false;
+    }
+    portable_ = false;
+    a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(latch.cell)));
+    access->keeps_all = true;
+    return true;
   }
-  const u8* latch = request_->ports->Latch(static_cast<u16>(instr.immediate & 0xff));
-  if (latch == nullptr) return false;
-  portable_ = false;
-  a().mov(x86::r10, asmjit::imm(reinterpret_cast<u64>(latch)));
-  a().mov(x86::al, x86::ptr(x86::r10));
+  access->slow = NewSite();
+  a().movzx(x86::r10d, x86::dx);
+  a().mov(x86::r11, State(OfLatchedPort(size, offsetof(VcpuState::LatchedPort, negated))));
+  a().lea(x86::r10, x86::ptr(x86::r10, x86::r11, 0, 1));
+  SimulateIfTaken(access->slow, hot_.JumpIfR10NonZero());
+  a().mov(x86::r10, State(OfLatchedPort(size, offsetof(VcpuState::LatchedPort, cell))));
+  return true;
+}
+
+bool Emitter::Impl::EmitIn(const isa::Instr& instr) {
+  LatchAccess access;
+  if (!BeginLatch(instr, &access)) return false;
+  const unsigned size = instr.element_bytes;
+  a().mov(LowPartOf(x86::rax, size), x86::ptr(x86::r10, 0, size));
+  if (access.slow != nullptr) access.slow->resume = hot_.Here();
+  return true;
+}
+
+bool Emitter::Impl::EmitOut(const isa::Instr& instr) {
+  LatchAccess access;
+  if (!BeginLatch(instr, &access)) return false;
+  const unsigned size = instr.element_bytes;
+  const x86::Gp& value = access.keeps_all ? x86::rax : x86::r11;
+  if (!access.keeps_all) {
+    a().pext(x86::r11, x86::rax,
+             State(OfLatchedPort(size, offsetof(VcpuState::LatchedPort, kept))));
+  }
+  a().mov(x86::ptr(x86::r10, 0, size), LowPartOf(value, size));
+  if (access.slow != nullptr) access.slow->resume = hot_.Here();
   return true;
 }
 

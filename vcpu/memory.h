@@ -4,6 +4,7 @@
 #ifndef ALIBI_VCPU_MEMORY_H_
 #define ALIBI_VCPU_MEMORY_H_
 
+#include "base/port_latch.h"
 #include "base/types.h"
 #include "vcpu/fault.h"
 
@@ -57,9 +58,10 @@ class PortIo {
   virtual ~PortIo() = default;
   virtual u32 In(u16 port, unsigned size) = 0;
   virtual void Out(u16 port, unsigned size, u32 value) = 0;
-  // Where one-byte reads of the port may be taken from, because the device is a plain latch there
-  // (null: it is not). The answer must not change once guest code has run.
-  virtual const u8* Latch([[maybe_unused]] u16 port) { return nullptr; }
+  // What the port is as a latch, for translations that name it. Only if it is fixed.
+  virtual PortLatch FixedLatch([[maybe_unused]] u16 port, [[maybe_unused]] unsigned size) {
+    return {};
+  }
 };
 
 }  // namespace alibi::vcpu

@@ -154,6 +154,14 @@ struct alignas(64) VcpuState {
   u8 tsc_watched;  // the platform is told of each reading of the TSC
   u8 pad[2];
 
+  // --- Ports that emitted code accesses as memory: of each size (1, 2, 4 bytes) the latch that was
+  // accessed last through DX ---
+  struct LatchedPort {
+    u64 negated;  // -(port + 1); 0: none
+    u64 cell;     // host address
+    u64 kept;     // see PortLatch
+  } latched_port[3];
+
   // --- Extended state (XSAVE standard format), valid after a full exit ---
   alignas(64) u8 xsave_area[kXsaveAreaSize];
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "adapt/policy.h"
+#include "bench/lab/network.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/workloads.h"
 #include "bench/results.h"
@@ -23,7 +24,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr const char* kProgramNames[kProgramCount] = {"nanobench", "compute", "compute32", "linux",
-                                                      "boot"};
+                                                      "boot",      "network", "transmit"};
 constexpr const char* kOrders[] = {"interleaved", "shuffled"};
 constexpr i64 kMaxRepeats = 1000, kMaxSeconds = 24 * 3600;
 
@@ -66,13 +67,21 @@ Names BenchmarksOf(Program program) {
       return ComputeNames();
     case Program::kLinux:
       return LinuxNames();
+    case Program::kNetwork:
+      return NetworkNames();
+    case Program::kTransmit:
     case Program::kBoot:
       break;
   }
   return {};
 }
 
-bool UsesKernel(Program program) { return program == Program::kLinux || program == Program::kBoot; }
+bool UsesKernel(Program program) {
+  return program == Program::kLinux || program == Program::kBoot || program == Program::kNetwork;
+}
+bool UsesCard(Program program) {
+  return program == Program::kNetwork || program == Program::kTransmit;
+}
 
 // The options of `alibi run` that an experiment may vary. No choices: a size.
 struct ParameterRule {
@@ -85,6 +94,7 @@ const std::vector<ParameterRule>& ParameterRules() {
       {"coherence", {"eager", "deferred", "dropped"}},
       {"cpu", {}},
       {"engine", Names(std::begin(runtime::kEngineNames), std::end(runtime::kEngineNames))},
+      {"net-optimize", {}},
       {"ram", {}, true},
       {"shadow-size", {}, true},
       {"tc-size", {}, true},
@@ -309,18 +319,23 @@ class Parser {
         std::find(std::begin(kProgramNames), std::end(kProgramNames), name) - kProgramNames);
     workload.name = name;
     if (UsesKernel(workload.program)) workload.kernel = "cloud-amd64";
+    // Debian's cloud kernel has no driver of the Lance.
+    if (workload.program == Program::kNetwork) workload.kernel = "amd64";
+    if (UsesCard(workload.program)) workload.card = kLance;
     Each(table,
          {{"program", [](const toml::node&) {}},
           {"name", [&](const toml::node& node) { Text(node, "name", &workload.name); }},
           {"only",
            [&](const toml::node& node) {
-             if (workload.program == Program::kBoot) {
-               Wrong(node, "boot has no benchmarks to choose from");
+             if (BenchmarksOf(workload.program).empty()) {
+               Wrong(node, fmt::format("{} has no benchmarks to choose from", name));
              } else {
                workload.only = Choices(node, "only", BenchmarksOf(workload.program));
              }
            }},
-          {"kernel", [&](const toml::node& node) { Kernel(node, &workload); }}},
+          {"kernel", [&](const toml::node& node) { Kernel(node, &workload); }},
+          {"card", [&](const toml::node& node) { Card(node, &workload); }},
+          {"rate", [&](const toml::node& node) { Rate(node, &workload); }}},
          " of a workload");
     const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
     if (workload.name.empty() || !std::all_of(workload.name.begin(), workload.name.end(), plain)) {
@@ -334,6 +349,25 @@ class Parser {
       }
     }
     out_.workloads.push_back(std::move(workload));
+  }
+
+  void Card(const toml::node& node, Workload* workload) {
+    workload->card = Choice(node, "card", {kLance, kVirtio});
+    if (!UsesCard(workload->program)) {
+      Wrong(node, fmt::format("{} has no network card", ProgramName(workload->program)));
+    } else if (workload->program == Program::kTransmit && workload->card != kLance) {
+      Wrong(node, "transmit is about the Lance");
+    }
+  }
+
+  void Rate(const toml::node& node, Workload* workload) {
+    Text(node, "rate", &workload->rate);
+    if (workload->program != Program::kNetwork) {
+      Wrong(node, fmt::format("{} has no wire", ProgramName(workload->program)));
+    } else if (!IsSize(workload->rate)) {
+      Wrong(node, fmt::format("rate: '{}' is no speed; write bits per second like 100M, 1G",
+                              workload->rate));
+    }
   }
 
   void Kernel(const toml::node& node, Workload* workload) {

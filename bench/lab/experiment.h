@@ -19,15 +19,19 @@ enum class Program : u8 {
   kCompute32,  // the same as 32-bit code
   kLinux,      // rows of bench/linux in a Debian guest, those of entries.inc among them
   kBoot,       // one of Debian's kernels, booted and powered off
+  kNetwork,    // nettest in a Debian guest
+  kTransmit,   // FrobOS: what accesses to a Lance cost
 };
-inline constexpr unsigned kProgramCount = 5;
+inline constexpr unsigned kProgramCount = 7;
 const char* ProgramName(Program program);
 
 struct Workload {
   std::string name;  // unique in its experiment
   Program program = Program::kNanobench;
   std::vector<std::string> only;  // benchmarks of the program; empty: all
-  std::string kernel;             // of kLinux and kBoot: one of those of ./alibi linux
+  std::string kernel;             // of kLinux, kBoot, kNetwork: one of those of ./alibi linux
+  std::string card = "";          // of kNetwork and kTransmit: "lance" or "virtio"
+  std::string rate = "";          // of kNetwork: of the wire, "100M"; "": as fast as it may be
 };
 
 // An option of `alibi run`, and the values it takes in turn.

@@ -16,6 +16,7 @@
 #include "bench/child_process.h"
 #include "bench/host_info.h"
 #include "bench/lab/files.h"
+#include "bench/lab/network.h"
 #include "bench/linux/engines.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/linux_runner.h"
@@ -38,7 +39,13 @@ struct Record {
   std::vector<Value> values;
 };
 
-bool IsFrobos(Program program) { return program != Program::kLinux && program != Program::kBoot; }
+bool IsFrobos(Program program) {
+  return program == Program::kNanobench || program == Program::kCompute ||
+         program == Program::kCompute32;
+}
+bool IsNetwork(Program program) {
+  return program == Program::kNetwork || program == Program::kTransmit;
+}
 
 // Sets an option that the command may have already.
 void SetOption(std::vector<std::string>* command, const std::string& name,
@@ -184,6 +191,8 @@ class LabRunner {
         auto found = FindPrograms(options_.data_folder, options_.alibi);
         if (!found.ok()) return found.error();
         programs_ = *found;
+      } else if (IsNetwork(workload.program)) {
+        if (Status network = PrepareNetwork(workload); !network.ok()) return network;
       } else if (Status linux = PrepareLinux(workload); !linux.ok()) {
         return linux;
       }
@@ -210,6 +219,17 @@ class LabRunner {
       return written;
     }
     linux_[workload.kernel] = *fetched;
+    return Ok();
+  }
+
+  Status PrepareNetwork(const Workload& workload) {
+    const std::string kernel = workload.kernel.empty() ? "amd64" : workload.kernel;
+    if (network_.count(kernel) != 0) return Ok();
+    auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
+    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
+    auto fetched = FetchNetwork(kernel, options_.alibi, options_.data_folder, scratch->path());
+    if (!fetched.ok()) return fetched.error();
+    network_[kernel] = *fetched;
     return Ok();
   }
 
@@ -348,7 +368,9 @@ class LabRunner {
   Record RunOne(const RunSpec& run) {
     unlink(StatsFile(run).c_str());
     const Clock::time_point start = Clock::now();
-    Record record = IsFrobos(run.workload.program) ? RunImage(run) : RunGuest(run);
+    Record record = IsFrobos(run.workload.program)    ? RunImage(run)
+                    : IsNetwork(run.workload.program) ? RunNetwork(run)
+                                                      : RunGuest(run);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     record.values.push_back({"wall", seconds, "s"});
     if (run.system.system == kAlibi && record.failure.empty()) {
@@ -386,6 +408,14 @@ class LabRunner {
       record.command = Configured(
           AlibiImageCommand(options_.alibi, programs_.*image.guest, run.system.policy, words), run);
     }
+    return MeasureImage(run, std::move(record.command), image.prefix);
+  }
+
+  Record MeasureImage(const RunSpec& run, std::vector<std::string> command,
+                      const std::string& prefix = "") const {
+    Record record;
+    record.command = std::move(command);
+    const bool native = run.system.system == kNative;
     const ChildResult child = RunChild(record.command, experiment_.time_limit);
     KeepOutput(run, child);
     const ProgramOutput output = ParseProgramOutput(child.output);
@@ -395,7 +425,7 @@ class LabRunner {
         continue;
       }
       record.values.push_back(
-          {image.prefix + measurement.name, Summarize(measurement.samples).median, "cycles"});
+          {prefix + measurement.name, Summarize(measurement.samples).median, "cycles"});
     }
     const int success = native ? kNativeSuccess : kGuestSuccess;
     const int failure = native ? kNativeFailure : kGuestFailure;
@@ -404,6 +434,58 @@ class LabRunner {
     if (!ended || !output.done) {
       record.failure = ended ? "its output is incomplete" : child.Describe();
     }
+    return record;
+  }
+
+  // nettest in a guest, after a run that only boots; or the kernel that measures accesses.
+  Record RunNetwork(const RunSpec& run) {
+    const Workload& workload = run.workload;
+    const NetworkFiles& files = network_.at(workload.kernel.empty() ? "amd64" : workload.kernel);
+    const bool quick = experiment_.quick, ours = run.system.system == kAlibi;
+    if (workload.program == Program::kTransmit) {
+      return MeasureImage(
+          run, !ours
+                   ? QemuTransmitCommand(files, qemu_, quick)
+                   : Configured(AlibiTransmitCommand(files, options_.alibi, workload, quick), run));
+    }
+    const std::vector<std::string> names = workload.only.empty() ? NetworkNames() : workload.only;
+    const auto command = [&](const std::vector<std::string>& some) {
+      const bool native = run.system.system == kNative;
+      const auto operations = NetworkOperations(some, quick, native ? "127.0.0.1" : kGuestsHost);
+      return native ? NativeNetworkCommand(files, operations)
+             : ours
+                 ? Configured(AlibiNetworkCommand(files, options_.alibi, workload, operations), run)
+                 : QemuNetworkCommand(files, qemu_, workload, operations);
+    };
+    Record record;
+    std::string boot_stats;
+    if (ours) {
+      const ChildResult boot = RunChild(command({}), experiment_.time_limit);
+      const auto stats = ReadWholeFile(StatsFile(run));
+      if (!stats.ok()) {
+        record.failure = "only booting: " + boot.Describe();
+        return record;
+      }
+      boot_stats = stats.value();
+    }
+    record.command = command(names);
+    const ChildResult child = RunChild(record.command, experiment_.time_limit);
+    KeepOutput(run, child);
+    auto values = ParseNetwork(child.output, names);
+    if (!values.ok()) {
+      record.failure = fmt::format("{}; {}", values.error().message, child.Describe());
+      return record;
+    }
+    record.values = std::move(*values);
+    if (!ours) return record;
+    const auto stats = ReadWholeFile(StatsFile(run));
+    if (!stats.ok()) return record;  // who reads it next says so
+    auto distribution = Distribution(stats.value(), boot_stats);
+    if (!distribution.ok()) {
+      record.failure = distribution.error().message;
+      return record;
+    }
+    record.values.insert(record.values.end(), distribution->begin(), distribution->end());
     return record;
   }
 
@@ -463,7 +545,8 @@ class LabRunner {
   Programs programs_;
   std::string qemu_, began_;
   ordered_json program_, host_;
-  std::map<std::string, LinuxFiles> linux_;  // by kernel
+  std::map<std::string, LinuxFiles> linux_;      // by kernel
+  std::map<std::string, NetworkFiles> network_;  // likewise
   std::vector<std::unique_ptr<ScratchFolder>> scratch_;
   Clock::time_point begin_;
   unsigned made_ = 0, failed_ = 0;  // this time

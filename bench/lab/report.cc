@@ -96,6 +96,12 @@ constexpr Section kSections[] = {
     {"guiltiest", "The guiltiest sites",
      "Guest instructions that cost most cycles by traps and callouts, from the event log.",
      GuiltiestSection},
+    {"network", "Hosted I/O",
+     "Sugerman, Venkitachalam and Lim (USENIX 2001): a network card's accesses, "
+     "throughput "
+     "by the size of writes, crossings to the host, and where the time went. Counters are those of "
+     "the run less those of one that only boots.",
+     NetworkSection},
     {"programs", "Programs", "Medians of everything else that was measured.", ProgramsSection},
 };
 

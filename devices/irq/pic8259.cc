@@ -187,6 +187,32 @@ void Pic8259::Write(u64 offset, unsigned, u64 value) {
   UpdateOutput();
 }
 
+bool Pic8259::Poke(u64 offset, unsigned, u64 value) {
+  const u8 byte = static_cast<u8>(value);
+  const bool initializes = step_ != Step::kOperation || (offset == 0 && (byte & kIcw1Marker));
+  const bool polls = offset == 0 && (byte & kOcw3Marker) && (byte & kOcw3Poll);
+  if (initializes || polls) return false;
+  const u8 imr = imr_, isr = isr_, lowest = lowest_;
+  const bool special_mask = special_mask_, poll = poll_, read_isr = read_isr_,
+             rotate = rotate_on_auto_eoi_;
+  if (offset == 1) {
+    imr_ = byte;
+  } else if (byte & kOcw3Marker) {
+    WriteOcw3(byte);
+  } else {
+    WriteOcw2(byte);
+  }
+  if ((Requesting() != kNone) == output_level_) return true;
+  imr_ = imr;
+  isr_ = isr;
+  lowest_ = lowest;
+  special_mask_ = special_mask;
+  poll_ = poll;
+  read_isr_ = read_isr;
+  rotate_on_auto_eoi_ = rotate;
+  return false;
+}
+
 u64 Pic8259::Read(u64 offset, unsigned size) {
   u64 value;
   if (Peek(offset, size, &value)) return value;

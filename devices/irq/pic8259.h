@@ -35,6 +35,8 @@ class Pic8259 : public Device {
   u64 Read(u64 offset, unsigned size) override;
   bool Peek(u64 offset, unsigned size, u64* value) const override;
   void Write(u64 offset, unsigned size, u64 value) override;
+  // Masks and ends of interrupts that leave the INT pin as it is.
+  bool Poke(u64 offset, unsigned size, u64 value) override;
 
   void Reset() override;
 

@@ -8,6 +8,7 @@ namespace alibi::devices::lance {
 namespace {
 
 constexpr u64 kFirstRegister = 0x10;
+constexpr u32 kRapBits = Registers::kCsrs - 1;
 
 }  // namespace
 
@@ -50,13 +51,19 @@ bool Lance::Peek(u64 offset, unsigned size, u64* value) const {
   return optimize_.ports && ReadQuietly(PortAt(offset, size), offset, size, value);
 }
 
+// Choosing a register does nothing by itself.
+PortLatch Lance::Latch(u64 offset, unsigned size) {
+  if (!optimize_.latch || PortAt(offset, size) != Port::kAddress) return {};
+  return {.cell = reinterpret_cast<u8*>(&registers_.rap), .kept = kRapBits};
+}
+
 bool Lance::asserted() const { return registers_.interrupt() && (registers_.csr(0) & kIena); }
 
 bool Lance::Poke(u64 offset, unsigned size, u64 value) {
   if (!optimize_.ports) return false;
   switch (PortAt(offset, size)) {
     case Port::kAddress:
-      registers_.rap = static_cast<u16>(value & (Registers::kCsrs - 1));
+      registers_.rap = static_cast<u32>(value & kRapBits);
       return true;
     case Port::kData:
       return WriteCsrQuietly(static_cast<u16>(value));

@@ -89,7 +89,7 @@ void Lance::Write(u64 offset, unsigned size, u64 value) {
       WriteCsr(static_cast<u16>(value));
       break;
     case Port::kAddress:
-      registers_.rap = static_cast<u16>(value & (Registers::kCsrs - 1));
+      registers_.rap = static_cast<u32>(value & (Registers::kCsrs - 1));
       break;
     case Port::kBusData:
       registers_.WriteBcr(registers_.rap, static_cast<u16>(value));

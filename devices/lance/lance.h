@@ -86,6 +86,7 @@ class Lance final : public Device {
   void Write(u64 offset, unsigned size, u64 value) override;
   bool Peek(u64 offset, unsigned size, u64* value) const override;
   bool Poke(u64 offset, unsigned size, u64 value) override;
+  PortLatch Latch(u64 offset, unsigned size) override;
   unsigned MaxAccessSize() const override { return 4; }
   void Reset() override;
 
@@ -131,6 +132,7 @@ class Lance final : public Device {
   void Underflow(Descriptor& descriptor);
   bool CopyFromGuest(const Descriptor& descriptor);
   Sent SendFrame(const Descriptor& descriptor);
+  Sent SendBare();
   void LoopBack();
 
   // --- receive.cc ---
@@ -163,6 +165,7 @@ class Lance final : public Device {
   // --- The transmitter ---
   bool in_frame_ = false;        // the ring's next descriptor continues frame_
   bool unsent_ = false;          // frame_ is whole, and the host has no room
+  bool bare_ = false;            // it has no check sequence
   bool unfinished_ = false;      // kMostAtOnce was reached
   unsigned held_ = 0;            // wishes to transmit that wait for a crossing
   bool demands_ = false;         // the driver knows TDMD

@@ -48,7 +48,8 @@ class Registers {
   void WriteCsr(unsigned number, u16 value);
   void WriteBcr(unsigned number, u16 value);
 
-  u16 rap = 0;
+  // Translated code may write it (Lance::Latch), where its bus is as wide as this.
+  u32 rap = 0;
   // Registers are 32 bits wide.
   bool dwio() const;
   void EnterDwio();

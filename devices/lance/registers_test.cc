@@ -132,6 +132,40 @@ TEST_CASE("Lance: interrupts, their masks, and how they are acknowledged") {
   CHECK(rig.Csr(0) == kStop);
 }
 
+TEST_CASE("Lance: RAP is a latch, as wide as its bus is now") {
+  Rig rig;
+  const PortLatch narrow = rig.lance.Latch(0x12, 2);
+  REQUIRE(narrow.cell != nullptr);
+  CHECK(narrow.kept == 0x7f);
+  CHECK_FALSE(narrow.fixed);
+  for (const auto& [offset, size] : {std::pair<u64, unsigned>{0x10, 2},
+                                     {0x12, 1},
+                                     {0x12, 4},
+                                     {0x13, 1},
+                                     {0x14, 2},
+                                     {0x14, 4},
+                                     {0x16, 2}}) {
+    CHECK(rig.lance.Latch(offset, size).cell == nullptr);
+  }
+  // What is written by memory counts, and what is written by the device is there.
+  *narrow.cell = 88;
+  CHECK(rig.lance.Read(0x12, 2) == 88);
+  CHECK(rig.lance.Read(0x10, 2) == rig.lance.registers().ReadCsr(88));
+  rig.lance.Write(0x12, 2, 0xff05);
+  CHECK(*narrow.cell == 5);
+  // Another width, another place.
+  rig.lance.Write(0x10, 4, 0);
+  CHECK(rig.lance.Latch(0x12, 2).cell == nullptr);
+  const PortLatch wide = rig.lance.Latch(0x14, 4);
+  REQUIRE(wide.cell == narrow.cell);
+  CHECK(rig.lance.Read(0x14, 4) == 5);
+  rig.lance.Reset();
+  CHECK(rig.lance.Latch(0x12, 2).cell == narrow.cell);
+  CHECK(*narrow.cell == 0);
+  Rig other(true, {.latch = false});
+  CHECK(other.lance.Latch(0x12, 2).cell == nullptr);
+}
+
 TEST_CASE("Lance: random accesses") {
   for (u64 seed = 0; seed < 20; ++seed) {
     Rig rig;
@@ -145,7 +179,7 @@ TEST_CASE("Lance: random accesses") {
 TEST_CASE("Lance: answers next to translated code are those of the slow way") {
   for (u64 seed = 0; seed < 40; ++seed) {
     std::mt19937_64 random(seed);
-    Rig quick, slow(true, {.ports = false, .combine = false, .notify = true});
+    Rig quick, slow(true, {.ports = false, .latch = false, .combine = false, .notify = true});
     u64 value;
     CHECK_FALSE(slow.lance.Peek(0x12, 2, &value));
     CHECK_FALSE(slow.lance.Poke(0x12, 2, 0));

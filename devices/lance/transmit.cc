@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transmitter: from the guest's ring to the host, or back by a loop.
+#include <x86intrin.h>
+
 #include <algorithm>
 
 #include "devices/lance/bits.h"
@@ -101,9 +103,20 @@ bool Lance::TransmitLast(Descriptor& descriptor) {
   return true;
 }
 
+// The host's network has check sequences of its own, and who else would look at this one?
+Lance::Sent Lance::SendBare() {
+  const u64 begin = __rdtsc();
+  const bool sent = backend_->Send(frame_);
+  tallies_.lance_send_cycles += __rdtsc() - begin;
+  if (!sent) return Sent::kNoRoom;
+  ++tallies_.lance_transmitted;
+  return Sent::kDone;
+}
+
 Lance::Sent Lance::SendFrame(const Descriptor& descriptor) {
   const u16 mode = registers_.csr(15);
   const bool add_fcs = !(mode & kDxmtfcs) || (descriptor.flags & kAddFcs);
+  if (unsent_ && bare_) return SendBare();
   if (!unsent_) {
     if (add_fcs && (registers_.csr(4) & kApadXmt) && frame_.size() < kLeastFrame) {
       frame_bytes_ = kLeastFrame;
@@ -111,6 +124,8 @@ Lance::Sent Lance::SendFrame(const Descriptor& descriptor) {
     }
     if (frame_bytes_ + (add_fcs ? kFcsBytes : 0) >= kBabbleBytes) registers_.Raise(0, kBabl);
     if (frame_bytes_ > kMostFrame + (add_fcs ? 0 : kFcsBytes)) return Sent::kDone;  // lost
+    bare_ = add_fcs && !(mode & kLoop);
+    if (bare_) return SendBare();
     if (add_fcs) {
       const u32 fcs = ~Crc(frame_);
       for (std::size_t i = 0; i < kFcsBytes; ++i) {

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,12 @@ namespace {
 // As much as the guest may leave waiting before the host is not read any more. What is on its way
 // in connections that exist fits into the rest.
 constexpr std::size_t kEnoughWaiting = std::size_t{1} << 20;
+
+u64 NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
+}
 
 }  // namespace
 
@@ -61,12 +68,20 @@ void Backend::Wake() {
 }
 
 bool Backend::Send(Frame& frame) {
+  const u64 now = NowNs();
+  const bool apart = now - std::exchange(last_send_ns_, now) > kApartNs;
   bool wake;
   {
     std::lock_guard lock(mutex_);
-    if (to_host_bytes_ >= kMaxWaiting) {
+    if (to_host_bytes_ >= most_waiting_) {
       refused_ = true;
       return false;
+    }
+    const bool direct = apart && quiet_ && asleep_ && capture_ == nullptr && !out_.limited();
+    if (direct && SendNow(frame)) {
+      ++direct_;
+      frame.clear();
+      return true;
     }
     wake = quiet_ ? std::exchange(asleep_, false) : to_host_.empty();
     to_host_bytes_ += frame.size();
@@ -97,6 +112,7 @@ bool Backend::Receive(Frame* frame) {
 }
 
 void Backend::ToGuest(Frame frame) {
+  if (in_.limited()) in_.Take(frame.size(), NowNs());
   if (capture_ != nullptr) capture_->Add(frame);
   {
     std::lock_guard lock(mutex_);
@@ -108,9 +124,36 @@ void Backend::ToGuest(Frame frame) {
 }
 
 bool Backend::GuestHasRoom() {
+  if (in_.limited() && in_.WaitNs(NowNs()) != 0) return false;  // TimeoutMs() knows
   std::lock_guard lock(mutex_);
   held_ = to_guest_bytes_ >= kEnoughWaiting;
   return !held_;
+}
+
+void Backend::TakeFrames(std::deque<Frame>* frames, u64 now_ns) {
+  if (!out_.limited()) {
+    frames->swap(to_host_);
+    to_host_bytes_ = 0;
+    return;
+  }
+  while (!to_host_.empty() && out_.WaitNs(now_ns) == 0) {
+    const std::size_t bytes = to_host_.front().size();
+    out_.Take(bytes, now_ns);
+    to_host_bytes_ -= bytes;
+    frames->push_back(std::move(to_host_.front()));
+    to_host_.pop_front();
+  }
+}
+
+int Backend::TimeoutMs(int timeout_ms, bool frames_wait, u64 now_ns) const {
+  const auto sooner = [&](u64 wait_ns) {
+    const int ms = static_cast<int>((wait_ns + 999'999) / 1'000'000);
+    if (timeout_ms < 0 || ms < timeout_ms) timeout_ms = ms;
+  };
+  // Not everybody who has sent has woken us.
+  if (frames_wait) sooner(out_.WaitNs(now_ns));
+  if (in_.WaitNs(now_ns) != 0) sooner(in_.WaitNs(now_ns));
+  return timeout_ms;
 }
 
 void Backend::Work() {
@@ -124,8 +167,7 @@ void Backend::Work() {
     {
       std::lock_guard lock(mutex_);
       asleep_ = to_host_.empty();
-      // Not everybody who has sent has woken us.
-      if (!asleep_) timeout_ms = 0;
+      timeout_ms = TimeoutMs(timeout_ms, !asleep_, NowNs());
     }
     if (poll(fds.data(), fds.size(), timeout_ms) < 0) {
       for (pollfd& fd : fds) fd.revents = 0;
@@ -139,9 +181,8 @@ void Backend::Work() {
       std::lock_guard lock(mutex_);
       if (ending_) return;
       asleep_ = false;
-      frames.swap(to_host_);
-      to_host_bytes_ = 0;
-      had_refused = std::exchange(refused_, false);
+      TakeFrames(&frames, NowNs());
+      had_refused = to_host_bytes_ < most_waiting_ && std::exchange(refused_, false);
     }
     if (had_refused && !noticed_.exchange(true)) notice_();
     for (Frame& frame : frames) {

@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "devices/net/capture.h"
+#include "devices/net/wire_speed.h"
 
 namespace alibi::net {
 
@@ -30,6 +31,7 @@ class Backend {
  public:
   // Bytes of frames that wait, each way.
   static constexpr std::size_t kMaxWaiting = std::size_t{4} << 20;
+  static constexpr u64 kApartNs = 50'000;
 
   virtual ~Backend();
   Backend(const Backend&) = delete;
@@ -40,17 +42,27 @@ class Backend {
   void set_quiet(bool quiet) { quiet_ = quiet; }
   // All frames, both ways, go there as well. Before Start().
   void set_capture(std::unique_ptr<Capture> capture) { capture_ = std::move(capture); }
+  // The wire is no faster, each way. A network that must be read at once loses nothing thereby:
+  // what is not read yet waits with the host. Before Start().
+  void set_speed(u64 bits_per_second) {
+    out_ = in_ = WireSpeed(bits_per_second);
+    if (out_.limited()) most_waiting_ = out_.Queue();
+  }
   // Starts the thread. `notice` is called on it when Receive() has frames again, or Send() has room
   // again.
   Status Start(std::function<void()> notice);
 
   // --- On the VCPU's thread; never wait ---
-  // False, and the frame is untouched: no room.
+  // False, and the frame is untouched: no room. While the thread sleeps, and frames come apart
+  // (kApartNs), this one hands the frame to the host itself, if that need not wait: waking the
+  // other would cost as much. Of many frames the other one relieves it.
   bool Send(Frame& frame);
   // The next frame for the guest; false: there is none.
   bool Receive(Frame* frame);
   // How often Send() has woken the thread by a system call.
   u64 wakes() const { return wakes_; }
+  // ... and how often it has sent a frame itself instead.
+  u64 direct() const { return direct_; }
   // What `notice` told is about to be looked at; the next change is told again.
   void Noticed() { noticed_.store(false); }
 
@@ -76,6 +88,10 @@ class Backend {
   virtual void Served(std::span<const pollfd> fds) = 0;
   virtual void FromGuest(Frame& frame) = 0;
 
+  // --- On the VCPU's thread, while the other sleeps ---
+  // As FromGuest(), without waiting; false: it would have to wait.
+  virtual bool SendNow(const Frame&) { return false; }
+
   // Drops the frame if the guest leaves too many waiting.
   void ToGuest(Frame frame);
   // False: the guest has enough to take; a good time not to read more from the host.
@@ -85,6 +101,10 @@ class Backend {
 
  private:
   void Work();
+  // Frames to the host that may pass now.
+  void TakeFrames(std::deque<Frame>* frames, u64 now_ns);
+  // How long to wait at most (ms, -1: for ever), if Fill() said `timeout_ms`.
+  int TimeoutMs(int timeout_ms, bool frames_wait, u64 now_ns) const;
   void Wake();
 
   std::function<void()> notice_;
@@ -92,8 +112,11 @@ class Backend {
   std::thread thread_;
   std::atomic<bool> noticed_ = false;
   bool quiet_ = true;
-  std::unique_ptr<Capture> capture_;  // the thread's; may be null
-  u64 wakes_ = 0;                     // the VCPU's thread's
+  std::size_t most_waiting_ = kMaxWaiting;  // to the host
+  WireSpeed out_, in_;                      // the thread's
+  std::unique_ptr<Capture> capture_;        // the thread's; may be null
+  u64 wakes_ = 0, direct_ = 0;              // the VCPU's thread's
+  u64 last_send_ns_ = 0;                    // likewise
 
   std::mutex mutex_;  // of what follows
   std::deque<Frame> to_host_, to_guest_;

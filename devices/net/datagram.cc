@@ -32,6 +32,7 @@ class DatagramBackend final : public Backend {
     }
   }
   void FromGuest(Frame& frame) override { socket_.SendTo(peer_, frame); }
+  bool SendNow(const Frame& frame) override { return socket_.TrySendTo(peer_, frame); }
 
   DatagramSocket socket_;
   const sockaddr_un peer_;

@@ -75,6 +75,12 @@ bool DatagramSocket::SendTo(const sockaddr_un& peer, std::span<const u8> frame) 
   return sendto(fd_, frame.data(), frame.size(), MSG_NOSIGNAL, General(peer), sizeof(peer)) >= 0;
 }
 
+bool DatagramSocket::TrySendTo(const sockaddr_un& peer, std::span<const u8> frame) {
+  return sendto(fd_, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT, General(peer),
+                sizeof(peer)) >= 0 ||
+         errno != EAGAIN;
+}
+
 std::span<const u8> DatagramSocket::Receive(std::array<u8, kMaxFrame>* buffer,
                                             sockaddr_un* sender) {
   for (;;) {

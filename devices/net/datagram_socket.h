@@ -31,6 +31,8 @@ class DatagramSocket {
   int fd() const { return fd_; }
   // False: nobody is there, or whoever is there has taken nothing for 10 ms.
   bool SendTo(const sockaddr_un& peer, std::span<const u8> frame);
+  // The same without waiting; false: whoever is there has no room now.
+  bool TrySendTo(const sockaddr_un& peer, std::span<const u8> frame);
   // The next frame, valid until the next call, and who sent it (a family of 0: somebody without a
   // name). Empty: there is none now.
   std::span<const u8> Receive(std::array<u8, kMaxFrame>* buffer, sockaddr_un* sender);

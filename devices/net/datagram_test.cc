@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>
@@ -90,6 +91,96 @@ TEST_CASE("Datagrams: between two machines, with a capture of them") {
   }
   CHECK(at == bytes.size());
   CHECK(frames == 2 * kRounds);
+}
+
+TEST_CASE("Datagrams: who sends to a thread that sleeps sends itself, and in order") {
+  constexpr unsigned kFrames = 3000;
+  Folder folder;
+  auto a = CreateDatagram(folder / "a", folder / "b");
+  auto b = CreateDatagram(folder / "b", folder / "a");
+  REQUIRE((a.ok() && b.ok()));
+  REQUIRE((*a)->Start([] {}).ok());
+  REQUIRE((*b)->Start([] {}).ok());
+  std::atomic<unsigned> came = 0;
+  std::thread reader([&] {
+    for (u32 i = 0; i < kFrames; ++i) {
+      Frame got;
+      u32 number;
+      if (!Wait(**b, &got)) return;
+      std::memcpy(&number, got.data(), 4);
+      if (number != i) return;
+      ++came;
+    }
+  });
+  for (u32 i = 0; i < kFrames; ++i) {
+    Frame frame(60);
+    std::memcpy(frame.data(), &i, 4);
+    // No more than the host keeps for the far end: beyond that, and some patience, it is lost.
+    for (unsigned ms = 0; i - came.load() >= 8 && ms < 20'000; ++ms) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    while (!(*a)->Send(frame)) std::this_thread::yield();
+  }
+  reader.join();
+  CHECK(came.load() == kFrames);
+  CHECK((*a)->direct() > 0);
+  CHECK((*a)->direct() + (*a)->wakes() <= kFrames);
+}
+
+TEST_CASE("A wire's speed: what it lets pass, and what it saves while it is idle") {
+  constexpr u64 kMs = 1'000'000;
+  WireSpeed wire(8'000'000);  // a byte each microsecond
+  CHECK(wire.WaitNs(0) == 0);
+  u64 now = 10 * kMs, passed = 0;
+  for (unsigned i = 0; i < 1000; ++i) {
+    now += wire.WaitNs(now);
+    wire.Take(1000 - WireSpeed::kAroundFrame, now);
+    passed += 1000;
+  }
+  // The burst came for nothing, and so did the last frame's time.
+  CHECK(passed == 1'000'000);
+  CHECK(now == 10 * kMs + (passed - 1000) * 1000 - WireSpeed::kBurstNs);
+  CHECK_FALSE(WireSpeed().limited());
+}
+
+TEST_CASE("Datagrams: a wire of limited speed") {
+  constexpr u64 kRate = 8'000'000;  // 1 MB/s
+  constexpr unsigned kFrames = 200;
+  constexpr std::size_t kBytes = 1000;
+  const double least = kFrames * (kBytes + WireSpeed::kAroundFrame) * 8.0 / kRate;
+  Folder folder;
+  auto a = CreateDatagram(folder / "a", folder / "b");
+  auto b = CreateDatagram(folder / "b", folder / "a");
+  REQUIRE((a.ok() && b.ok()));
+  (*a)->set_speed(kRate);
+  std::atomic<unsigned> notices = 0;
+  const auto notice = [&] {
+    ++notices;
+    (*a)->Noticed();
+  };
+  REQUIRE((*a)->Start(notice).ok());
+  REQUIRE((*b)->Start([&] { (*b)->Noticed(); }).ok());
+  const auto begin = std::chrono::steady_clock::now();
+  // Whoever has no room is told when there is some.
+  unsigned sent = 0, told = 0, refused = 0;
+  while (sent < kFrames && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
+    Frame frame = Numbered(kBytes, static_cast<u8>(sent));
+    if ((*a)->Send(frame)) {
+      ++sent;
+      continue;
+    }
+    ++refused;
+    for (unsigned ms = 0; notices.load() == told && ms < 20'000; ++ms) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    told = notices.load();
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  CHECK(sent == kFrames);
+  CHECK(refused > 0);
+  // What is left in the queue has not passed yet.
+  CHECK(seconds > (least - 16'384 * 8.0 / kRate) * 0.9);
 }
 
 TEST_CASE("Datagrams: a far end that comes later") {

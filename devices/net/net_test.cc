@@ -58,6 +58,10 @@ TEST_CASE("Network options: what is understood") {
   CHECK(lance.card == Card::kLance);
   CHECK(lance.user.restricted);
   CHECK(ParseOptions("lance,tap,ifname=tap7")->card == Card::kLance);
+  CHECK(tap.bits_per_second == 0);
+  CHECK(ParseOptions("lance,user,rate=100M")->bits_per_second == 100'000'000);
+  CHECK(ParseOptions("tap,ifname=t,rate=1G")->bits_per_second == 1'000'000'000);
+  CHECK(ParseOptions("user,rate=1500000")->bits_per_second == 1'500'000);
   CHECK(ParseOptions("virtio,user")->card == Card::kVirtio);
   const Options socket = *ParseOptions("lance,socket,path=/tmp/a,peer=/tmp/b,capture=x.pcap");
   CHECK(socket.kind == Options::Kind::kSocket);
@@ -70,6 +74,8 @@ TEST_CASE("Network options: optimizations") {
   CHECK(ParseOptimize("all")->ports);
   CHECK(ParseOptimize("all")->notify);
   CHECK_FALSE(ParseOptimize("none")->combine);
+  CHECK_FALSE(ParseOptimize("none")->latch);
+  CHECK(ParseOptimize("latch")->latch);
   const Optimize some = *ParseOptimize("notify,ports");
   CHECK(some.ports);
   CHECK(some.notify);
@@ -96,6 +102,11 @@ TEST_CASE("Network options: what is wrong is named") {
       {"socket,path=a", "peer=NAME"},
       {"socket,path=a,peer=b,mtu=1500", "no option"},
       {"user,capture=", "no option"},
+      {"user,rate=", "100M or 1G"},
+      {"user,rate=fast", "100M or 1G"},
+      {"user,rate=1K", "100M or 1G"},
+      {"user,rate=101G", "100M or 1G"},
+      {"none,rate=1G", "no option"},
       {"none,capture=x", "no option"},
       {"none,mac=52:54:00:12:34:56", "no option"},
       {"user,ifname=x", "no option"},

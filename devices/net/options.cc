@@ -88,6 +88,25 @@ bool ParseForward(const std::string& text, HostForward* forward) {
          ParseEndpoint(text.substr(dash + 1), &forward->guest_address, &forward->guest_port);
 }
 
+// "100M".
+bool ParseRate(const std::string& text, u64* bits_per_second) {
+  static constexpr struct {
+    char letter;
+    u64 factor;
+  } kUnits[] = {{'K', 1'000}, {'M', 1'000'000}, {'G', 1'000'000'000}};
+  u64 factor = 1;
+  std::string digits = text;
+  for (const auto& unit : kUnits) {
+    if (text.empty() || text.back() != unit.letter) continue;
+    factor = unit.factor;
+    digits.pop_back();
+  }
+  unsigned number;
+  if (!ParseNumber(digits, ~0u, 10, &number)) return false;
+  *bits_per_second = number * factor;
+  return *bits_per_second >= WireSpeed::kLeast && *bits_per_second <= WireSpeed::kMost;
+}
+
 }  // namespace
 
 Result<Options> ParseOptions(const std::string& text) {
@@ -155,10 +174,16 @@ Result<Options> ParseOptions(const std::string& text) {
       (key == "path" ? options.path : options.peer) = value;
     } else if (key == "capture" && (user || tap || socket) && !value.empty()) {
       options.capture = value;
+    } else if (key == "rate" && (user || tap || socket)) {
+      if (!ParseRate(value, &options.bits_per_second)) {
+        return Error{
+            fmt::format("rate={}: write bits per second as 100M or 1G, 1M to 100G", value)};
+      }
     } else {
       return Error{
           fmt::format("'{}' is no option of '{}'; user has hostfwd, restrict, loopback and mtu, "
-                      "tap has ifname, socket has path and peer; all have mac and capture=FILE",
+                      "tap has ifname, socket has path and peer; all have mac, "
+                      "capture=FILE and rate=N",
                       key, parts[0])};
     }
   }
@@ -178,17 +203,21 @@ Result<Optimize> ParseOptimize(const std::string& text) {
     bool Optimize::*member;
   };
   static constexpr Row kRows[] = {
-      {"ports", &Optimize::ports}, {"combine", &Optimize::combine}, {"notify", &Optimize::notify}};
+      {"ports", &Optimize::ports},
+      {"latch", &Optimize::latch},
+      {"combine", &Optimize::combine},
+      {"notify", &Optimize::notify},
+  };
   if (text == "all") return Optimize{};
-  Optimize optimize{.ports = false, .combine = false, .notify = false};
+  Optimize optimize{.ports = false, .latch = false, .combine = false, .notify = false};
   if (text == "none") return optimize;
   for (const std::string& part : Split(text, ',')) {
     const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
                                    [&](const Row& each) { return part == each.name; });
     if (row == std::end(kRows)) {
       return Error{
-          fmt::format("'{}' is no optimization; give all, none, or some of ports, combine, "
-                      "notify",
+          fmt::format("'{}' is no optimization; give all, none, or some of ports, latch, "
+                      "combine, notify",
                       part)};
     }
     optimize.*row->member = true;
@@ -216,7 +245,9 @@ Result<std::unique_ptr<Backend>> CreateUncaptured(const Options& options) {
 
 Result<std::unique_ptr<Backend>> CreateBackend(const Options& options) {
   auto backend = CreateUncaptured(options);
-  if (!backend.ok() || options.capture.empty()) return backend;
+  if (!backend.ok()) return backend;
+  if (*backend != nullptr) (*backend)->set_speed(options.bits_per_second);
+  if (options.capture.empty()) return backend;
   auto capture = Capture::Create(options.capture);
   if (!capture.ok()) return Error{"--net " + capture.error().message};
   (*backend)->set_capture(std::move(*capture));

@@ -63,13 +63,17 @@ class SlirpBackend final : public Backend {
       if (buffer_[0] == kFrame) ToGuest(Frame(buffer_.begin() + 1, buffer_.begin() + size));
     }
   }
-  void FromGuest(Frame& frame) override {
+  void FromGuest(Frame& frame) override { SendToProcess(frame, 0); }
+  bool SendNow(const Frame& frame) override { return SendToProcess(frame, MSG_DONTWAIT); }
+
+  // False: it would have to wait.
+  bool SendToProcess(const Frame& frame, int flags) {
     u8 tag = kFrame;
-    iovec parts[] = {{&tag, 1}, {frame.data(), frame.size()}};
+    iovec parts[] = {{&tag, 1}, {const_cast<u8*>(frame.data()), frame.size()}};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
-    [[maybe_unused]] const ssize_t sent = sendmsg(process_.channel, &message, MSG_NOSIGNAL);
+    return sendmsg(process_.channel, &message, flags | MSG_NOSIGNAL) >= 0 || errno != EAGAIN;
   }
 
   const u16 mtu_;

@@ -37,9 +37,11 @@ class TapBackend final : public Backend {
       ToGuest(Frame(buffer_.begin(), buffer_.begin() + size));
     }
   }
-  void FromGuest(Frame& frame) override {
+  void FromGuest(Frame& frame) override { SendNow(frame); }
+  bool SendNow(const Frame& frame) override {
     // An interface that is down, or full, loses frames, as a wire does.
     [[maybe_unused]] const ssize_t written = write(fd_, frame.data(), frame.size());
+    return true;
   }
 
   const int fd_;

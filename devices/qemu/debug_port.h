@@ -21,7 +21,7 @@ class PostPort : public Device {
     return true;
   }
   void Write(u64, unsigned, u64 value) override { latch_ = static_cast<u8>(value); }
-  const u8* Latch(u64) const override { return &latch_; }
+  PortLatch Latch(u64, unsigned) override { return {.cell = &latch_, .kept = 0xff, .fixed = true}; }
   void Reset() override { latch_ = 0; }
 
  private:

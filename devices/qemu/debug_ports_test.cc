@@ -24,14 +24,16 @@ TEST_CASE("debug exit: v ends the machine with (v << 1) | 1, in any width, once 
   CHECK(bus.Read(0xf4, 4) == 0);
 }
 
-TEST_CASE("port 0x80 is a latch that translated code may read from memory") {
+TEST_CASE("port 0x80 is a latch that translated code may access as memory") {
   PostPort device;
   PortBus bus;
   REQUIRE(bus.Add(0x80, 1, device, "post").ok());
-  const u8* latch = bus.Latch(0x80);
-  REQUIRE(latch != nullptr);
+  const PortLatch latch = bus.Latch(0x80, 1);
+  REQUIRE(latch.cell != nullptr);
+  CHECK(latch.fixed);
   bus.Write(0x80, 1, 0xaa);
-  CHECK(*latch == 0xaa);
+  CHECK(*latch.cell == 0xaa);
+  CHECK(bus.Latch(0x80, 2).cell == nullptr);
   CHECK(bus.Read(0x80, 1) == 0xaa);
 }
 

@@ -28,6 +28,9 @@ constexpr Field kFields[] = {
     ALIBI_CELL(scratch, kCodeWrites, kScratch),
     ALIBI_CELL(page_index_mask, kCodeReads, kPageMask),
     ALIBI_CELL(jump_index_mask, kCodeReads, kJumpMask),
+    ALIBI_CELL(latched_port[0].cell, kCodeReads, kLatch),
+    ALIBI_CELL(latched_port[1].cell, kCodeReads, kLatch),
+    ALIBI_CELL(latched_port[2].cell, kCodeReads, kLatch),
 #define ALIBI_ABI_FIELD(name, who) ALIBI_CELL(name, who, kState),
 #include "abi/fields.inc"
 };
@@ -87,6 +90,10 @@ CellInfo CellAt(i64 displacement, unsigned size) {
     if (field.who == Who::kStubs) return {};
     CellInfo info{.cell = field.cell, .writable = field.who == Who::kCodeWrites};
     if (field.cell == Cell::kScratch) info.index = static_cast<unsigned>(at - field.offset) / 8;
+    if (field.cell == Cell::kLatch) {
+      const std::size_t first = offsetof(VcpuState, latched_port[0].cell);
+      info.index = 1u << (field.offset - first) / sizeof(VcpuState::LatchedPort);
+    }
     return info;
   }
   return {};

@@ -17,6 +17,7 @@ enum class Cell : u8 {
   kNegPage,  // a field of inline TLB entry `slot`
   kDisplacement,
   kHostPage,
+  kLatch,     // the address of a latched port's cell, for accesses of `index` bytes
   kPeerView,  // %gs of another view
   kJumpTable,
 };

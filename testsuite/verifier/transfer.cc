@@ -122,11 +122,14 @@ void Flow::CheckMemory(const HostInstr& h, const Operand& op, State* s) {
   // A cache line never crosses a page.
   const unsigned size = IsCacheLine(h.z.mnemonic) ? 1 : Bytes(op);
   const Value address = Sum(op, *s);
-  if (address.is == Is::kNumber) {
-    // Counting entries; a port that is a plain byte.
-    const bool counts = ccf_.counts != nullptr && size == 8 &&
+  if (address.is == Is::kNumber || address.is == Is::kLatch) {
+    // Counting entries; a port that is a latch: named by the instruction, or by DX.
+    const bool counts = ccf_.counts != nullptr && size == 8 && address.is == Is::kNumber &&
                         address.number == reinterpret_cast<u64>(&ccf_.counts->entered);
-    const bool latch = ccf_.instrs()[h.instr_index].op == isa::Op::kIn && size == 1 && !Writes(op);
+    const isa::Instr& instr = ccf_.instrs()[h.instr_index];
+    const bool latch = (instr.op == isa::Op::kIn || instr.op == isa::Op::kOut) &&
+                       size == instr.element_bytes && Writes(op) == (instr.op == isa::Op::kOut) &&
+                       (address.is == Is::kNumber ? instr.HasImmediate() : address.number == size);
     if (!counts && !latch) Complain(h, "memory without a look-up");
     return;
   }
@@ -198,6 +201,11 @@ Value Flow::Load(const HostInstr& h, const Operand& op, State* s) {
       return size == 8 ? s->scratch[info.index] : Fresh(size == 4);
     case Cell::kPeerView:
       return Made(Is::kPeerView);
+    case Cell::kLatch: {
+      Value value = Made(size == 8 ? Is::kLatch : Is::kSecret);
+      value.number = info.index;
+      return value;
+    }
     case Cell::kNegPage: {
       Value value = Made(Is::kNegPage);
       value.slot = info.slot;

@@ -31,6 +31,7 @@ enum class Is : u8 {
   kShifted,          // its lowest `number` bits are zero
   kShiftedByte,      // the same below 256
   kBelow,            // less than `number`
+  kLatch,            // a latched port's cell, of `number` bytes
   kPeerView,         // %gs of another view
   kOwnView,
   kSecret,  // made of host addresses

@@ -5,6 +5,7 @@
 #include <asmjit/x86.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
@@ -111,6 +112,8 @@ class Fragment {
     a.mov(x86::r11, asmjit::imm(0x12345));
     JumpTo(stubs_.at(Callout::kLookup));
   }
+  // The guest's instructions, by default MOV of memory.
+  void SetGuest(u8 first, u8 second) { guest_ = {first, second}; }
   const StubTable& stubs() const { return stubs_; }
   Ccf& ccf() { return ccf_; }
 
@@ -142,7 +145,8 @@ class Fragment {
   void KeepSide() {
     const std::vector<u8> guest = [&] {
       std::vector<u8> bytes;
-      for (u64 i = 0; i < side_.map.size(); ++i) bytes.insert(bytes.end(), {0x8b, 0x00});
+      for (u64 i = 0; i < side_.map.size(); ++i)
+        bytes.insert(bytes.end(), guest_.begin(), guest_.end());
       return bytes;
     }();
     auto tu = std::make_unique<translator::TranslationUnit>();
@@ -170,6 +174,7 @@ class Fragment {
     std::memcpy(at, &rel, 4);
   }
 
+  std::array<u8, 2> guest_ = {0x8b, 0x00};
   std::unique_ptr<u8[]> bytes_{new u8[kBytes]};
   asmjit::CodeHolder code_;
   StubTable stubs_;
@@ -306,6 +311,46 @@ TEST_CASE("Memory that no look-up has found", "[verifier]") {
     const std::string first = f.First();
     INFO(b.complaint << " | " << first << " | " << static_cast<unsigned>(b.bytes[0]));
     CHECK((*b.complaint == 0 ? first.empty() : Has(first, b.complaint)));
+  }
+}
+
+TEST_CASE("The cell of a latched port is for its instruction, and as wide as the entry",
+          "[verifier]") {
+  struct Case {
+    u8 guest[2];
+    unsigned entry;  // 0, 1, 2: of 1, 2, 4 bytes
+    unsigned bytes;
+    i32 beside;
+    bool store, good;
+  };
+  constexpr u8 kOut16[] = {0x66, 0xef}, kIn16[] = {0x66, 0xed}, kMov[] = {0x8b, 0x00};
+  const auto with = [](const u8* guest, unsigned entry, unsigned bytes, i32 beside, bool store,
+                       bool good) {
+    return Case{{guest[0], guest[1]}, entry, bytes, beside, store, good};
+  };
+  for (const Case& each : {with(kOut16, 1, 2, 0, true, true), with(kIn16, 1, 2, 0, false, true),
+                           with(kIn16, 1, 2, 0, true, false), with(kOut16, 1, 2, 0, false, false),
+                           with(kOut16, 1, 4, 0, true, false), with(kOut16, 1, 1, 0, true, false),
+                           with(kOut16, 2, 2, 0, true, false), with(kOut16, 0, 2, 0, true, false),
+                           with(kOut16, 1, 2, 1, true, false), with(kMov, 1, 2, 0, true, false),
+                           with(kMov, 1, 2, 0, false, false)}) {
+    CAPTURE(each.guest[0], each.guest[1], each.entry, each.bytes, each.beside, each.store);
+    Fragment f;
+    f.SetGuest(each.guest[0], each.guest[1]);
+    using Entry = vcpu::VcpuState::LatchedPort;
+    f.a.mov(x86::r10, Gs(State(offsetof(vcpu::VcpuState, latched_port) +
+                               each.entry * sizeof(Entry) + offsetof(Entry, cell))));
+    const x86::Mem cell = x86::ptr(x86::r10, each.beside, each.bytes);
+    const x86::Gp value = each.bytes == 1   ? x86::Gp(x86::al)
+                          : each.bytes == 2 ? x86::Gp(x86::ax)
+                                            : x86::Gp(x86::eax);
+    if (each.store) {
+      f.a.mov(cell, value);
+    } else {
+      f.a.mov(value, cell);
+    }
+    f.End();
+    CHECK(f.First().empty() == each.good);
   }
 }
 

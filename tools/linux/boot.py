@@ -10,6 +10,7 @@ ours.
 
 import argparse
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -70,6 +71,9 @@ def main():
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--ram", default="512M", help="guest memory (512M)")
     parser.add_argument("--fetch-only", action="store_true", help="get the packages, and no more")
+    parser.add_argument("--write-initrd", metavar="FILE",
+                        help="write the initial RAM disk there, print the kernel's path, and no "
+                        "more")
     arguments, rest = parser.parse_known_args()
 
     try:
@@ -80,6 +84,11 @@ def main():
             print(kernel.image)
             return 0
         modules = drivers_for(rest) + [name for name in arguments.modules.split(",") if name]
+        if arguments.write_initrd:
+            pathlib.Path(arguments.write_initrd).write_bytes(
+                initramfs.build(kernel, arguments.command, modules, False, arguments.add))
+            print(kernel.image)
+            return 0
         initrd = memory_file(initramfs.build(kernel, arguments.command, modules,
                                              any(option.split("=")[0] == "--net" for option in rest), arguments.add))
         command = [os.environ["ALIBI_PROGRAM"], "run", "--kernel", str(kernel.image),
