@@ -28,7 +28,7 @@ ROOTS = re.compile(
     r'|(devices|vmm)::.*\bPeek(Port|Mmio)?\('
     r'|mmu::Mmu::(Read|Write|ProbeWrite|PagingModeChanged|AddressSpaceLoaded|InvalidatePage'
     r'|PrivilegeChanged|WriteTraced)\('
-    r'|adapt::.*::(OnEvent|OnPageForgotten)\()')
+    r'|adapt::.*::(OnEvent\(alibi::adapt::SiteRecord|OnPageForgotten\())')
 LEAST_ROOTS = 100  # a sign that the names above still fit
 
 # Where a walk ends: the program stops, or the vector state has been put away.
