@@ -156,7 +156,8 @@ sed 's/^/warnings of the boot: /' /tmp/warnings.boot
 cp /tmp/warnings.boot /tmp/warnings.seen
 begin=$(cut -d . -f 1 /proc/uptime)
 echo "clock $(uptime_now)"
-while [ $(($(cut -d . -f 1 /proc/uptime) - begin)) -lt "$seconds" ]; do
+# One round at least: the clock may turn to the next second at once.
+while [ $round = 0 ] || [ $(($(cut -d . -f 1 /proc/uptime) - begin)) -lt "$seconds" ]; do
   round=$((round + 1)) failed= result=
   step compile
   step compute
@@ -184,4 +185,4 @@ dd if=/dev/zero of=$disk/filler bs=1M count=100 conv=fsync 2> /dev/null && rm $d
 umount $disk || failures=$((failures + 1))
 count=$(wc -l < /tmp/warnings.new)
 echo "done $round rounds, $failures failures, $count warnings"
-[ $failures = 0 ] && [ "$count" = 0 ] && [ $round -gt 0 ]
+[ $failures = 0 ] && [ "$count" = 0 ]
