@@ -279,22 +279,13 @@ Result<EngineReport> ReplayEngines(const log::Header& header, const OpenRecords&
     if (!policy.ok()) return policy.error();
     reruns.emplace_back(spec, std::move(*policy), costs);
   }
-  for (const bool first : {true, false}) {
-    auto records = open();
-    if (!records.ok()) return records.error();
-    Record record;
-    for (;;) {
-      auto more = (*records)->Next(&record);
-      if (!more.ok()) return more.error();
-      if (!*more) break;
-      if (first) {
-        costs.Take(record);
-      } else {
-        for (EngineRerun& rerun : reruns) rerun.Take(record);
-      }
-    }
-    if (first) costs.EndReading();
-  }
+  Status read = ForEachRecord(open, [&](const Record& record) { costs.Take(record); });
+  if (!read.ok()) return read.error();
+  costs.EndReading();
+  read = ForEachRecord(open, [&](const Record& record) {
+    for (EngineRerun& rerun : reruns) rerun.Take(record);
+  });
+  if (!read.ok()) return read.error();
   report.spaces = costs.spaces();
   report.lost_records = costs.lost();
   report.recorded = costs.Recorded();

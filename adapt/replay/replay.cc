@@ -214,6 +214,18 @@ OpenRecords RecordsOfFile(const std::string& path, std::string* incomplete) {
   };
 }
 
+Status ForEachRecord(const OpenRecords& open, const std::function<void(const Record&)>& take) {
+  auto records = open();
+  if (!records.ok()) return records.error();
+  Record record;
+  for (;;) {
+    auto more = (*records)->Next(&record);
+    if (!more.ok()) return more.error();
+    if (!*more) return Ok{};
+    take(record);
+  }
+}
+
 Result<Report> Replay(const log::Header& header, const OpenRecords& open,
                       const std::vector<std::string>& policies) {
   Report report;
@@ -226,21 +238,12 @@ Result<Report> Replay(const log::Header& header, const OpenRecords& open,
     if (!policy.ok()) return policy.error();
     reruns.emplace_back(spec, std::move(*policy), costs, header.prices);
   }
-  for (const bool first : {true, false}) {
-    auto records = open();
-    if (!records.ok()) return records.error();
-    Record record;
-    for (;;) {
-      auto more = (*records)->Next(&record);
-      if (!more.ok()) return more.error();
-      if (!*more) break;
-      if (first) {
-        costs.Take(record);
-      } else {
-        for (Rerun& rerun : reruns) rerun.Take(record);
-      }
-    }
-  }
+  Status read = ForEachRecord(open, [&](const Record& record) { costs.Take(record); });
+  if (!read.ok()) return read.error();
+  read = ForEachRecord(open, [&](const Record& record) {
+    for (Rerun& rerun : reruns) rerun.Take(record);
+  });
+  if (!read.ok()) return read.error();
   report.sites = costs.sites();
   report.lost_records = costs.lost();
   report.recorded = costs.Recorded();

@@ -55,6 +55,8 @@ class RecordSource {
 };
 // A log is read twice: first for what things cost and how often sites are used.
 using OpenRecords = std::function<Result<std::unique_ptr<RecordSource>>()>;
+// Calls take(record) for each of them.
+Status ForEachRecord(const OpenRecords& open, const std::function<void(const log::Record&)>& take);
 // Of a file; where it ends too soon, *incomplete says so (see Report).
 OpenRecords RecordsOfFile(const std::string& path, std::string* incomplete);
 
