@@ -32,6 +32,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
 import initramfs  # noqa: E402
 import packages  # noqa: E402
+from fetched import fetched  # noqa: E402
 from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 120  # seconds: a machine that is far busier than ours must still pass
@@ -238,15 +239,8 @@ def boot_time(folder, kernel):
 def main():
     os.environ["ALIBI_PROGRAM"] = ALIBI
     folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
-    if not os.access(pathlib.Path.home(), os.W_OK):
-        os.environ["ALIBI_LINUX_CACHE"] = str(folder / "cache")
-    try:
-        kernel = packages.fetch(packages.cache_folder(), KERNEL)
-    except packages.Failure as failure:
-        if os.environ.get("ALIBI_OFFLINE"):
-            print(f"SKIP {failure}")
-            return
-        report("Debian's packages", str(failure))
+    kernel = fetched(folder / "cache", packages.fetch, KERNEL)
+    if kernel is None:
         return
     steps = [lambda: guest_checks("guest"), lambda: kept_translations(folder), input_and_output, entries, panic, panic_log, reboot,
              lambda: pvh(folder, kernel), lambda: boot_time(folder, kernel)]

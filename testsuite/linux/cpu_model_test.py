@@ -13,7 +13,6 @@ a kernel that is not there is a SKIP). Each line PASS or FAIL becomes a test cas
 """
 
 import os
-import pathlib
 import re
 import subprocess
 import sys
@@ -24,6 +23,7 @@ KERNELS, MODELS = (words.split(",") for words in sys.argv[3:5])
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
 import packages  # noqa: E402
+from fetched import fetched  # noqa: E402
 from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 180  # seconds a boot, on a machine that is far busier than ours
@@ -91,16 +91,9 @@ def boot(kernel, model):
 def main():
     os.environ["ALIBI_PROGRAM"] = ALIBI
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-        if not os.access(pathlib.Path.home(), os.W_OK):
-            os.environ["ALIBI_LINUX_CACHE"] = folder
         for kernel in KERNELS:
-            try:
-                packages.fetch(packages.cache_folder(), kernel)
-            except packages.Failure as failure:
-                if os.environ.get("ALIBI_OFFLINE"):
-                    print(f"SKIP {failure}")
-                    continue
-                report(f"{kernel}: Debian's packages", str(failure))
+            if fetched(folder, packages.fetch, kernel,
+                       name=f"{kernel}: Debian's packages") is None:
                 continue
             for model in MODELS:
                 try:

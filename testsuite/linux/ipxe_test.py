@@ -25,6 +25,7 @@ ALIBI, BOOT = (os.path.abspath(path) for path in sys.argv[1:3])
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
 import packages  # noqa: E402
+from fetched import fetched  # noqa: E402
 from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 240  # seconds, on a machine that is far busier than ours
@@ -117,15 +118,8 @@ def judge(optimize, text):
 
 def main():
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-        if not os.access(pathlib.Path.home(), os.W_OK):
-            os.environ["ALIBI_LINUX_CACHE"] = folder
-        try:
-            image = fetch(packages.cache_folder())
-        except packages.Failure as failure:
-            if os.environ.get("ALIBI_OFFLINE"):
-                print(f"SKIP {failure}")
-                return
-            report("Debian's package", str(failure))
+        image = fetched(folder, fetch, name="Debian's package")
+        if image is None:
             return
         for optimize in ("all", "none"):
             judge(optimize, boot(image, optimize, folder))

@@ -30,6 +30,7 @@ KERNEL = sys.argv[3]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
 import packages  # noqa: E402
+from fetched import fetched  # noqa: E402
 from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 240  # seconds, on a machine that is far busier than ours
@@ -140,15 +141,7 @@ def sink(folder):
 def main():
     os.environ["ALIBI_PROGRAM"] = ALIBI
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-        if not os.access(pathlib.Path.home(), os.W_OK):
-            os.environ["ALIBI_LINUX_CACHE"] = folder
-        try:
-            packages.fetch(packages.cache_folder(), KERNEL)
-        except packages.Failure as failure:
-            if os.environ.get("ALIBI_OFFLINE"):
-                print(f"SKIP {failure}")
-                return
-            report("Debian's packages", str(failure))
+        if fetched(folder, packages.fetch, KERNEL) is None:
             return
         guest()
     # Names of sockets are short: not Bazel's folder.

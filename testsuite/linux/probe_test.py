@@ -21,6 +21,7 @@ KERNEL = sys.argv[4]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
 import packages  # noqa: E402
+from fetched import fetched  # noqa: E402
 from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 240  # seconds
@@ -82,15 +83,7 @@ def check_log(log, counters, folder):
 def main():
     os.environ["ALIBI_PROGRAM"] = ALIBI
     folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
-    if not os.access(pathlib.Path.home(), os.W_OK):
-        os.environ["ALIBI_LINUX_CACHE"] = str(folder / "cache")
-    try:
-        packages.fetch(packages.cache_folder(), KERNEL)
-    except packages.Failure as failure:
-        if os.environ.get("ALIBI_OFFLINE"):
-            print(f"SKIP {failure}")
-            return
-        report("Debian's packages", str(failure))
+    if fetched(folder / "cache", packages.fetch, KERNEL) is None:
         return
     stats, log = folder / "stats.json", folder / "run.log"
     results = {}
