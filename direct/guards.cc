@@ -2,6 +2,7 @@
 #include "direct/guards.h"
 
 #include <algorithm>
+#include <bit>
 #include <ranges>
 
 namespace alibi::direct {
@@ -23,9 +24,13 @@ Guards::Candidate& Guards::CandidateOf(u64 index) {
 }
 
 bool Guards::Refused(u64 index) {
+  // It has breakpoints, and its mapping had gone.
+  if (std::ranges::any_of(places(), [&](LinearAddr at) { return PageOf(at) == index; }))
+    return true;
   Candidate& candidate = CandidateOf(index);
   ++candidate.refusals;
-  return !candidate.banned && candidate.refusals >= kRefusals;
+  return !candidate.banned && candidate.refusals >= kRefusals &&
+         std::has_single_bit(candidate.refusals);
 }
 
 bool Guards::Guard(u64 index, std::span<const LinearAddr> places, std::vector<u64>* evicted) {

@@ -25,11 +25,12 @@ namespace alibi::direct {
 class Guards {
  public:
   static constexpr unsigned kBreakpoints = HostVisiblePlaces::kMost;
-  static constexpr u32 kRefusals = 8;    // after which a page may have free breakpoints
-  static constexpr u32 kToEvict = 128;   // ... another page's
+  // Refusals after which a page may have free breakpoints, and another page's: powers of two.
+  static constexpr u32 kRefusals = 8, kToEvict = 128;
   static constexpr u32 kMostHits = 256;  // after which it must be translated
 
-  // The page has been refused once more. True: breakpoints would pay, as far as is known.
+  // The page has been refused once more. True: breakpoints would pay, as far as is known. To find
+  // out where they would stand takes longer than a refusal: who waits is told less and less often.
   bool Refused(u64 index);
   // It is to have breakpoints in front of these instructions, the addresses of which are given in
   // ascending order. Pages that lose theirs for it are appended to `evicted`. False: it waits.

@@ -33,6 +33,11 @@ TEST_CASE("a page is refused some times before breakpoints pay") {
   for (u32 i = 1; i < Guards::kRefusals; ++i) REQUIRE_FALSE(rig.guards.Refused(7));
   CHECK(rig.guards.Refused(7));
   CHECK_FALSE(rig.guards.Refused(8));
+  // While it waits, it is looked at after twice as many each time.
+  for (u32 i = Guards::kRefusals + 1; i < 2 * Guards::kRefusals; ++i) {
+    REQUIRE_FALSE(rig.guards.Refused(7));
+  }
+  CHECK(rig.guards.Refused(7));
   rig.guards.Forget();
   CHECK_FALSE(rig.guards.Refused(7));
 }
