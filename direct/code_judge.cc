@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "direct/code_length.h"
 #include "direct/code_votes.h"
 #include "direct/row_match.h"
 #include "isa/glance.h"

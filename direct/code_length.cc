@@ -117,7 +117,13 @@ unsigned ExtendedLength(unsigned map, const u8* opcode, bool addresses_of_16) {
   return 1 + operand + immediate;
 }
 
+bool IsRex(u8 byte, unsigned code_bits) { return code_bits == 64 && (byte & 0xf0) == 0x40; }
+
 }  // namespace
+
+bool IsPrefix(u8 byte, unsigned code_bits) {
+  return (kOneByte[byte] & kPrefix) != 0 || IsRex(byte, code_bits);
+}
 
 unsigned CodeLength(const u8* bytes, unsigned code_bits) {
   constexpr unsigned kMostPrefixes = 14;
@@ -125,7 +131,7 @@ unsigned CodeLength(const u8* bytes, unsigned code_bits) {
   unsigned at = 0;
   for (;; ++at) {
     const u8 byte = bytes[at];
-    if (code_bits == 64 && (byte & 0xf0) == 0x40) {
+    if (IsRex(byte, code_bits)) {
       sizes.wide = byte & 8;
       continue;
     }
@@ -170,7 +176,7 @@ unsigned CodeLength(const u8* bytes, unsigned code_bits) {
 CodeLengths::CodeLengths(unsigned code_bits) : code_bits_(code_bits), fixed_{}, operand_{} {
   for (unsigned opcode = 0; opcode < 256; ++opcode) {
     const u16 parts = kOneByte[opcode];
-    const bool rex = code_bits == 64 && (opcode & 0xf0) == 0x40;
+    const bool rex = IsRex(static_cast<u8>(opcode), code_bits);
     const bool undefined = code_bits == 64 && (parts & kNot64);
     constexpr u8 kOthers[] = {0x0f, 0x62, 0x8f, 0xc4, 0xc5};
     bool simple = !rex && !undefined && !(parts & (kPrefix | kGroup3));

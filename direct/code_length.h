@@ -13,6 +13,9 @@ namespace alibi::direct {
 // Bytes at `bytes` that may be read.
 inline constexpr unsigned kCodeLengthReads = 20;
 
+// A legacy prefix, or in 64-bit code REX.
+bool IsPrefix(u8 byte, unsigned code_bits);
+
 // Its length, which is right for every instruction that the decoder knows (code_length_test); other
 // bytes get a length, too, or 0 where the opcode map of this code size has nothing. It may be more
 // than the 15 bytes of an instruction. code_bits: 32 or 64.

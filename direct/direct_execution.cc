@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "direct/row_match.h"
+#include "direct/code_length.h"
 #include "direct/user_state.h"
 #include "vcpu/exceptions.h"
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "direct/code_length.h"
 #include "direct/row_match.h"
 #include "isa/decoder.h"
 #include "isa/glance.h"

@@ -70,25 +70,6 @@ RowMatch MatchFeatures(const Condition& when, const CodeBytes& code, unsigned st
 
 }  // namespace
 
-bool IsPrefix(u8 byte, unsigned code_bits) {
-  switch (byte) {
-    case 0x26:
-    case 0x2e:
-    case 0x36:
-    case 0x3e:
-    case 0x64:
-    case 0x65:
-    case 0x66:
-    case 0x67:
-    case 0xf0:
-    case 0xf2:
-    case 0xf3:
-      return true;
-    default:
-      return code_bits == 64 && (byte & 0xf0) == 0x40;
-  }
-}
-
 RowMatch MatchRow(const HostVisibleRow& row, const CodeBytes& code, unsigned start, unsigned opcode,
                   const FeatureList& hidden) {
   if (!(row.prefix & SelectingPrefixesIn(code, start, opcode))) return RowMatch::kNo;

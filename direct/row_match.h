@@ -21,9 +21,6 @@ enum class RowMatch : u8 {
   kCut,  // as far as the bytes are known
 };
 
-// A legacy prefix, or in 64-bit code REX.
-bool IsPrefix(u8 byte, unsigned code_bits);
-
 // Would it be an instruction of the row, if one began at `start` with prefixes only, and its opcode
 // (with its escape, VEX or EVEX prefix) at `opcode`? hidden: what decides for rows that depend on
 // features.
