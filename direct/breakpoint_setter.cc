@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "direct/breakpoint_setter.h"
 
+#include <fcntl.h>
 #include <linux/close_range.h>
-#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -13,34 +13,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <vector>
 
 #include "base/sandbox/call_filter.h"
 #include "direct/child_signal.h"
+#include "direct/retried.h"
 
 namespace alibi::direct {
 namespace {
 
-// The first message has the processes, each further one the breakpoints of one of them.
-struct Processes {
-  u32 count;
-  pid_t pid[BreakpointSetter::kMostProcesses];
-};
 struct Breakpoints {
-  u32 process, count;
+  u32 job, count;
   u64 place[BreakpointSetter::kBreakpoints];
 };
-
-template <class Call>
-auto Retried(Call call) {
-  decltype(call()) result;
-  do {
-    result = call();
-  } while (result < 0 && errno == EINTR);
-  return result;
-}
 
 // --- The setter's process: system calls only, because the program around us may have threads ---
 
@@ -65,23 +51,40 @@ bool SetAll(pid_t pid, const Breakpoints& wanted) {
   return syscall(SYS_ptrace, PTRACE_DETACH, pid, 0, 0) == 0 && done;
 }
 
-[[noreturn]] void BecomeSetter(int socket, std::span<const sock_filter> filter) {
+// Where it finds what it reads.
+constexpr int kSocket = 0, kNotes = 1;
+
+// The process of a job. Of those that were forked since it asked last, the fork server's notes
+// tell.
+pid_t ProcessOf(u32 job, pid_t (&forked)[ForkServer::kMostJobs]) {
+  if (job >= ForkServer::kMostJobs) return 0;
+  ForkServer::Note note;
+  while (forked[job] == 0 &&
+         Retried([&] { return read(kNotes, &note, sizeof(note)); }) == sizeof(note)) {
+    if (note.job < ForkServer::kMostJobs) forked[note.job] = note.pid;
+  }
+  return forked[job];
+}
+
+[[noreturn]] void BecomeSetter(int socket, int notes, std::span<const sock_filter> filter) {
   const u64 all = ~u64{0};
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof(all));
-  if (dup3(socket, 0, 0) != 0 || syscall(SYS_close_range, 1, ~0u, 0) != 0) _exit(1);
-  prctl(PR_SET_NAME, "alibi-debug");
-  if (sandbox::EnterFilter(filter, /*all_threads=*/false) != 0) _exit(1);
-  Processes processes;
-  if (Retried([&] { return read(0, &processes, sizeof(processes)); }) != sizeof(processes) ||
-      processes.count > BreakpointSetter::kMostProcesses) {
+  // Away from where they are to be.
+  socket = fcntl(socket, F_DUPFD, kNotes + 1);
+  notes = fcntl(notes, F_DUPFD, kNotes + 1);
+  if (dup3(socket, kSocket, 0) != kSocket || dup3(notes, kNotes, 0) != kNotes ||
+      syscall(SYS_close_range, kNotes + 1, ~0u, 0) != 0) {
     _exit(1);
   }
+  prctl(PR_SET_NAME, "alibi-debug");
+  if (sandbox::EnterFilter(filter, /*all_threads=*/false) != 0) _exit(1);
+  pid_t forked[ForkServer::kMostJobs] = {};
   Breakpoints wanted;
-  while (Retried([&] { return read(0, &wanted, sizeof(wanted)); }) == sizeof(wanted)) {
-    const bool possible =
-        wanted.process < processes.count && wanted.count <= BreakpointSetter::kBreakpoints;
-    const u8 done = possible && SetAll(processes.pid[wanted.process], wanted);
-    if (Retried([&] { return write(0, &done, 1); }) != 1) break;
+  while (Retried([&] { return read(kSocket, &wanted, sizeof(wanted)); }) == sizeof(wanted)) {
+    const pid_t process = ProcessOf(wanted.job, forked);
+    const u8 done =
+        process != 0 && wanted.count <= BreakpointSetter::kBreakpoints && SetAll(process, wanted);
+    if (Retried([&] { return write(kSocket, &done, 1); }) != 1) break;
   }
   _exit(0);
 }
@@ -122,58 +125,81 @@ void OnTrap(int) { _exit(kTrapped); }
 
 }  // namespace
 
-std::unique_ptr<BreakpointSetter> BreakpointSetter::Start() {
-  int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) return nullptr;
+struct BreakpointSetter::Preparation {
+  unsigned job = 0;                                 // the setter's
+  FileDescriptor theirs{-1};                        // of the socket
+  FileDescriptor notes_read{-1}, notes_write{-1};   // a pipe
+  FileDescriptor probe_ours{-1}, probe_theirs{-1};  // sockets
+  std::vector<sock_filter> filter;
+
+  static void RunSetter(const void* argument, std::span<const pid_t>) {
+    const auto& prepared = *static_cast<const Preparation*>(argument);
+    BecomeSetter(prepared.theirs.get(), prepared.notes_read.get(), prepared.filter);
+  }
+  static void RunProbe(const void* argument, std::span<const pid_t> before) {
+    const auto& prepared = *static_cast<const Preparation*>(argument);
+    TryBreakpoint(prepared.probe_theirs.get(), before[prepared.job]);
+  }
+};
+
+BreakpointSetter::BreakpointSetter() : preparation_(std::make_unique<Preparation>()) {}
+
+std::unique_ptr<BreakpointSetter> BreakpointSetter::Prepare(unsigned job) {
   std::unique_ptr<BreakpointSetter> setter(new BreakpointSetter);
-  setter->socket_.Reset(sockets[0]);
-  const FileDescriptor theirs(sockets[1]);
-  const std::vector<sock_filter> filter = SetterFilter();
-  // Without an exit signal: it is no child that the program around us would have to wait for.
-  const long pid = syscall(SYS_clone, 0, nullptr, nullptr, nullptr, 0);
-  if (pid == 0) BecomeSetter(theirs.get(), filter);
-  if (pid < 0) return nullptr;
-  setter->pid_ = static_cast<pid_t>(pid);
+  Preparation& prepared = *setter->preparation_;
+  prepared.job = job;
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return nullptr;
+  setter->socket_.Reset(ends[0]);
+  prepared.theirs.Reset(ends[1]);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return nullptr;
+  prepared.probe_ours.Reset(ends[0]);
+  prepared.probe_theirs.Reset(ends[1]);
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return nullptr;
+  prepared.notes_read.Reset(ends[0]);
+  prepared.notes_write.Reset(ends[1]);
+  prepared.filter = SetterFilter();
   return setter;
 }
 
 BreakpointSetter::~BreakpointSetter() {
   // Not by closing it alone: whoever was forked since may hold it, too.
   shutdown(socket_.get(), SHUT_RDWR);
-  Retried([&] { return waitpid(pid_, nullptr, __WALL); });
+  if (pid_ > 0) Retried([&] { return waitpid(pid_, nullptr, __WALL); });
 }
 
-bool BreakpointSetter::Begin(std::span<const pid_t> processes) {
-  int sockets[2];
-  if (processes.size() >= kMostProcesses ||
-      socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-    return false;
-  }
-  const FileDescriptor ours(sockets[0]), theirs(sockets[1]);
-  const long tried = syscall(SYS_clone, 0, nullptr, nullptr, nullptr, 0);
-  if (tried == 0) {
-    close(ours.get());
-    TryBreakpoint(theirs.get(), pid_);
-  }
-  if (tried < 0) return false;
-  Processes message{};
-  std::ranges::copy(processes, message.pid);
-  message.pid[processes.size()] = static_cast<pid_t>(tried);
-  message.count = processes_ = static_cast<u32>(processes.size() + 1);
+ForkServer::Job BreakpointSetter::job() const {
+  return {&Preparation::RunSetter,
+          preparation_.get(),
+          {preparation_->theirs.get(), preparation_->notes_read.get()}};
+}
+
+ForkServer::Job BreakpointSetter::probe_job() const {
+  return {&Preparation::RunProbe, preparation_.get(), {preparation_->probe_theirs.get()}};
+}
+
+int BreakpointSetter::notes_fd() const { return preparation_->notes_write.get(); }
+
+bool BreakpointSetter::Start(ForkServer& server, unsigned probe_job) {
+  const std::unique_ptr<Preparation> prepared = std::move(preparation_);
+  // Its end must be seen: nobody else holds that of the socket.
+  prepared->theirs.Reset(-1);
+  ForkServer::Process setter, probe;
+  if (!server.Fork(prepared->job, &setter)) return false;
+  pid_ = setter.pid;
+  if (!server.Fork(probe_job, &probe)) return false;
   const LinearAddr place(reinterpret_cast<u64>(&alibi_break_here));
-  const bool set = send(socket_.get(), &message, sizeof(message), MSG_NOSIGNAL) ==
-                       static_cast<ssize_t>(sizeof(message)) &&
-                   Set(processes_ - 1, {&place, 1});
-  const bool told = set && send(ours.get(), "", 1, MSG_NOSIGNAL) == 1;
-  if (!told) syscall(SYS_kill, tried, SIGKILL);
+  const bool told =
+      Set(probe_job, {&place, 1}) && send(prepared->probe_ours.get(), "", 1, MSG_NOSIGNAL) == 1;
+  if (!told) syscall(SYS_pidfd_send_signal, probe.pidfd.get(), SIGKILL, nullptr, 0);
   int status = 0;
-  Retried([&] { return waitpid(static_cast<pid_t>(tried), &status, __WALL); });
+  Retried([&] { return waitpid(probe.pid, &status, __WALL); });
   return told && WIFEXITED(status) && WEXITSTATUS(status) == kTrapped;
 }
 
-bool BreakpointSetter::Set(unsigned process, std::span<const LinearAddr> places) {
-  if (process >= processes_ || places.size() > kBreakpoints) return false;
-  Breakpoints message{process, static_cast<u32>(places.size()), {}};
+bool BreakpointSetter::Set(unsigned job, std::span<const LinearAddr> places) {
+  if (places.size() > kBreakpoints) return false;
+  Breakpoints message{job, static_cast<u32>(places.size()), {}};
   for (unsigned i = 0; i < places.size(); ++i) message.place[i] = places[i].value;
   u8 done = 0;
   return Retried([&] { return send(socket_.get(), &message, sizeof(message), MSG_NOSIGNAL); }) ==

@@ -14,35 +14,43 @@
 #include "base/file_descriptor.h"
 #include "base/types.h"
 #include "direct/code_judge.h"
+#include "direct/fork_server.h"
 
 namespace alibi::direct {
 
 class BreakpointSetter {
  public:
-  static constexpr unsigned kMostProcesses = 16;
   static constexpr unsigned kBreakpoints = HostVisiblePlaces::kMost;
 
-  // Forks: before the process enters its sandbox. Null if there can be no such process.
-  static std::unique_ptr<BreakpointSetter> Start();
+  // What its processes will be, for a fork server that writes its notes to notes_fd(). job: its own
+  // number there. Null: the host has no sockets or pipes.
+  static std::unique_ptr<BreakpointSetter> Prepare(unsigned job);
   ~BreakpointSetter();
   BreakpointSetter(const BreakpointSetter&) = delete;
   BreakpointSetter& operator=(const BreakpointSetter&) = delete;
 
-  // For PR_SET_PTRACER, which processes must call where systems let nobody else trace them.
-  pid_t process() const { return pid_; }
-  // Those that it will ever touch. Called once. False: breakpoints do not work here, as a further
-  // process has found out.
-  bool Begin(std::span<const pid_t> processes);
-  // The process of this number, which waits in a system call, gets SIGTRAP in front of these
-  // instructions and no others; its call is interrupted, and begins anew. False: that cannot be.
-  bool Set(unsigned process, std::span<const LinearAddr> places);
+  ForkServer::Job job() const;
+  // Of a process that finds out whether breakpoints work.
+  ForkServer::Job probe_job() const;
+  int notes_fd() const;
+
+  // Once: has both jobs forked. Whoever is to be traced comes later, and calls PR_SET_PTRACER with
+  // the setter's process, because systems may let nobody else trace it. False: breakpoints do not
+  // work here.
+  bool Start(ForkServer& server, unsigned probe_job);
+  // The process that was forked as this job, which waits in a system call, gets SIGTRAP in front of
+  // these instructions and no others; its call is interrupted, and begins anew. False: that cannot
+  // be.
+  bool Set(unsigned job, std::span<const LinearAddr> places);
 
  private:
-  BreakpointSetter() = default;
+  struct Preparation;
 
+  BreakpointSetter();
+
+  std::unique_ptr<Preparation> preparation_;  // until it is started
   pid_t pid_ = -1;
   FileDescriptor socket_{-1};
-  unsigned processes_ = 0;
 };
 
 }  // namespace alibi::direct

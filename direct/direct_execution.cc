@@ -20,6 +20,9 @@
 namespace alibi::direct {
 namespace {
 
+// The fork server's jobs: the satellites by their places' numbers, and these.
+constexpr unsigned kSetterJob = DirectExecution::kSatellites, kProbeJob = kSetterJob + 1;
+
 constexpr u64 kVsyscallPage = 0xffffffffff600000;
 
 // A repeated string instruction?
@@ -46,7 +49,8 @@ DirectExecution::DirectExecution(const Options& options)
       state_(*options.state),
       host_(DetectHostTraits()),
       shown_(options.shown),
-      code_pages_(*options.mmu, counters_) {}
+      code_pages_(*options.mmu, counters_),
+      trap_price_(options.trap_price) {}
 
 DirectExecution::~DirectExecution() {
   for (Place& place : places_) {
@@ -67,23 +71,47 @@ Status DirectExecution::Init(const Options& options) {
   setup_.watch_write.Reset(ends[1]);
   setup_.memory_fd = options.mmu->memory().fd();
   setup_.faulting_cpuid = host_.cpuid_faults;
-  setter_ = BreakpointSetter::Start();
-  if (setter_ != nullptr) setup_.debugger = setter_->process();
-  std::vector<pid_t> processes;
+  setter_ = BreakpointSetter::Prepare(kSetterJob);
+  if (setter_ != nullptr) setup_.debugger_job = kSetterJob;
+  std::vector<ForkServer::Job> jobs;
   for (Place& place : places_) {
-    auto satellite = Satellite::Start(setup_);
+    auto satellite = Satellite::Prepare(setup_);
     if (!satellite.ok()) return satellite.error();
     place.satellite = std::move(*satellite);
-    processes.push_back(place.satellite->process());
-    place.pages = mmu::FollowedPages::Create();
-    if (place.pages == nullptr) return Error{"direct execution: out of host memory"};
+    jobs.push_back(place.satellite->job());
   }
-  if (setter_ != nullptr && !setter_->Begin(processes)) setter_.reset();
-  MeasurePrices(options.trap_price);
+  std::vector<int> shared = {setup_.memory_fd, setup_.watch_read.get()};
+  if (setter_ != nullptr) {
+    jobs.push_back(setter_->job());
+    jobs.push_back(setter_->probe_job());
+    shared.push_back(setter_->notes_fd());
+  }
+  auto server = ForkServer::Start(jobs, shared, setter_ != nullptr ? setter_->notes_fd() : -1);
+  if (!server.ok()) return server.error();
+  server_ = std::move(*server);
   return Ok{};
 }
 
-void DirectExecution::MeasurePrices(u64 trap_price) {
+Status DirectExecution::Begin() {
+  if (begun_) return *begun_;
+  // Satellites name their debugger when they begin.
+  if (setter_ != nullptr && !setter_->Start(*server_, kProbeJob)) setter_.reset();
+  begun_ = Start(&places_[0]);
+  if (begun_->ok()) {
+    MeasurePrices();
+  } else {
+    for (Place& place : places_) place.satellite.reset();
+  }
+  return *begun_;
+}
+
+Status DirectExecution::Start(Place* place) {
+  place->pages = mmu::FollowedPages::Create();
+  if (place->pages == nullptr) return Error{"direct execution: out of host memory"};
+  return place->satellite->Start(*server_, NumberOf(*place));
+}
+
+void DirectExecution::MeasurePrices() {
   constexpr unsigned kSamples = 9, kCalls = 16;
   const auto median = [&](auto operation) {
     u64 samples[kSamples];
@@ -104,7 +132,7 @@ void DirectExecution::MeasurePrices(u64 trap_price) {
     }
     satellite.Go(false);
   });
-  prices_.stop = hand_over + trap_price;
+  prices_.stop = hand_over + trap_price_;
   prices_.call = (std::max(with_calls, hand_over) - hand_over) / kCalls;
   satellite.OrderUnmapAll();
   satellite.Go(false);
@@ -121,14 +149,16 @@ bool DirectExecution::HasLostAll(const mmu::View& view) {
 }
 
 bool DirectExecution::Fits() const {
-  return counters_.direct_losses < kSatellites && CanRunDirectly(state_, mmu_, host_);
+  return std::any_of(std::begin(places_), std::end(places_),
+                     [](const Place& place) { return place.satellite != nullptr; }) &&
+         CanRunDirectly(state_, mmu_, host_);
 }
 
 void DirectExecution::Interrupt() {
   if (Satellite* const satellite = running_.load(std::memory_order_acquire)) satellite->Interrupt();
 }
 
-// The view's, or the one that was used longest ago.
+// The view's, or one that was never used, or the one that was used longest ago.
 DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
   Place* best = nullptr;
   for (Place& place : places_) {
@@ -142,6 +172,11 @@ DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
   if (best == nullptr) return nullptr;
   best->last_used = ++clock_;
   if (best->view == &view) return best;
+  if (!best->satellite->started() && !Start(best).ok()) {
+    // The host has had enough of them.
+    best->satellite.reset();
+    return PlaceOf(view);
+  }
   if (best->view != nullptr) best->view->set_follower(nullptr);
   best->pages->ChangedAll();
   best->guards.Forget();
@@ -156,6 +191,12 @@ void DirectExecution::Lose(Place* place) {
   place->view->set_follower(nullptr);
   place->view = nullptr;
   place->satellite.reset();
+}
+
+void DirectExecution::ForgetPages() {
+  for (Place& place : places_) {
+    if (place.pages != nullptr) place.pages->ChangedAll();
+  }
 }
 
 // A guest could map something where the stub lies: its user code would find the stub there.
@@ -175,7 +216,7 @@ void DirectExecution::RenewJudge() {
     return;
   }
   if (judge_ != nullptr) {
-    for (Place& place : places_) place.pages->ChangedAll();
+    ForgetPages();
     code_pages_.ForgetAll();
   }
   GuestTraits guest = GuestTraitsOf(shown_, state_.cr4, state_.xcr0);
@@ -223,11 +264,10 @@ bool DirectExecution::SetGuards(Place* place) {
   if (setter_ == nullptr || !place->guards.changed()) return true;
   place->guards.Set();
   ++counters_.direct_guard_sets;
-  const auto number = static_cast<unsigned>(place - places_);
-  if (setter_->Set(number, place->guards.places())) return place->satellite->StopAgain();
+  if (setter_->Set(NumberOf(*place), place->guards.places())) return place->satellite->StopAgain();
   // It has gone, and what relies on it must go, too.
   setter_.reset();
-  for (Place& each : places_) each.pages->ChangedAll();
+  ForgetPages();
   FlushChanged(place);
   return true;
 }

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "adapt/engine_policy.h"
@@ -19,6 +20,7 @@
 #include "direct/code_judge.h"
 #include "direct/code_pages.h"
 #include "direct/counters.h"
+#include "direct/fork_server.h"
 #include "direct/guards.h"
 #include "direct/satellite.h"
 #include "mmu/followed_pages.h"
@@ -48,7 +50,7 @@ struct Report {
 
 class DirectExecution {
  public:
-  static constexpr unsigned kSatellites = 8;
+  static constexpr unsigned kSatellites = 8;  // at most
 
   struct Options {
     mmu::Mmu* mmu = nullptr;
@@ -56,15 +58,21 @@ class DirectExecution {
     isa::FeatureSet shown;  // what the guest's CPUID shows
     u64 trap_price = 0;     // TSC cycles of a signal and the return from its handler
   };
-  // Forks: see Satellite::Start(). An error says in a line what this host lacks.
+  // Forks a process that forks the others when they are wanted (direct/fork_server.h). An error
+  // says in a line what this host lacks.
   static Result<std::unique_ptr<DirectExecution>> Create(const Options& options);
   ~DirectExecution();
+
+  // Starts a satellite, if there is none, to see whether it works and what it costs, which takes
+  // some milliseconds. Nothing runs directly, and prices() are 0, before that. An error says in a
+  // line what this host lacks; it is the same when asked again.
+  Status Begin();
 
   // The view has run directly, and nothing of what its satellite had mapped then is there any more.
   // Said once of each loss.
   bool HasLostAll(const mmu::View& view);
-  // May the state, which is the current view's, run directly? Nothing may any more if all
-  // satellites have been lost.
+  // May the state, which is the current view's, run directly? Nothing may if there are no
+  // satellites, or all have been lost.
   bool Fits() const;
   // Runs user code of the current view until something else must be done. The state is precise on
   // return, extended state included.
@@ -81,7 +89,7 @@ class DirectExecution {
  private:
   // A satellite and the view that it follows.
   struct Place {
-    std::unique_ptr<Satellite> satellite;
+    std::unique_ptr<Satellite> satellite;  // null: lost, or there can be none
     std::unique_ptr<mmu::FollowedPages> pages;
     Guards guards;
     mmu::View* view = nullptr;
@@ -93,8 +101,11 @@ class DirectExecution {
 
   explicit DirectExecution(const Options& options);
   Status Init(const Options& options);
-  void MeasurePrices(u64 trap_price);
+  void MeasurePrices();
+  unsigned NumberOf(const Place& place) const { return static_cast<unsigned>(&place - places_); }
+  Status Start(Place* place);
   Place* PlaceOf(mmu::View& view);
+  void ForgetPages();
   void Lose(Place* place);
   void RenewJudge();
   Exit Go(Place* place, Report* report);
@@ -127,6 +138,7 @@ class DirectExecution {
   vcpu::VcpuState& state_;
   HostTraits host_;
   isa::FeatureSet shown_;
+  std::unique_ptr<ForkServer> server_;
   std::unique_ptr<BreakpointSetter> setter_;  // null: this host has no breakpoints for us
   std::unique_ptr<CodeJudge> judge_;
   u64 judged_cr4_ = 0, judged_xcr0_ = 0, judged_efer_ = 0;  // what judge_ knows of the guest
@@ -136,6 +148,8 @@ class DirectExecution {
   Place places_[kSatellites];
   std::atomic<Satellite*> running_ = nullptr;
   u64 clock_ = 0;
+  u64 trap_price_;
+  std::optional<Status> begun_;
   adapt::EnginePrices prices_;
 };
 

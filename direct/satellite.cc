@@ -16,9 +16,12 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/memory_file.h"
+#include "direct/descriptor_message.h"
 #include "direct/satellite_start.h"
 #include "direct/stub_layout.h"
 #include "direct/stub_symbols.h"
@@ -62,16 +65,33 @@ LinearAddr Satellite::stub_end() const { return LinearAddr(base_ + STUB_END); }
 
 int Satellite::StopSignal() { return SIGUSR1; }
 
-Result<std::unique_ptr<Satellite>> Satellite::Start(const SatelliteSetup& setup) {
+struct Satellite::Preparation {
+  FileDescriptor pages{-1}, ours{-1}, theirs{-1};
+  std::vector<sock_filter> listener_filter, user_filter;
+  SatelliteStart start{};
+  int debugger_job = -1;
+
+  static void Run(const void* argument, std::span<const pid_t> before) {
+    const auto& prepared = *static_cast<const Preparation*>(argument);
+    const int job = prepared.debugger_job;
+    BecomeSatellite(prepared.start, job >= 0 ? before[static_cast<unsigned>(job)] : 0);
+  }
+};
+
+Satellite::Satellite() : preparation_(std::make_unique<Preparation>()) {}
+
+Result<std::unique_ptr<Satellite>> Satellite::Prepare(const SatelliteSetup& setup) {
   std::unique_ptr<Satellite> satellite(new Satellite);
   if (Status status = satellite->Init(setup); !status.ok()) return status.error();
   return satellite;
 }
 
 Status Satellite::Init(const SatelliteSetup& setup) {
-  const FileDescriptor pages_fd(CreateMemoryFile("alibi-satellite", STUB_END));
-  if (pages_fd.get() < 0) return HostError("no memory file");
-  void* pages = mmap(nullptr, STUB_END, PROT_READ | PROT_WRITE, MAP_SHARED, pages_fd.get(), 0);
+  Preparation& prepared = *preparation_;
+  prepared.pages.Reset(CreateMemoryFile("alibi-satellite", STUB_END));
+  const int pages_fd = prepared.pages.get();
+  if (pages_fd < 0) return HostError("no memory file");
+  void* pages = mmap(nullptr, STUB_END, PROT_READ | PROT_WRITE, MAP_SHARED, pages_fd, 0);
   if (pages == MAP_FAILED) return HostError("cannot map a memory file");
   pages_ = static_cast<u8*>(pages);
   std::memcpy(pages_ + STUB_CODE, alibi_stub, StubOffset(alibi_stub_end));
@@ -80,58 +100,52 @@ Status Satellite::Init(const SatelliteSetup& setup) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
     return HostError("no pair of sockets");
   }
-  const FileDescriptor ours(sockets[0]), theirs(sockets[1]);
+  prepared.ours.Reset(sockets[0]);
+  prepared.theirs.Reset(sockets[1]);
 
   const StubCalls calls = {
       base_ + StubOffset(alibi_stub_after_stop), base_ + StubOffset(alibi_stub_after_call),
       base_ + StubOffset(alibi_stub_after_return), base_ + StubOffset(alibi_stub_after_exit)};
-  std::vector<sock_filter> listener_filter = ListenerFilter(calls);
-  std::vector<sock_filter> user_filter = UserFilter(calls, key_);
-  const SatelliteStart start = {base_,
-                                setup.memory_fd,
-                                pages_fd.get(),
-                                setup.watch_read.get(),
-                                theirs.get(),
-                                StopSignal(),
-                                setup.faulting_cpuid,
-                                setup.debugger,
-                                {static_cast<u16>(listener_filter.size()), listener_filter.data()},
-                                {static_cast<u16>(user_filter.size()), user_filter.data()}};
-  // Without an exit signal: it is no child that the program around us would have to wait for.
-  int process = -1;
-  const long pid = syscall(SYS_clone, CLONE_PIDFD, nullptr, &process, nullptr, 0);
-  if (pid == 0) BecomeSatellite(start);
-  if (pid < 0) return HostError("cannot fork");
-  pid_ = static_cast<pid_t>(pid);
-  process_.Reset(process);
-  return Receive(ours.get());
+  std::vector<sock_filter>& listener = prepared.listener_filter = ListenerFilter(calls);
+  std::vector<sock_filter>& user = prepared.user_filter = UserFilter(calls, key_);
+  prepared.start = {base_,
+                    setup.memory_fd,
+                    pages_fd,
+                    setup.watch_read.get(),
+                    prepared.theirs.get(),
+                    StopSignal(),
+                    setup.faulting_cpuid,
+                    {static_cast<u16>(listener.size()), listener.data()},
+                    {static_cast<u16>(user.size()), user.data()}};
+  prepared.debugger_job = setup.debugger_job;
+  return Ok{};
+}
+
+ForkServer::Job Satellite::job() const {
+  return {&Preparation::Run,
+          preparation_.get(),
+          {preparation_->pages.get(), preparation_->theirs.get()}};
+}
+
+Status Satellite::Start(ForkServer& server, unsigned number) {
+  const std::unique_ptr<Preparation> prepared = std::move(preparation_);
+  prepared->theirs.Reset(-1);
+  ForkServer::Process process;
+  if (!server.Fork(number, &process)) return HostError("cannot fork");
+  pid_ = process.pid;
+  process_.Reset(process.pidfd.Release());
+  return Receive(prepared->ours.get());
 }
 
 Status Satellite::Receive(int socket) {
   // Should the child fail, nobody else holds its end.
-  char byte;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
   pollfd ready{socket, POLLIN, 0};
-  ssize_t received = -1;
-  int count;
-  do {
-    count = poll(&ready, 1, kPatienceSeconds * 1000);
-  } while (count < 0 && errno == EINTR);  // timers of the program around us
-  if (count == 1) {
-    received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  }
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (received != 1 || header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+  const int count = Retried([&] { return poll(&ready, 1, kPatienceSeconds * 1000); });
+  char byte;
+  int listener = -1;
+  if (count != 1 || !ReceiveDescriptor(socket, &byte, 1, &listener) || listener < 0) {
     return Error{"direct execution: the kernel refuses a process its filter (seccomp)"};
   }
-  int listener;
-  std::memcpy(&listener, CMSG_DATA(header), sizeof(int));
   listener_.Reset(listener);
   ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, u64{1});  // wake up the other side at once
   running_ = true;
@@ -155,8 +169,7 @@ void Satellite::Kill() {
   frame_ = nullptr;
   if (pid_ < 0) return;
   syscall(SYS_pidfd_send_signal, process_.get(), SIGKILL, nullptr, 0);
-  while (waitpid(pid_, nullptr, __WALL) < 0 && errno == EINTR) {
-  }
+  Retried([&] { return waitpid(pid_, nullptr, __WALL); });
   pid_ = -1;
 }
 

@@ -17,6 +17,7 @@
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "base/types.h"
+#include "direct/fork_server.h"
 #include "direct/satellite_filter.h"
 #include "direct/signal_frame.h"
 
@@ -28,13 +29,18 @@ struct SatelliteSetup {
   // A pipe: satellites end when its other end closes with the VMM.
   FileDescriptor watch_read{-1}, watch_write{-1};
   bool faulting_cpuid = false;  // make CPUID fault, which the host must know how to
-  pid_t debugger = 0;           // that may set breakpoints (direct/breakpoint_setter.h); 0: nobody
+  // The fork server's job that may set breakpoints (direct/breakpoint_setter.h); -1: nobody may.
+  int debugger_job = -1;
 };
 
 class Satellite {
  public:
-  // Forks: before the process is large, and before it enters its sandbox. `setup` outlives it.
-  static Result<std::unique_ptr<Satellite>> Start(const SatelliteSetup& setup);
+  // What its process will be, for a fork server, which `setup` outlives. There is none yet.
+  static Result<std::unique_ptr<Satellite>> Prepare(const SatelliteSetup& setup);
+  ForkServer::Job job() const;
+  // Once: has the server, which began with job(), fork it. What the server alone needs goes.
+  Status Start(ForkServer& server, unsigned number);
+  bool started() const { return pid_ >= 0; }
   ~Satellite();
   Satellite(const Satellite&) = delete;
   Satellite& operator=(const Satellite&) = delete;
@@ -87,7 +93,10 @@ class Satellite {
   pid_t process() const { return pid_; }
 
  private:
-  Satellite() = default;
+  // What the process begins with, and the VMM's end of its socket.
+  struct Preparation;
+
+  Satellite();
   Status Init(const SatelliteSetup& setup);
   Status Receive(int socket);
   void Order(u64 number, u64 a0, u64 a1, u64 a2 = 0, u64 a3 = 0, u64 a4 = 0, u64 a5 = 0);
@@ -97,6 +106,7 @@ class Satellite {
   bool FindFrame();
   void Kill();
 
+  std::unique_ptr<Preparation> preparation_;  // until it is started
   u64 base_ = 0;
   u8* pages_ = nullptr;  // the stub's, here
   pid_t pid_ = -1;

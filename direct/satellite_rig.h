@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/memory_file.h"
+#include "direct/breakpoint_setter.h"
+#include "direct/fork_server.h"
 #include "direct/satellite.h"
 
 namespace alibi::direct {
@@ -22,7 +24,8 @@ inline constexpr u64 kCode = 0x400000, kData = 0x600000;
 inline constexpr u16 kFlatData = 0x2b;
 
 struct Rig {
-  explicit Rig(pid_t debugger = 0) : fd(CreateMemoryFile("memory", kMemoryBytes)) {
+  // with_setter: of breakpoints, if this host has them.
+  explicit Rig(bool with_setter = false) : fd(CreateMemoryFile("memory", kMemoryBytes)) {
     memory = static_cast<u8*>(
         mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0));
     int ends[2];
@@ -30,11 +33,29 @@ struct Rig {
     setup.watch_read.Reset(ends[0]);
     setup.watch_write.Reset(ends[1]);
     setup.memory_fd = fd.get();
-    setup.debugger = debugger;
-    auto started = Satellite::Start(setup);
+    enum : unsigned { kSatelliteJob, kSetterJob, kProbeJob };
+    if (with_setter) {
+      setter = BreakpointSetter::Prepare(kSetterJob);
+      REQUIRE(setter != nullptr);
+      setup.debugger_job = kSetterJob;
+    }
+    auto prepared = Satellite::Prepare(setup);
+    REQUIRE(prepared.ok());
+    satellite = std::move(*prepared);
+    std::vector<ForkServer::Job> jobs = {satellite->job()};
+    std::vector<int> shared = {setup.memory_fd, setup.watch_read.get()};
+    if (with_setter) {
+      jobs.push_back(setter->job());
+      jobs.push_back(setter->probe_job());
+      shared.push_back(setter->notes_fd());
+    }
+    auto begun = ForkServer::Start(jobs, shared, with_setter ? setter->notes_fd() : -1);
+    REQUIRE(begun.ok());
+    server = std::move(*begun);
+    if (with_setter && !setter->Start(*server, kProbeJob)) setter.reset();
+    const Status started = satellite->Start(*server, kSatelliteJob);
     INFO((started.ok() ? "" : started.error().message));
     REQUIRE(started.ok());
-    satellite = std::move(*started);
     satellite->OrderMap(LinearAddr(kCode), kPageSize, 0, false, true);
     satellite->OrderMap(LinearAddr(kData), kPageSize, kPageSize, true, false);
   }
@@ -70,6 +91,8 @@ struct Rig {
   FileDescriptor fd;
   u8* memory;
   SatelliteSetup setup;
+  std::unique_ptr<ForkServer> server;
+  std::unique_ptr<BreakpointSetter> setter;
   std::unique_ptr<Satellite> satellite;
 };
 

@@ -12,16 +12,15 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <initializer_list>
 #if __has_include(<sys/rseq.h>)
 #include <sys/rseq.h>
 #endif
 
+#include "direct/descriptor_message.h"
 #include "direct/stub_layout.h"
 #include "direct/stub_symbols.h"
 
@@ -86,23 +85,6 @@ void MapPages(u64 base) {
   map(STUB_NOTES, STUB_END, PROT_READ | PROT_WRITE);
 }
 
-void SendListener(int listener) {
-  char byte = 0;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  auto* const header = reinterpret_cast<cmsghdr*>(control);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &listener, sizeof(int));
-  Must(Call(SYS_sendmsg, kSocketFd, Word(&message), 0));
-}
-
 // The thread that ends the process when the VMM is gone.
 void StartWatch(u64 base) {
   constexpr u64 kFlags =
@@ -147,7 +129,7 @@ void ForgetLibrary() {
 
 }  // namespace
 
-void BecomeSatellite(const SatelliteStart& start) {
+void BecomeSatellite(const SatelliteStart& start, pid_t debugger) {
   const u64 all = ~u64{0};
   Must(Call(SYS_rt_sigprocmask, SIG_SETMASK, Word(&all), 0, sizeof(u64)));
   ForgetLibrary();
@@ -156,8 +138,8 @@ void BecomeSatellite(const SatelliteStart& start) {
   Must(Call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1));
   Call(SYS_prctl, PR_SET_NAME, Word("alibi-user"));
   // Where nobody but ancestors may trace a process (Yama), one more may.
-  if (start.debugger != 0) Call(SYS_prctl, PR_SET_PTRACER, static_cast<u64>(start.debugger));
-  Must(Call(SYS_prctl, PR_SET_DUMPABLE, start.debugger != 0));
+  if (debugger != 0) Call(SYS_prctl, PR_SET_PTRACER, static_cast<u64>(debugger));
+  Must(Call(SYS_prctl, PR_SET_DUMPABLE, debugger != 0));
   const rlimit no_core{0, 0};
   Call(SYS_setrlimit, RLIMIT_CORE, Word(&no_core));
   Must(Call(SYS_prctl, PR_SET_TSC, PR_TSC_SIGSEGV));
@@ -165,7 +147,8 @@ void BecomeSatellite(const SatelliteStart& start) {
   const long listener = Call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
                              Word(&start.listener_filter));
   Must(listener);
-  SendListener(static_cast<int>(listener));
+  char byte = 0;
+  if (!SendDescriptor(kSocketFd, &byte, 1, static_cast<int>(listener))) Fail();
   StartWatch(start.base);
   Must(Call(SYS_close_range, kSocketFd, kPagesFd, 0));
   Must(Call(SYS_close_range, static_cast<u64>(listener), static_cast<u64>(listener), 0));

@@ -16,13 +16,12 @@ struct SatelliteStart {
   int memory_fd, pages_fd, watch_fd, socket;
   int stop_signal;
   bool faulting_cpuid;
-  pid_t debugger;  // 0: nobody
   sock_fprog listener_filter, user_filter;
 };
 
 // In the forked child: makes it a satellite, sends the listener through the socket, and stops. Ends
-// the process if the host refuses something.
-[[noreturn]] void BecomeSatellite(const SatelliteStart& start);
+// the process if the host refuses something. debugger: who may set breakpoints; 0: nobody.
+[[noreturn]] void BecomeSatellite(const SatelliteStart& start, pid_t debugger);
 
 }  // namespace alibi::direct
 

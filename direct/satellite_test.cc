@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "direct/breakpoint_setter.h"
 #include "direct/satellite_rig.h"
 
 using namespace alibi;
@@ -155,11 +154,9 @@ TEST_CASE("clocks trap, and the vector state passes") {
 
 // Where this host lets nobody set breakpoints, nothing relies on them.
 TEST_CASE("breakpoints stop what begins there, and nothing else") {
-  std::unique_ptr<BreakpointSetter> setter = BreakpointSetter::Start();
-  REQUIRE(setter != nullptr);
-  Rig rig(setter->process());
-  const pid_t processes[] = {rig.satellite->process()};
-  if (!setter->Begin(processes)) {
+  Rig rig(/*with_setter=*/true);
+  BreakpointSetter* const setter = rig.setter.get();
+  if (setter == nullptr) {
     WARN("this host lets no process set breakpoints: not tested");
     return;
   }
@@ -188,8 +185,10 @@ TEST_CASE("breakpoints stop what begins there, and nothing else") {
   rig.reg(kFrameRip) = kCode;
   REQUIRE(rig.Stopped(rig.Go(), SIGTRAP));
   CHECK(rig.reg(kFrameRip) == kCode + 7);
-  // Others than those that were named it does not touch.
-  CHECK_FALSE(setter->Set(2, {}));
+  // Others than those that were forked it does not touch, nor itself.
+  CHECK_FALSE(setter->Set(1, {}));
+  CHECK_FALSE(setter->Set(3, {}));
+  CHECK_FALSE(setter->Set(ForkServer::kMostJobs, {}));
 }
 
 TEST_CASE("an order that the kernel refuses ends the orders, and user code does not run") {

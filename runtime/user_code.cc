@@ -24,7 +24,7 @@ Status EngineImpl::StartDirectExecution() {
     return Ok{};
   }
   direct_ = std::move(*made);
-  return Ok{};
+  return options_.needs_direct_execution ? direct_->Begin() : Ok{};
 }
 
 // The machine was stopped where it is now. The time since it was stopped last is taken for spent
@@ -45,6 +45,11 @@ void EngineImpl::Sample() {
 
 void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
   if (!view.user()) return;
+  // Machines that run no user code need not wait for it.
+  if (!direct_->Begin().ok()) {
+    direct_.reset();
+    return;
+  }
   UserCode& user = user_code_[view.id()];
   if (user.generation != view.generation()) {
     user = {view.generation(), {}};
