@@ -62,7 +62,9 @@ std::vector<sock_filter> SandboxFilter(bool kvm) {
 Status EnterSandbox(const std::string& socket_folder, bool kvm) {
   sandbox::NameDeniedCalls("alibi");
   DropCapabilities();
-  sandbox::FileRules files(/*no_tcp=*/true);
+  // Which processes it may signal the filter says: those whose pidfds it has, satellites among
+  // them.
+  sandbox::FileRules files({.tcp = true, .signals = false});
   if (!socket_folder.empty()) files.Allow(socket_folder, sandbox::FileAccess::kSocket);
   if (!files.Enter()) {
     return Error{std::string("the kernel refuses its Landlock rules: ") + std::strerror(errno)};

@@ -24,7 +24,7 @@ constexpr int kPathRule = 1;
 constexpr u64 kExecute = 1 << 0, kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadFolder = 1 << 3,
               kRemoveFile = 1 << 5, kMakeSocket = 1 << 9, kTruncate = 1 << 14, kIoctl = 1 << 15;
 constexpr u64 kOfFiles = kExecute | kWriteFile | kReadFile | kTruncate | kIoctl;
-constexpr u64 kBindAndConnectTcp = 3, kAbstractSocketsAndSignals = 3;
+constexpr u64 kBindAndConnectTcp = 3, kAbstractSockets = 1, kSignals = 2;
 
 // What each version can deny: rights to files from bit 0 on.
 constexpr unsigned kFileRights[] = {0, 13, 14, 15, 15, 16};
@@ -36,12 +36,14 @@ u64 DeniableRights() {
   return (u64{1} << kFileRights[version > kKnown ? kKnown : version]) - 1;
 }
 
-int MakeRuleset(bool no_tcp) {
+int MakeRuleset(FileRules::Others denied) {
   const int version = LandlockVersion();
   if (version == 0) return -1;
   RulesetAttributes attributes{DeniableRights(), 0, 0};
-  if (version >= kNetworkSince && no_tcp) attributes.network = kBindAndConnectTcp;
-  if (version >= kScopesSince) attributes.scopes = kAbstractSocketsAndSignals;
+  if (version >= kNetworkSince && denied.tcp) attributes.network = kBindAndConnectTcp;
+  if (version >= kScopesSince) {
+    attributes.scopes = kAbstractSockets | (denied.signals ? kSignals : 0);
+  }
   // Old kernels refuse a structure that is longer than theirs, unless the rest is zero.
   return static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, sizeof(attributes), 0));
 }
@@ -70,7 +72,7 @@ int LandlockVersion() {
   return version;
 }
 
-FileRules::FileRules(bool no_tcp) : ruleset_(MakeRuleset(no_tcp)) {}
+FileRules::FileRules(Others denied) : ruleset_(MakeRuleset(denied)) {}
 
 void FileRules::Allow(const std::string& path, FileAccess access) {
   if (!work()) return;

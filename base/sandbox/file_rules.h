@@ -26,8 +26,13 @@ enum class FileAccess : u8 {
 
 class FileRules {
  public:
-  // Nothing is allowed at first. TCP is denied with `no_tcp`.
-  explicit FileRules(bool no_tcp);
+  // What else Landlock shall deny: TCP, and signals to processes outside of the rules, even by a
+  // pidfd that was opened before.
+  struct Others {
+    bool tcp = false, signals = false;
+  };
+  // No file is allowed at first.
+  explicit FileRules(Others denied);
 
   // Paths that do not exist are left out: nothing can be opened there anyway.
   void Allow(const std::string& path, FileAccess access);

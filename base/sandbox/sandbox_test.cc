@@ -52,7 +52,7 @@ TEST_CASE("File rules: only what was allowed can be opened, and only that way") 
     REQUIRE(OpenError(path, O_WRONLY | O_CREAT) == 0);
   }
   unlink(Path("new").c_str());
-  FileRules rules(/*no_tcp=*/true);
+  FileRules rules({.tcp = true, .signals = true});
   REQUIRE(rules.work());
   rules.Allow(readable, FileAccess::kRead);
   rules.Allow(writable, FileAccess::kWrite);
@@ -87,7 +87,7 @@ TEST_CASE("File rules: no TCP where it is said") {
   }
   const auto bind_error = [](bool no_tcp) {
     return InChild([no_tcp] {
-      if (!FileRules(no_tcp).Enter()) return 1;
+      if (!FileRules({.tcp = no_tcp, .signals = true}).Enter()) return 1;
       const int fd = socket(AF_INET, SOCK_STREAM, 0);
       sockaddr_in place{};
       place.sin_family = AF_INET;

@@ -166,7 +166,8 @@ Result<ImageServer> StartImageServer(const ServerOptions& options) {
   child.messages = options.messages;
   child.nothing = nothing.get();
   if (options.confined) {
-    AllowFiles(options, child.rules.emplace(/*no_tcp=*/true));
+    AllowFiles(options,
+               child.rules.emplace(sandbox::FileRules::Others{.tcp = true, .signals = true}));
     child.filter = sandbox::CompileFilter(DeniedCalls(), sandbox::kAllow);
   }
   const pid_t process = fork();

@@ -52,7 +52,7 @@ std::vector<sock_filter> Filter() {
 
 bool Confine() {
   sandbox::NameDeniedCalls("alibi: --net user");
-  sandbox::FileRules rules(/*no_tcp=*/false);
+  sandbox::FileRules rules({.tcp = false, .signals = true});
   // libslirp reads this again whenever it changes. Where it is a link to a folder that a program
   // manages, that program replaces it.
   static constexpr char kNames[] = "/etc/resolv.conf";

@@ -44,6 +44,7 @@ void InitDescriptors() {
   SetGdtEntry(kUserCode32, SegmentDescriptor(0xb, 3));
   SetGdtEntry(kUserData, SegmentDescriptor(0x3, 3));
   SetGdtEntry(kUserCode, SegmentDescriptor(0xb, 3, true));
+  SetGdtEntry(kCpuNumber, 0x0040'f500'0000'0000);  // the limit is the number
 
   const u64 base = reinterpret_cast<u64>(&tss);
   gdt[kTssSelector / 8] =

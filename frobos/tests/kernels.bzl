@@ -26,6 +26,7 @@ KERNELS = [
     "smc",
     "strings",
     "units",
+    "user_pages",
     "usermode",
     "vga",
     "xsave",
