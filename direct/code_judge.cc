@@ -28,8 +28,10 @@ bool Applies(const Condition& when, const HostTraits& host, bool same_xsave,
       return true;
     case Condition::Kind::kUnlessSameX87Selectors:
       return !same_x87_selectors;
-    case Condition::Kind::kUnlessCpuidFaults:
-      return !host.cpuid_faults;
+    case Condition::Kind::kUnlessCpuidTraps:
+      return !host.cpuid_traps;
+    case Condition::Kind::kUnlessTscTraps:
+      return !host.tsc_traps;
     case Condition::Kind::kUnlessSameXsave:
       return !same_xsave;
     case Condition::Kind::kOnIntel:

@@ -25,8 +25,8 @@
 //
 // The bytes of some instructions of the table are so common within others (PUSH ES is one byte, 06)
 // that a sequence arrives at one in every sixth page. These, by vote in the table, are found where
-// no more than three of five sequences step over them (code_votes.h): real_code_test finds them
-// between any two instructions of real code, and says how often behind data.
+// no more than three of five sequences step over them (code_votes.h): real_code_test finds all
+// but one in a hundred between any two instructions of real code, and says how many behind data.
 //
 // An instruction belongs to the page of its first byte. A verdict holds as long as the page, and
 // the 15 bytes behind it if they were given, stay as they are; the bytes before it are advice.

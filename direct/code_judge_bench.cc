@@ -50,7 +50,7 @@ std::vector<Setting> Settings() {
   }
   HostTraits other = here;
   other.vendor = vcpu::Vendor::kIntel;
-  other.cpuid_faults = true;
+  other.cpuid_traps = true;
   other.xcr0 |= 0x60000;  // AMX
   settings.push_back(
       {"as an Intel host with CPUID faulting and AMX, --cpu host", other, GuestOf("host")});

@@ -100,8 +100,8 @@ TEST_CASE("What is not cut is the better reason", "[judge]") {
 
 TEST_CASE("Vendors, code sizes and host settings decide which rows apply", "[judge]") {
   const Page sysenter(300, {0x0f, 0x34}), syscall(300, {0x0f, 0x05}), int80(300, {0xcd, 0x80}),
-      cpuid(300, {0x0f, 0xa2}), xsave(300, {0x0f, 0xae, 0x20}),
-      rdssp(300, {0xf3, 0x0f, 0x1e, 0xc8});
+      cpuid(300, {0x0f, 0xa2}), rdtsc(300, {0x0f, 0x31}), rdtscp(300, {0x0f, 0x01, 0xf9}),
+      xsave(300, {0x0f, 0xae, 0x20}), rdssp(300, {0xf3, 0x0f, 0x1e, 0xc8});
   const HostTraits amd = Host(vcpu::Vendor::kAmd);
   CHECK(Judge(sysenter));
   CHECK(!Judge(sysenter, 64, {}, amd));
@@ -111,8 +111,13 @@ TEST_CASE("Vendors, code sizes and host settings decide which rows apply", "[jud
   CHECK(Judge(int80)->row == HostVisible::kInt80);
   CHECK(!Judge(int80, 32));
   HostTraits other = Host();
-  other.cpuid_faults = true;
+  CHECK(Judge(cpuid));
+  CHECK(Judge(rdtsc));
+  CHECK(Judge(rdtscp));
+  other.cpuid_traps = other.tsc_traps = true;
   CHECK(!Judge(cpuid, 64, {}, other));
+  CHECK(!Judge(rdtsc, 64, {}, other));
+  CHECK(!Judge(rdtscp, 64, {}, other));
   CHECK(Judge(xsave));
   other.xcr0 = Guest().xcr0;
   CHECK(!Judge(xsave, 64, {}, other));

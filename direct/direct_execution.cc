@@ -2,6 +2,7 @@
 #include "direct/direct_execution.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 #include <x86intrin.h>
@@ -36,6 +37,21 @@ bool Repeats(std::span<const u8> code, unsigned code_bits) {
   return false;
 }
 
+// Linux wakes a thread under a real-time policy on another CPU if such a thread runs on its own: at
+// each stop it and the satellite would part, and both CPUs would have to be woken in turn.
+bool IsRealTime() {
+  const int policy = sched_getscheduler(0);
+  return policy == SCHED_FIFO || policy == SCHED_RR;
+}
+void StayOnThisCpu() {
+  const int cpu = sched_getcpu();
+  if (cpu < 0 || cpu >= CPU_SETSIZE) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  sched_setaffinity(0, sizeof(one), &one);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DirectExecution>> DirectExecution::Create(const Options& options) {
@@ -59,9 +75,6 @@ DirectExecution::~DirectExecution() {
 }
 
 Status DirectExecution::Init(const Options& options) {
-  if (!host_.tsc_faults) {
-    return Error{"direct execution: this kernel cannot make RDTSC trap (prctl PR_SET_TSC)"};
-  }
   if (Status status = code_pages_.Init(); !status.ok()) return status;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -69,8 +82,10 @@ Status DirectExecution::Init(const Options& options) {
   }
   setup_.watch_read.Reset(ends[0]);
   setup_.watch_write.Reset(ends[1]);
+  real_time_ = IsRealTime();
   setup_.memory_fd = options.mmu->memory().fd();
-  setup_.faulting_cpuid = host_.cpuid_faults;
+  setup_.trapping_cpuid = host_.cpuid_traps;
+  setup_.trapping_tsc = host_.tsc_traps;
   setter_ = BreakpointSetter::Prepare(kSetterJob);
   if (setter_ != nullptr) setup_.debugger_job = kSetterJob;
   std::vector<ForkServer::Job> jobs;
@@ -94,6 +109,7 @@ Status DirectExecution::Init(const Options& options) {
 
 Status DirectExecution::Begin() {
   if (begun_) return *begun_;
+  if (real_time_) StayOnThisCpu();
   // Satellites name their debugger when they begin.
   if (setter_ != nullptr && !setter_->Start(*server_, kProbeJob)) setter_.reset();
   begun_ = Start(&places_[0]);

@@ -64,8 +64,9 @@ class DirectExecution {
   ~DirectExecution();
 
   // Starts a satellite, if there is none, to see whether it works and what it costs, which takes
-  // some milliseconds. Nothing runs directly, and prices() are 0, before that. An error says in a
-  // line what this host lacks; it is the same when asked again.
+  // some milliseconds. Nothing runs directly, and prices() are 0, before that. On the thread that
+  // runs the VCPU: if its policy is a real-time one, it stays on its CPU from now on. An error says
+  // in a line what this host lacks; it is the same when asked again.
   Status Begin();
 
   // The view has run directly, and nothing of what its satellite had mapped then is there any more.
@@ -149,6 +150,7 @@ class DirectExecution {
   std::atomic<Satellite*> running_ = nullptr;
   u64 clock_ = 0;
   u64 trap_price_;
+  bool real_time_ = false;  // the policy of the thread that made it
   std::optional<Status> begun_;
   adapt::EnginePrices prices_;
 };

@@ -14,11 +14,12 @@ struct HostTraits {
   vcpu::Vendor vendor = vcpu::Vendor::kIntel;
   u64 xcr0 = 0;  // 0: no XSAVE
   // arch_prctl(ARCH_SET_CPUID, 0) makes CPUID raise SIGSEGV (Linux 4.12; SDM vol. 4, MSR 140h; APM
-  // vol. 2, HWCR.CpuidUserDis). Of one thread; inherited by fork, undone by exec.
-  bool cpuid_faults = false;
-  // prctl(PR_SET_TSC, PR_TSC_SIGSEGV) makes RDTSC and RDTSCP do so. Without it user code must not
-  // run directly at all: the table does not list them.
-  bool tsc_faults = false;
+  // vol. 2, HWCR.CpuidUserDis), and it pays: the kernel changes a register at each switch to such a
+  // process and back, which a hypervisor below may want to see each time. Of one thread; inherited
+  // by fork, undone by exec.
+  bool cpuid_traps = false;
+  // The same of prctl(PR_SET_TSC, PR_TSC_SIGSEGV), for RDTSC and RDTSCP, by CR4.
+  bool tsc_traps = false;
   // A hypervisor below reports INT1's #DB in front of the instruction instead of behind it.
   bool int1_faults = false;
   // Code of 32 bits can be entered, by Linux's selector.

@@ -19,7 +19,7 @@ namespace {
 TEST_CASE("The host is as its CPUID and its kernel say", "[host_traits]") {
   const HostTraits host = DetectHostTraits();
   WARN("vendor " << (host.vendor == vcpu::Vendor::kAmd ? "AMD" : "Intel") << ", XCR0 " << host.xcr0
-                 << ", CPUID faults: " << host.cpuid_faults << ", RDTSC faults: " << host.tsc_faults
+                 << ", CPUID faults: " << host.cpuid_traps << ", RDTSC faults: " << host.tsc_traps
                  << ", UMIP: " << host.umip << ", shadow stacks: " << host.shadow_stacks);
   CHECK(host.xcr0 == vcpu::HostXcr0());
   CHECK(host.features.Has(isa::Feature::kAvx));

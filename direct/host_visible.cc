@@ -36,7 +36,8 @@ constexpr ModrmRule Byte(u8 value) { return Bytes(value, value); }
 
 constexpr Condition Always() { return {}; }
 constexpr Condition AlwaysByVote() { return {Condition::Kind::kAlwaysByVote, {}}; }
-constexpr Condition UnlessCpuidFaults() { return {Condition::Kind::kUnlessCpuidFaults, {}}; }
+constexpr Condition UnlessCpuidTraps() { return {Condition::Kind::kUnlessCpuidTraps, {}}; }
+constexpr Condition UnlessTscTraps() { return {Condition::Kind::kUnlessTscTraps, {}}; }
 constexpr Condition UnlessSameXsave() { return {Condition::Kind::kUnlessSameXsave, {}}; }
 constexpr Condition UnlessSameX87Selectors() {
   return {Condition::Kind::kUnlessSameX87Selectors, {}};

@@ -67,7 +67,8 @@ struct Condition {
   enum class Kind : u8 {
     kAlways,
     kAlwaysByVote,
-    kUnlessCpuidFaults,
+    kUnlessCpuidTraps,
+    kUnlessTscTraps,
     kUnlessSameXsave,
     kUnlessSameX87Selectors,
     kOnIntel,

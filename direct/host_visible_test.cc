@@ -169,10 +169,10 @@ bool IsAsOnHost(const isa::Instr& instr, unsigned code_bits) {
 bool TrapsOnHost(const isa::Instr& instr) {
   using enum isa::Op;
   static const std::set<isa::Op> kOps = {
-      kReadCr,  kWriteCr, kWriteCr3, kMovCr8, kMovDr,  kInt,   kInt1,   kInt3, kInto, kBound,
-      kSysret,  kSysexit, kSwapgs,   kCli,    kSti,    kClac,  kStac,   kHlt,  kIn,   kOut,
-      kIns,     kOuts,    kRdmsr,    kWrmsr,  kXsetbv, kLgdt,  kLidt,   kLldt, kLtr,  kLmsw,
-      kClts,    kInvlpg,  kInvpcid,  kInvd,   kWbinvd, kRdtsc, kRdtscp,  // by PR_SET_TSC
+      kReadCr,  kWriteCr, kWriteCr3, kMovCr8, kMovDr,  kInt,     kInt1,   kInt3,   kInto,
+      kBound,   kSysret,  kSysexit,  kSwapgs, kCli,    kSti,     kClac,   kStac,   kHlt,
+      kIn,      kOut,     kIns,      kOuts,   kRdmsr,  kWrmsr,   kXsetbv, kLgdt,   kLidt,
+      kLldt,    kLtr,     kLmsw,     kClts,   kInvlpg, kInvpcid, kInvd,   kWbinvd,
       kSyscall,  // by ptrace; outside of 64-bit code there is a row
   };
   // #UD for every guest; on the host privileged, or #UD as well.

@@ -26,10 +26,6 @@
 #include "direct/stub_layout.h"
 #include "direct/stub_symbols.h"
 
-#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS  // Linux 6.6
-#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
-#endif
-
 namespace alibi::direct {
 namespace {
 
@@ -114,7 +110,8 @@ Status Satellite::Init(const SatelliteSetup& setup) {
                     setup.watch_read.get(),
                     prepared.theirs.get(),
                     StopSignal(),
-                    setup.faulting_cpuid,
+                    setup.trapping_cpuid,
+                    setup.trapping_tsc,
                     {static_cast<u16>(listener.size()), listener.data()},
                     {static_cast<u16>(user.size()), user.data()}};
   prepared.debugger_job = setup.debugger_job;
@@ -147,7 +144,6 @@ Status Satellite::Receive(int socket) {
     return Error{"direct execution: the kernel refuses a process its filter (seccomp)"};
   }
   listener_.Reset(listener);
-  ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, u64{1});  // wake up the other side at once
   running_ = true;
   if (!Listen() || !FindFrame()) return Error{"direct execution: a process did not begin"};
   frame_->gpr[kFrameRip] = 0;  // the stub's
@@ -295,7 +291,7 @@ bool Satellite::StopAgain() {
 Satellite::Stop Satellite::Go(bool run) {
   if (frame_ == nullptr) return Stop::kLost;
   // The hand-over is cheap on one CPU only.
-  if (const int cpu = sched_getcpu(); run && cpu >= 0 && cpu != cpu_ && cpu < 1024) {
+  if (const int cpu = sched_getcpu(); cpu >= 0 && cpu != cpu_ && cpu < 1024) {
     constexpr u64 kMaskBytes = 1024 / 8;
     std::memset(pages_ + ORDERS_CPU_MASK, 0, kMaskBytes);
     pages_[ORDERS_CPU_MASK + cpu / 8] = static_cast<u8>(1u << (cpu % 8));

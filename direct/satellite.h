@@ -28,7 +28,8 @@ struct SatelliteSetup {
   int memory_fd = -1;  // guest RAM
   // A pipe: satellites end when its other end closes with the VMM.
   FileDescriptor watch_read{-1}, watch_write{-1};
-  bool faulting_cpuid = false;  // make CPUID fault, which the host must know how to
+  // Make these trap (direct/host_traits.h).
+  bool trapping_cpuid = false, trapping_tsc = false;
   // The fork server's job that may set breakpoints (direct/breakpoint_setter.h); -1: nobody may.
   int debugger_job = -1;
 };

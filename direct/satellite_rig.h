@@ -33,6 +33,7 @@ struct Rig {
     setup.watch_read.Reset(ends[0]);
     setup.watch_write.Reset(ends[1]);
     setup.memory_fd = fd.get();
+    setup.trapping_tsc = true;
     enum : unsigned { kSatelliteJob, kSetterJob, kProbeJob };
     if (with_setter) {
       setter = BreakpointSetter::Prepare(kSetterJob);

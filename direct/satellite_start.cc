@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -26,6 +27,9 @@
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS  // Linux 6.6
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
 #endif
 
 namespace alibi::direct {
@@ -142,11 +146,14 @@ void BecomeSatellite(const SatelliteStart& start, pid_t debugger) {
   Must(Call(SYS_prctl, PR_SET_DUMPABLE, debugger != 0));
   const rlimit no_core{0, 0};
   Call(SYS_setrlimit, RLIMIT_CORE, Word(&no_core));
-  Must(Call(SYS_prctl, PR_SET_TSC, PR_TSC_SIGSEGV));
-  if (start.faulting_cpuid) Must(Call(SYS_arch_prctl, ARCH_SET_CPUID, 0));
+  if (start.trapping_tsc) Must(Call(SYS_prctl, PR_SET_TSC, PR_TSC_SIGSEGV));
+  if (start.trapping_cpuid) Must(Call(SYS_arch_prctl, ARCH_SET_CPUID, 0));
   const long listener = Call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
                              Word(&start.listener_filter));
   Must(listener);
+  // Each side wakes up the other one at once.
+  constexpr u64 kSyncWakeUp = 1;
+  Call(SYS_ioctl, static_cast<u64>(listener), SECCOMP_IOCTL_NOTIF_SET_FLAGS, kSyncWakeUp);
   char byte = 0;
   if (!SendDescriptor(kSocketFd, &byte, 1, static_cast<int>(listener))) Fail();
   StartWatch(start.base);

@@ -15,7 +15,7 @@ struct SatelliteStart {
   u64 base;  // where the stub's pages shall lie
   int memory_fd, pages_fd, watch_fd, socket;
   int stop_signal;
-  bool faulting_cpuid;
+  bool trapping_cpuid, trapping_tsc;
   sock_fprog listener_filter, user_filter;
 };
 
