@@ -175,7 +175,7 @@ std::vector<std::string> AlibiImageCommand(const std::string& alibi, const std::
   if (policy.empty()) {
     argv.insert(argv.end(), {"--engine", "hardware"});
   } else {
-    argv.insert(argv.end(), {"--policy", policy, "--tc-cache", "none"});
+    argv.insert(argv.end(), {"--engine", "translate", "--policy", policy, "--tc-cache", "none"});
   }
   return argv;
 }

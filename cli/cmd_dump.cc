@@ -168,6 +168,7 @@ int CmdDump(int argc, char** argv) {
   auto file = loader::ReadWholeFile(options.image);
   if (!file.ok()) return Fail(kNoInput, file.error().message);
   PcMachineConfig config;
+  config.machine.engine = runtime::EngineKind::kTranslate;
   config.machine.policy = options.policy;
   auto machine = PcMachine::Create(config);
   if (!machine.ok()) return Fail(kHostResources, machine.error().message);

@@ -52,7 +52,9 @@ Result<std::unique_ptr<RunLog>> RunLog::Create(const std::string& path, u64 most
   header.command = description.command_line;
   const adapt::Prices& prices = machine.machine().translator()->prices();
   header.prices = {.trap = prices.trap, .callout = prices.callout};
-  if (const direct::DirectExecution* direct = machine.machine().translator()->direct()) {
+  if (direct::DirectExecution* const direct = machine.machine().translator()->direct()) {
+    // Without satellites there will be none: the prices stay 0.
+    (void)direct->Begin();
     header.prices.stop = direct->prices().stop;
     header.prices.call = direct->prices().call;
   }

@@ -58,7 +58,7 @@ inline constexpr u64 kShadowChunkBytes = mmu::View::kChunkEntries * sizeof(u64);
 inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
 
 struct MachineConfig {
-  runtime::EngineKind engine = runtime::EngineKind::kTranslate;
+  runtime::EngineKind engine = runtime::EngineKind::kAuto;
   mmu::Coherence coherence = mmu::Coherence::kEager;
   std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
   // Which user code runs directly: see adapt::MakeEnginePolicy. "": the engine's own. Another one

@@ -64,7 +64,7 @@ class EngineImpl final : public TranslatingEngine,
   const Counters& counters() const override { return counters_; }
   const adapt::SiteTable& sites() const override { return sites_->table(); }
   const adapt::Prices& prices() const override { return sites_->prices(); }
-  const direct::DirectExecution* direct() const override { return direct_.get(); }
+  direct::DirectExecution* direct() const override { return direct_.get(); }
   const StubTable& stub_table() const override { return stubs_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   void CollectExecutions() override;

@@ -86,7 +86,7 @@ class TranslatingEngine : public Engine {
   virtual const adapt::SiteTable& sites() const = 0;
   virtual const adapt::Prices& prices() const = 0;
   // Null: all code is translated.
-  virtual const direct::DirectExecution* direct() const = 0;
+  virtual direct::DirectExecution* direct() const = 0;
   virtual void set_translation_observer(TranslationObserver* observer) = 0;
   // Between runs: tells TranslatingEngineOptions::executions what was counted since it was told
   // last.

@@ -755,6 +755,7 @@ TEST_CASE("Bad options and memory are explained") {
   CHECK(engine.error().message ==
         "there is no engine 'diesel'; there are translate, auto, direct, hardware");
   options = {};
+  options.engine = "translate";
   options.engine_policy = "always";
   const auto undecided = Machine::Create(options);
   REQUIRE_FALSE(undecided.ok());

@@ -271,6 +271,7 @@ TEST_CASE("Wrong arguments are said, and make no machine") {
   options.engine = "diesel";
   CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "diesel");
   options = SmallMachine();
+  options.engine = "translate";
   options.engine_policy = "always";
   CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "engine policy");
   options = SmallMachine();

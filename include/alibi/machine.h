@@ -23,9 +23,9 @@ namespace alibi {
 
 struct MachineOptions {
   // What runs the guest, as for `alibi run --engine`: "translate"; "auto" and "direct", which run
-  // user code in processes forked by Create() (call it while the program is small); or "hardware",
-  // which needs /dev/kvm and sees nothing of `policy`, `coherence` and translations.
-  std::string engine = "translate";
+  // user code in processes that one forked by Create() forks (call it while the program is small);
+  // or "hardware", which needs /dev/kvm and sees nothing of `policy`, `coherence` and translations.
+  std::string engine = "auto";
   // Which user code runs directly under "auto", as for `alibi run --engine-policy`; "": the
   // engine's own: "cost-model", or "always" under "direct" (docs/policies.md).
   std::string engine_policy;

@@ -111,6 +111,7 @@ Result<std::unique_ptr<PcMachine>> MakeProgramMachine(const std::vector<u8>& cod
   }
 
   PcMachineConfig config;
+  config.machine.engine = runtime::EngineKind::kTranslate;
   config.machine.policy = policy;
   config.machine.executions = executions;
   config.ram_bytes = kRamBytes;

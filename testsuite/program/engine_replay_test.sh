@@ -16,7 +16,7 @@ if [[ $status != 1 ]]; then
 fi
 "$alibi" run --ram 128M --engine auto --engine-policy never --log never.log "$kernel" >/dev/null ||
   [[ $? == 1 ]]
-"$alibi" run --ram 128M --log translate.log "$kernel" >/dev/null || [[ $? == 1 ]]
+"$alibi" run --ram 128M --engine translate --log translate.log "$kernel" >/dev/null || [[ $? == 1 ]]
 
 "$alibi" log --json --kind engine direct.log >direct.json
 "$alibi" log --json --kind engine never.log >never.json
