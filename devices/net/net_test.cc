@@ -63,6 +63,10 @@ TEST_CASE("Network options: what is understood") {
   CHECK(ParseOptions("tap,ifname=t,rate=1G")->bits_per_second == 1'000'000'000);
   CHECK(ParseOptions("user,rate=1500000")->bits_per_second == 1'500'000);
   CHECK(ParseOptions("virtio,user")->card == Card::kVirtio);
+  const Options boot = *ParseOptions("lance,user,tftp=/srv/boot,bootfile=pxe.0,rom=pcnet.rom");
+  CHECK(boot.user.tftp == "/srv/boot");
+  CHECK(boot.user.boot_file == "pxe.0");
+  CHECK(boot.rom == "pcnet.rom");
   const Options socket = *ParseOptions("lance,socket,path=/tmp/a,peer=/tmp/b,capture=x.pcap");
   CHECK(socket.kind == Options::Kind::kSocket);
   CHECK(socket.path == "/tmp/a");
@@ -123,6 +127,12 @@ TEST_CASE("Network options: what is wrong is named") {
       {"user,hostfwd=tcp::1-:65536", "write tcp"},
       {"user,hostfwd=tcp:host:1-:2", "write tcp"},
       {"user,hostfwd=tcp-:1", "write tcp"},
+      {"user,tftp=", "no option"},
+      {"tap,ifname=x,tftp=/srv", "no option"},
+      {"none,rom=x", "no option"},
+      {"user,bootfile=12345678901234567890123456789012345678901234567890123456789012345678901234"
+       "567890123456789012345678901234567890123456789012345678",
+       "127 bytes"},
       {"user,restrict=yes", "on or off"},
       {"user,loopback", "on or off"},
       {"user,restrict=on,loopback=on", "give one"},
@@ -485,6 +495,10 @@ TEST_CASE("Host guard: what may pass") {
       {"all ones, UDP", Udp(kGuest4, {255, 255, 255, 255}, 5000, 9), Verdict::kDrop},
       {"DHCP", Udp({0, 0, 0, 0}, {255, 255, 255, 255}, 68, 67), Verdict::kPass},
       {"router, UDP", Udp(kGuest4, kRouter4, 5000, 53), Verdict::kDrop},
+      {"files", Udp(kGuest4, kRouter4, 5000, 69), Verdict::kPass},
+      {"files of an alias", Udp(kGuest4, {10, 0, 2, 99}, 5000, 69), Verdict::kDrop},
+      {"files of the name server", Udp(kGuest4, kDns4, 5000, 69), Verdict::kDrop},
+      {"files of the loopback", Udp(kGuest4, kLoopback4, 5000, 69), Verdict::kDrop},
       {"names", Udp(kGuest4, kDns4, 5000, 53), Verdict::kPass},
       {"names, TCP", Tcp(kGuest4, kDns4, 53, kSyn), Verdict::kPass},
       {"name server's other ports", Tcp(kGuest4, kDns4, 22, kSyn), Verdict::kRefuse},

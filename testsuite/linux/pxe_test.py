@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Network boot: a card's expansion ROM, found by the BIOS, over the router's DHCP and TFTP.
+
+    pxe_test.py ALIBI BOOT_PY HELLO_ELF
+
+iPXE's ROMs (Debian's `ipxe-qemu`) for the Lance and for virtio fetch a script, which fetches a file
+by TFTP and one by HTTP. GRUB's image for network boot (`grub-pc-bin`), which drives the card by the
+ROM's UNDI alone, fetches its configuration, and a FrobOS kernel that it starts. The BIOS is
+SeaBIOS. Needs Debian's package servers, or the packages fetched before (ALIBI_OFFLINE forbids to
+get them: then it is a SKIP). Each line PASS or FAIL becomes a test case.
+"""
+
+import fcntl
+import http.server
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+
+ALIBI, BOOT, HELLO = (os.path.abspath(path) for path in sys.argv[1:4])
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(BOOT))
+import packages  # noqa: E402
+from fetched import fetched  # noqa: E402
+from verdicts import conclude, report  # noqa: E402
+
+PATIENCE = 240  # seconds, on a machine that is far busier than ours
+FILE = random.Random(3).randbytes(1_500_000)
+PACKAGES = ("ipxe-qemu", "grub-pc-bin", "grub-common", "libdevmapper1.02.1")
+CARDS = {"lance": "pxe-pcnet.rom", "virtio": "pxe-virtio.rom"}
+
+SCRIPT = """#!ipxe
+echo driver ${net0/chip} address ${net0/ip}
+imgfetch --name tftp tftp://10.0.2.2/file && imgstat tftp
+imgfetch --name http http://10.0.2.2:%d/file && imgstat http
+ifstat net0
+echo finished
+poweroff
+"""
+
+GRUB = """
+serial --unit=0
+terminal_output serial
+echo configured by the network
+multiboot (pxe)/hello.elf
+boot
+"""
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """One file."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(FILE)))
+        self.end_headers()
+        self.wfile.write(FILE)
+
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
+def fetch(cache):
+    """Debian's packages, unpacked into one folder; any number of processes may call it."""
+    root = cache / "pxe"
+    done = root / "done"
+    if done.exists():
+        return root
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if done.exists():
+            return root
+        if os.environ.get("ALIBI_OFFLINE"):
+            raise packages.Failure(f"{PACKAGES} are not in {cache}, and ALIBI_OFFLINE forbids to "
+                                   "get them")
+        with tempfile.TemporaryDirectory(dir=cache) as partial:
+            packages.apt(cache, "amd64", "apt-get", "-q", "update")
+            packages.apt(cache, "amd64", "apt-get", "-q", "download", *PACKAGES, cwd=partial)
+            for deb in pathlib.Path(partial).glob("*.deb"):
+                subprocess.run(["dpkg-deb", "-x", str(deb), str(root)], check=True)
+        done.touch()
+    return root
+
+
+def make_grub(root, folder):
+    """GRUB as one file, which looks for its configuration where it came from."""
+    subprocess.run(
+        [root / "usr/bin/grub-mkimage", "-d", root / "usr/lib/grub/i386-pc", "-O", "i386-pc-pxe",
+         "-p", "(pxe)/", "-o", f"{folder}/grub.0", "pxe", "tftp", "serial", "terminal", "echo",
+         "multiboot", "boot", "normal", "configfile", "net"],
+        env={"LD_LIBRARY_PATH": f"{root}/lib/x86_64-linux-gnu:{root}/usr/lib/x86_64-linux-gnu"},
+        check=True)
+    pathlib.Path(folder, "grub.cfg").write_text(GRUB, encoding="ascii")
+    pathlib.Path(folder, "hello.elf").write_bytes(pathlib.Path(HELLO).read_bytes())
+
+
+def boot(card, rom, folder, boot_file, *options):
+    return subprocess.run(
+        [ALIBI, "run", "--net",
+         f"{card},user,loopback=on,rom={rom},tftp={folder},bootfile={boot_file}", *options],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE,
+        check=False)
+
+
+def ipxe(card, rom, folder):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    pathlib.Path(folder, "file").write_bytes(FILE)
+    pathlib.Path(folder, "script").write_text(SCRIPT % server.server_port, encoding="ascii")
+    done = boot(card, rom, folder, "script", "--display=text")
+    server.shutdown()
+    text = done.stdout.decode(errors="replace")
+    for name, pattern in (
+            ("DHCP", r"address 10\.0\.2\.15"),
+            ("a file by TFTP", rf"tftp : {len(FILE)} bytes"),
+            ("a file by HTTP", rf"http : {len(FILE)} bytes"),
+            ("no errors", r"TXE:0 RX:\d+ RXE:0"),
+            ("the script's end", r"finished")):
+        report(f"{card}, iPXE: {name}",
+               None if re.search(pattern, text) else f"no '{pattern}' in: {text[-1500:]}")
+
+
+def grub(card, rom, folder):
+    done = boot(card, rom, folder, "grub.0")
+    text = done.stdout.decode(errors="replace")
+    report(f"{card}, GRUB: its configuration",
+           None if "configured by the network" in text else text[-1500:])
+    report(f"{card}, GRUB: the kernel it starts", None if done.returncode == 1 else
+           f"status {done.returncode}, {text[-1500:]}{done.stderr.decode(errors='replace')[-500:]}")
+
+
+def main():
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
+        root = fetched(folder, fetch)
+        if root is None:
+            return
+        make_grub(root, folder)
+        for card, name in CARDS.items():
+            rom = root / "usr/lib/ipxe/qemu" / name
+            ipxe(card, rom, folder)
+            grub(card, rom, folder)
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(conclude("pxe"))
