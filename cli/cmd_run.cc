@@ -232,24 +232,13 @@ class RunCommand {
 
 int RunCommand::Main(int argc, char** argv) {
   if (const Failed status = Parse(argc, argv)) return *status;
-  constexpr Failed (RunCommand::*kSteps[])() = {&RunCommand::ReadDeviceOptions,
-                                                &RunCommand::ChooseFirmware,
-                                                &RunCommand::CheckSizes,
-                                                &RunCommand::CheckChoices,
-                                                &RunCommand::ChooseGuestCpu,
-                                                &RunCommand::ReadDebugPorts,
-                                                &RunCommand::ReadImage,
-                                                &RunCommand::ReadModules,
-                                                &RunCommand::ReadRom,
-                                                &RunCommand::ReadCardRom,
-                                                &RunCommand::OpenDevices,
-                                                &RunCommand::ChooseStore,
-                                                &RunCommand::OpenConsole,
-                                                &RunCommand::OpenCom1,
-                                                &RunCommand::CreateMachine,
-                                                &RunCommand::LoadKernel,
-                                                &RunCommand::Attach,
-                                                &RunCommand::Run};
+  constexpr Failed (RunCommand::*kSteps[])() = {
+      &RunCommand::ReadDeviceOptions, &RunCommand::ChooseFirmware, &RunCommand::CheckSizes,
+      &RunCommand::CheckChoices,      &RunCommand::ChooseGuestCpu, &RunCommand::ReadDebugPorts,
+      &RunCommand::ReadImage,         &RunCommand::ReadModules,    &RunCommand::ReadRom,
+      &RunCommand::ReadCardRom,       &RunCommand::OpenDevices,    &RunCommand::ChooseStore,
+      &RunCommand::OpenConsole,       &RunCommand::OpenCom1,       &RunCommand::CreateMachine,
+      &RunCommand::LoadKernel,        &RunCommand::Attach,         &RunCommand::Run};
   for (const auto step : kSteps) {
     if (const Failed status = (this->*step)()) return *status;
   }

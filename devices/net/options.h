@@ -43,8 +43,8 @@ struct Options {
 // "none", "user[,hostfwd=tcp|udp:[ADDRESS]:PORT-[ADDRESS]:PORT]...[,restrict=on|off]
 // [,loopback=on|off][,mtu=N][,tftp=FOLDER][,bootfile=NAME]", "tap,ifname=NAME",
 // "socket,path=NAME,peer=NAME"; all but the first with ",mac=XX:XX:XX:XX:XX:XX", ",capture=FILE",
-// ",rom=FILE" and ",rate=N" (bits per second; K, M, G are powers of 1000). A forwarded port without an address
-// is the host's loopback's.
+// ",rom=FILE" and ",rate=N" (bits per second; K, M, G are powers of 1000). A forwarded port without
+// an address is the host's loopback's.
 Result<Options> ParseOptions(const std::string& text);
 
 // "all", "none", or a list of "ports", "latch", "combine" and "notify" with commas.

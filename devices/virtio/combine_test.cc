@@ -14,8 +14,7 @@ namespace {
 struct Busy {
   static constexpr u64 kBuffers = 0x40000, kBufferBytes = 0x800;
 
-  explicit Busy(u64 rings = kRingEventIndex, const net::Optimize& optimize = {},
-                u16 new_size = 64)
+  explicit Busy(u64 rings = kRingEventIndex, const net::Optimize& optimize = {}, u16 new_size = 64)
       : features(kVersion1 | rings),
         size(new_size),
         wire(new net::TestWire),

@@ -181,8 +181,7 @@ void Net::Crossed() {
 }
 
 void Net::TransmitHeld() {
-  if (timers_.IsArmed(tick_) && transport().running() &&
-      transport().queue(kTransmit).HasChains()) {
+  if (timers_.IsArmed(tick_) && transport().running() && transport().queue(kTransmit).HasChains()) {
     Transmit(/*may_hold=*/true);
   }
 }
@@ -196,8 +195,8 @@ void Net::Transmit(bool may_hold) {
   Virtqueue& queue = transport().queue(kTransmit);
   if (optimize_.combine) {
     const u64 now = clock_.NowNs();
-    const bool hold = may_hold && queue.has_event_index() &&
-                      queue.size() >= kLeastCombinedQueue && traffic_.may_combine(now);
+    const bool hold = may_hold && queue.has_event_index() && queue.size() >= kLeastCombinedQueue &&
+                      traffic_.may_combine(now);
     queue.NotifyAfter(hold ? net::kMostCombined : 1);
     if (!hold) {
       timers_.Cancel(tick_);

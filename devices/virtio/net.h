@@ -71,8 +71,8 @@ class Net final : public VirtioDevice {
   bool DeliverFrame(const net::Frame& frame);
   // Describes held_ in header_, and leaves what the driver is told to do itself.
   void Describe();
-  // Frames leave as far as the queue has some, and the host takes them. `may_hold`: if crossings are
-  // frequent, the next ones may wait for one.
+  // Frames leave as far as the queue has some, and the host takes them. `may_hold`: if crossings
+  // are frequent, the next ones may wait for one.
   void Transmit(bool may_hold);
   // Frames that wait, if any do.
   void TransmitHeld();

@@ -54,8 +54,8 @@ class Virtqueue {
   void Push(const Chain& chain, u32 written);
   // Whether the driver shall notify of new chains (at first, yes). A hint, as always.
   void WantNotifications(bool want);
-  // The driver need not notify before so many chains wait (at first, 1). A hint that drivers without
-  // event indices do not get: see has_event_index().
+  // The driver need not notify before so many chains wait (at first, 1). A hint that drivers
+  // without event indices do not get: see has_event_index().
   void NotifyAfter(u16 chains);
   bool has_event_index() const { return event_index_; }
   // The chain was popped before the last reset: it must not be touched any more.
