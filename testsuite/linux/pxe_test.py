@@ -5,12 +5,13 @@
     pxe_test.py ALIBI BOOT_PY HELLO_ELF
 
 iPXE's ROMs (Debian's `ipxe-qemu`) for the Lance and for virtio fetch a script, which fetches a file
-by TFTP and one by HTTP. GRUB's image for network boot (`grub-pc-bin`), which drives the card by the
+by TFTP and one by HTTP, and gets none from beyond the folder. GRUB's image for network boot (`grub-pc-bin`), which drives the card by the
 ROM's UNDI alone, fetches its configuration, and a FrobOS kernel that it starts. The BIOS is
 SeaBIOS. Needs Debian's package servers, or the packages fetched before (ALIBI_OFFLINE forbids to
 get them: then it is a SKIP). Each line PASS or FAIL becomes a test case.
 """
 
+import ctypes
 import fcntl
 import http.server
 import os
@@ -38,9 +39,10 @@ SCRIPT = """#!ipxe
 echo driver ${net0/chip} address ${net0/ip}
 imgfetch --name tftp tftp://10.0.2.2/file && imgstat tftp
 imgfetch --name http http://10.0.2.2:%d/file && imgstat http
+imgfetch --name above tftp://10.0.2.2/../secret && echo escaped: above ||
+imgfetch --name link tftp://10.0.2.2/link && echo escaped: link ||
 ifstat net0
 echo finished
-poweroff
 """
 
 GRUB = """
@@ -110,6 +112,11 @@ def boot(card, rom, folder, boot_file, *options):
         check=False)
 
 
+def landlock():
+    """Whether this kernel can keep a process to a folder's files, links or not."""
+    return ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) > 0
+
+
 def ipxe(card, rom, folder):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -118,6 +125,12 @@ def ipxe(card, rom, folder):
     done = boot(card, rom, folder, "script", "--display=text")
     server.shutdown()
     text = done.stdout.decode(errors="replace")
+    # Behind the script there is nothing to boot.
+    report(f"{card}, iPXE: its end", None if done.returncode == 86 else
+           f"status {done.returncode}, {done.stderr.decode(errors='replace')[-1500:]}")
+    if landlock():
+        report(f"{card}, iPXE: nothing beyond the folder",
+               text[-1500:] if "escaped" in text else None)
     for name, pattern in (
             ("DHCP", r"address 10\.0\.2\.15"),
             ("a file by TFTP", rf"tftp : {len(FILE)} bytes"),
@@ -142,11 +155,15 @@ def main():
         root = fetched(folder, fetch)
         if root is None:
             return
-        make_grub(root, folder)
+        offered = pathlib.Path(folder) / "offered"
+        offered.mkdir()
+        (offered.parent / "secret").write_bytes(FILE)
+        (offered / "link").symlink_to("../secret")
+        make_grub(root, offered)
         for card, name in CARDS.items():
             rom = root / "usr/lib/ipxe/qemu" / name
-            ipxe(card, rom, folder)
-            grub(card, rom, folder)
+            ipxe(card, rom, offered)
+            grub(card, rom, offered)
 
 
 if __name__ == "__main__":
