@@ -12,7 +12,6 @@ get them: then it is a SKIP). Each line PASS or FAIL becomes a test case.
 """
 
 import ctypes
-import fcntl
 import http.server
 import os
 import pathlib
@@ -26,8 +25,7 @@ import threading
 ALIBI, BOOT, HELLO = (os.path.abspath(path) for path in sys.argv[1:4])
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
-import packages  # noqa: E402
-from fetched import fetched  # noqa: E402
+from fetched import fetched, unpacked  # noqa: E402
 from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 240  # seconds, on a machine that is far busier than ours
@@ -67,29 +65,6 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):  # pylint: disable=arguments-differ
         pass
-
-
-def fetch(cache):
-    """Debian's packages, unpacked into one folder; any number of processes may call it."""
-    root = cache / "pxe"
-    done = root / "done"
-    if done.exists():
-        return root
-    cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if done.exists():
-            return root
-        if os.environ.get("ALIBI_OFFLINE"):
-            raise packages.Failure(f"{PACKAGES} are not in {cache}, and ALIBI_OFFLINE forbids to "
-                                   "get them")
-        with tempfile.TemporaryDirectory(dir=cache) as partial:
-            packages.apt(cache, "amd64", "apt-get", "-q", "update")
-            packages.apt(cache, "amd64", "apt-get", "-q", "download", *PACKAGES, cwd=partial)
-            for deb in pathlib.Path(partial).glob("*.deb"):
-                subprocess.run(["dpkg-deb", "-x", str(deb), str(root)], check=True)
-        done.touch()
-    return root
 
 
 def make_grub(root, folder):
@@ -152,7 +127,7 @@ def grub(card, rom, folder):
 
 def main():
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-        root = fetched(folder, fetch)
+        root = fetched(folder, unpacked, "pxe", *PACKAGES)
         if root is None:
             return
         offered = pathlib.Path(folder) / "offered"
