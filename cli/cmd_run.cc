@@ -190,6 +190,7 @@ class RunCommand {
   Failed ReadImage();
   Failed ReadModules();
   Failed ReadRom();
+  Failed ReadCardRom();
   Failed OpenDevices();
   Failed ChooseStore();
   // --- The machine ---
@@ -231,23 +232,13 @@ class RunCommand {
 
 int RunCommand::Main(int argc, char** argv) {
   if (const Failed status = Parse(argc, argv)) return *status;
-  constexpr Failed (RunCommand::*kSteps[])() = {&RunCommand::ChooseFirmware,
-                                                &RunCommand::CheckSizes,
-                                                &RunCommand::CheckChoices,
-                                                &RunCommand::ChooseGuestCpu,
-                                                &RunCommand::ReadDebugPorts,
-                                                &RunCommand::ReadDeviceOptions,
-                                                &RunCommand::ReadImage,
-                                                &RunCommand::ReadModules,
-                                                &RunCommand::ReadRom,
-                                                &RunCommand::OpenDevices,
-                                                &RunCommand::ChooseStore,
-                                                &RunCommand::OpenConsole,
-                                                &RunCommand::OpenCom1,
-                                                &RunCommand::CreateMachine,
-                                                &RunCommand::LoadKernel,
-                                                &RunCommand::Attach,
-                                                &RunCommand::Run};
+  constexpr Failed (RunCommand::*kSteps[])() = {
+      &RunCommand::ReadDeviceOptions, &RunCommand::ChooseFirmware, &RunCommand::CheckSizes,
+      &RunCommand::CheckChoices,      &RunCommand::ChooseGuestCpu, &RunCommand::ReadDebugPorts,
+      &RunCommand::ReadImage,         &RunCommand::ReadModules,    &RunCommand::ReadRom,
+      &RunCommand::ReadCardRom,       &RunCommand::OpenDevices,    &RunCommand::ChooseStore,
+      &RunCommand::OpenConsole,       &RunCommand::OpenCom1,       &RunCommand::CreateMachine,
+      &RunCommand::LoadKernel,        &RunCommand::Attach,         &RunCommand::Run};
   for (const auto step : kSteps) {
     if (const Failed status = (this->*step)()) return *status;
   }
@@ -340,10 +331,15 @@ void RunCommand::AddOptions(CLI::App& app) {
                  "reached, and no more;\n"
                  "loopback: it reaches services at 127.0.0.1 of the host, as "
                  "10.0.2.2;\n"
+                 "tftp=FOLDER,bootfile=NAME: the router offers the folder's files, and DHCP tells "
+                 "the name;\n"
                  "tap,ifname=NAME, an interface of the host;\n"
                  "socket,path=NAME,peer=NAME: UNIX datagrams to another machine or alibi "
                  "net-sink;\n"
-                 "all take mac=52:54:00:12:34:56 and capture=FILE (pcap)")
+                 "all take mac=52:54:00:12:34:56, capture=FILE (pcap), rate=100M (of the wire) "
+                 "and\n"
+                 "rom=FILE, an expansion ROM (ipxe-qemu has some): without IMAGE, a BIOS boots by "
+                 "it")
       ->type_name("none|[CARD,]user|tap|socket");
   app.add_option("--net-optimize", options_.net_optimize,
                  "what spares crossings from the guest to the host, for measurements: ports (the "
@@ -379,7 +375,8 @@ Status RunCommand::TakeBios(const std::string& why) {
 }
 
 RunCommand::Failed RunCommand::ChooseFirmware() {
-  if (options_.image.empty() && options_.bios.empty() && !options_.drives.empty()) {
+  const bool bootable = !options_.drives.empty() || !net_options_.rom.empty();
+  if (options_.image.empty() && options_.bios.empty() && bootable) {
     auto found = FindBios();
     if (!found.ok()) return Fail(kUnsupportedHost, found.error().message);
     options_.bios = *found;
@@ -397,8 +394,8 @@ RunCommand::Failed RunCommand::ChooseFirmware() {
   }
   if (!real_mode_ && options_.image.empty() == options_.bios.empty()) {
     return Fail(kUsage, options_.image.empty()
-                            ? "give a kernel's IMAGE, --disk, --cdrom, or --bios ROM; "
-                              "--help shows more"
+                            ? "give a kernel's IMAGE, --disk, --cdrom, --bios ROM, or --net with "
+                              "rom=FILE; --help shows more"
                             : "give either a kernel's IMAGE or --bios ROM, not both");
   }
   if (!real_mode_ && !options_.bios.empty() &&
@@ -564,6 +561,18 @@ RunCommand::Failed RunCommand::ReadRom() {
   if (Status size = BiosRom::CheckSize(config_.bios.size(), options_.bios); !size.ok()) {
     return Fail(kBadImage, size.error().message);
   }
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::ReadCardRom() {
+  if (net_options_.rom.empty()) return std::nullopt;
+  auto rom = loader::ReadWholeFile(net_options_.rom, devices::PciFunction::kLargestRom);
+  if (!rom.ok()) return Fail(kNoInput, "--net: " + rom.error().message);
+  if (rom->size() < 2 || (*rom)[0] != 0x55 || (*rom)[1] != 0xaa) {
+    return Fail(kBadImage, fmt::format("--net: '{}' is no expansion ROM: those begin with 55h AAh",
+                                       net_options_.rom));
+  }
+  config_.devices.rom = std::move(*rom);
   return std::nullopt;
 }
 

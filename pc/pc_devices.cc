@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "devices/virtio/net.h"
 #include "devices/virtio/rng.h"
 
 namespace alibi::vmm {
@@ -42,13 +41,16 @@ Status PcDevices::AddNetwork(const PcDevicesConfig& config, devices::Pc& pc,
   if (config.card == net::Card::kLance) {
     lance_ = std::make_unique<devices::lance::LanceFunction>(
         config.mac, config.network, config.optimize, dma, pc.clock(), pc.timers());
+    lance_->AddRom(config.rom);
     pc.pci().Add(next_slot_++, 0, *lance_);
     return lance_->lance().Connect(mailbox);
   }
-  network_->set_quiet(config.optimize.notify);
-  auto net = std::make_unique<virtio::Net>(config.mac, config.network);
+  auto net = std::make_unique<virtio::Net>(
+      config.mac, config.network, config.optimize,
+      virtio::Net::Wiring{.clock = pc.clock(), .timers = pc.timers()});
+  net_ = net.get();
   Status connected = net->Connect(mailbox);
-  AddVirtio(std::move(net), pc, dma);
+  AddVirtio(std::move(net), pc, dma, config.rom);
   return connected;
 }
 
@@ -57,16 +59,24 @@ void PcDevices::ForEachCounter(
   if (network_ == nullptr) return;
   report("net_wakes", "system calls that woke the network's thread", network_->wakes());
   report("net_direct", "frames that the VCPU's thread has sent itself instead", network_->direct());
-  if (lance_ == nullptr) return;
-  const devices::lance::Tallies& tallies = lance_->lance().tallies();
+  if (lance_ != nullptr) {
+    const devices::lance::Tallies& tallies = lance_->lance().tallies();
 #define ALIBI_LANCE_COUNTER(name, what) report(#name, what, tallies.name);
 #include "devices/lance/counters.inc"
 #undef ALIBI_LANCE_COUNTER
+  }
+  if (net_ != nullptr) {
+    const virtio::NetTallies& tallies = net_->tallies();
+#define ALIBI_VIRTIO_NET_COUNTER(name, what) report(#name, what, tallies.name);
+#include "devices/virtio/net_counters.inc"
+#undef ALIBI_VIRTIO_NET_COUNTER
+  }
 }
 
 unsigned PcDevices::AddVirtio(std::unique_ptr<virtio::VirtioDevice> device, devices::Pc& pc,
-                              devices::Dma& dma) {
+                              devices::Dma& dma, std::vector<u8> rom) {
   transports_.push_back(std::make_unique<virtio::VirtioPci>(*device, dma));
+  transports_.back()->AddRom(std::move(rom));
   virtio_.push_back(std::move(device));
   pc.pci().Add(next_slot_, 0, *transports_.back());
   return next_slot_++;

@@ -15,6 +15,7 @@
 #include "devices/mailbox.h"
 #include "devices/net/options.h"
 #include "devices/virtio/console.h"
+#include "devices/virtio/net.h"
 #include "devices/virtio/virtio_device.h"
 #include "devices/virtio/virtio_pci.h"
 #include "pc/board.h"
@@ -28,6 +29,7 @@ struct PcDevicesConfig {
   u16 columns = 0, rows = 0;  // of the terminal; 0: unknown
   net::Card card = net::Card::kVirtio;
   net::MacAddress mac = {};
+  std::vector<u8> rom = {};  // of the network card, for firmware to find; may be empty
   net::Optimize optimize = {};
   std::shared_ptr<net::Backend> network = {};  // null: no card; not started yet
   std::vector<DriveConfig> drives;
@@ -49,6 +51,7 @@ class PcDevices {
   // The guest's world was left, or is about to be: what has waited for that goes out.
   void Crossed() {
     if (lance_ != nullptr) lance_->lance().Crossed();
+    if (net_ != nullptr) net_->Crossed();
   }
   // Calls back with the name, the meaning and the value of each counter.
   void ForEachCounter(const std::function<void(const char*, const char*, u64)>& report) const;
@@ -60,14 +63,15 @@ class PcDevices {
   PcDevices() = default;
   Status AddNetwork(const PcDevicesConfig& config, devices::Pc& pc, devices::Mailbox& mailbox,
                     devices::Dma& dma);
-  // Returns the slot.
+  // Returns the slot. `rom`: an expansion ROM.
   unsigned AddVirtio(std::unique_ptr<devices::virtio::VirtioDevice> device, devices::Pc& pc,
-                     devices::Dma& dma);
+                     devices::Dma& dma, std::vector<u8> rom = {});
 
   devices::virtio::Console* console_ = nullptr;
   unsigned next_slot_ = kFirstSlot;
   std::vector<std::unique_ptr<devices::virtio::VirtioDevice>> virtio_;
   std::vector<std::unique_ptr<devices::virtio::VirtioPci>> transports_;
+  devices::virtio::Net* net_ = nullptr;  // one of these
   std::unique_ptr<devices::lance::LanceFunction> lance_;
   std::shared_ptr<net::Backend> network_;
   std::unique_ptr<PcStorage> storage_;

@@ -65,11 +65,11 @@ class TestFunction : public PciFunction {
     AddIoBar(0, 32, io);
     AddMemoryBar(1, 4096, memory);
     AddMemoryBar(2, 0x10000, wide, /*bits64=*/true);
-    AddRomBar(2048, rom);
+    AddRom({0x55, 0xaa, 1});
     AddMsix(4, 3);
     SetInterruptPin(pin);
   }
-  Register io, memory, wide, rom;
+  Register io, memory, wide;
 };
 
 constexpr u32 kSlot3 = 3 << 11;
@@ -104,7 +104,9 @@ TEST_CASE("PCI: BARs answer with their sizes and are mapped where they are put")
   CHECK(f.memory.last_offset == 0x10);
   m.pc->mmio().Write(PhysAddr(0x200000020), 4, 6);
   CHECK(f.wide.last_offset == 0x20);
-  CHECK(m.pc->mmio().Claims(PhysAddr(0xe0004000), 1));
+  CHECK(m.pc->mmio().Read(PhysAddr(0xe0004000), 4) == 0x1aa55);
+  m.pc->mmio().Write(PhysAddr(0xe0004000), 4, 0);
+  CHECK(m.pc->mmio().Read(PhysAddr(0xe0004000), 2) == 0xaa55);
   m.Set(kSlot3 + 0x30, 0xe0004000);
   CHECK_FALSE(m.pc->mmio().Claims(PhysAddr(0xe0004000), 1));
   m.Set(kSlot3 + 0x10, 0xc081);

@@ -66,12 +66,18 @@ constexpr Source kTimes[] = {
     {"time.translating", "loading_cycles"},
     {"time.idle", "idle_cycles"},
 };
-constexpr const char* kCounts[] = {
-    "port_reads",       "port_writes",      "port_reads_answered", "port_writes_answered",
-    "port_crossings",   "device_crossings", "timer_crossings",     "notice_crossings",
-    "interrupts_taken", "idle_sleeps",      "stop_requests",       "net_wakes",
-    "net_direct",       "lance_demands",    "lance_held",          "lance_transmitted",
-    "lance_received",   "lance_missed",     "lance_send_cycles",   "vcpu_us"};
+constexpr const char* kCounts[] = {"port_reads",          "port_writes",
+                                   "port_reads_answered", "port_writes_answered",
+                                   "port_crossings",      "device_crossings",
+                                   "timer_crossings",     "notice_crossings",
+                                   "interrupts_taken",    "idle_sleeps",
+                                   "stop_requests",       "net_wakes",
+                                   "net_direct",          "lance_demands",
+                                   "lance_held",          "lance_transmitted",
+                                   "lance_received",      "lance_missed",
+                                   "lance_send_cycles",   "vcpu_us",
+                                   "virtio_net_notified", "virtio_net_transmitted",
+                                   "virtio_net_received"};
 
 }  // namespace
 
@@ -204,7 +210,7 @@ Result<std::vector<Value>> ParseNetwork(const std::string& output,
     const std::size_t mark = line.find("@nettest ");
     if (mark == std::string::npos) continue;
     char name[64];
-    unsigned long long bytes, us, idle, user, system, busiest, all;
+    unsigned long long bytes, us, idle, user, system, busiest, all, samples[4];
     const char* text = line.c_str() + mark;
     if (std::sscanf(text, "@nettest host user=%llu system=%llu", &user, &system) == 2) {
       values.push_back({"host.user", static_cast<double>(user) / 1e6, "s"});
@@ -212,6 +218,15 @@ Result<std::vector<Value>> ParseNetwork(const std::string& output,
     } else if (std::sscanf(text, "@nettest used %63[a-z0-9-] busiest=%llu all=%llu", name, &busiest,
                            &all) == 3) {
       used.push_back({name, static_cast<double>(busiest), static_cast<double>(all)});
+    } else if (std::sscanf(text,
+                           "@nettest sampled %63[a-z0-9-] translated=%llu program=%llu "
+                           "libraries=%llu kernel=%llu",
+                           name, &samples[0], &samples[1], &samples[2], &samples[3]) == 5) {
+      const double sum = static_cast<double>(samples[0] + samples[1] + samples[2] + samples[3]);
+      for (std::size_t i = 0; i < SampleKinds().size() && sum != 0; ++i) {
+        values.push_back({fmt::format("{}.sampled.{}", name, SampleKinds()[i].metric),
+                          static_cast<double>(samples[i]) / sum, "part"});
+      }
     } else if (std::sscanf(text, "@nettest %63[a-z0-9-] bytes=%llu us=%llu idle=%llu", name, &bytes,
                            &us, &idle) == 4 &&
                us != 0) {
@@ -233,6 +248,16 @@ Result<std::vector<Value>> ParseNetwork(const std::string& output,
   }
   if (!missing.empty()) return Error{"no result of " + Join(missing, ", ")};
   return values;
+}
+
+const std::vector<TimeCategory>& SampleKinds() {
+  static const std::vector<TimeCategory> kKinds = {
+      {"translated", "translated code: the guest's own"},
+      {"program", "the VMM: devices, callouts, the run loop, translating"},
+      {"libraries", "libraries it calls"},
+      {"kernel", "the host's kernel: system calls, interrupts"},
+  };
+  return kKinds;
 }
 
 const std::vector<TimeCategory>& TimeCategories() {

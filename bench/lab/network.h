@@ -54,8 +54,9 @@ std::vector<std::string> QemuTransmitCommand(const NetworkFiles& files, const st
 
 // What nettest said: Mb/s for each operation; the part of the time that the guest was idle as
 // NAME.idle; Mb per second of CPU time of the busiest thread, which runs the VCPU, as NAME.limit,
-// and of all threads as NAME.all; and the host's CPU time as host.user and host.system. An error if
-// not all `names` are there.
+// and of all threads as NAME.all; which part of the busiest one's CPU time each kind of code took,
+// as NAME.sampled.KIND, where the host permits to sample; and the host's CPU time as host.user and
+// host.system. An error if not all `names` are there.
 Result<std::vector<Value>> ParseNetwork(const std::string& output,
                                         const std::vector<std::string>& names);
 
@@ -69,6 +70,8 @@ struct TimeCategory {
   const char* meaning;
 };
 const std::vector<TimeCategory>& TimeCategories();
+// The same of the samples' kinds; the metric is what follows "NAME.sampled.".
+const std::vector<TimeCategory>& SampleKinds();
 
 }  // namespace alibi::bench::lab
 

@@ -88,10 +88,14 @@ double Count(const LabData& data, const std::string& workload, const Configurati
   return data.Median(workload, c, std::string("count.") + counter);
 }
 
-// Frames both ways; a card that does not count them has none.
+// Frames both ways, of the card there is.
 double Frames(const LabData& data, const std::string& workload, const Configuration& c) {
-  const double frames =
-      Count(data, workload, c, "lance_transmitted") + Count(data, workload, c, "lance_received");
+  double frames = 0;
+  for (const char* counter :
+       {"lance_transmitted", "lance_received", "virtio_net_transmitted", "virtio_net_received"}) {
+    const double count = Count(data, workload, c, counter);
+    if (!std::isnan(count)) frames += count;
+  }
   return frames > 0 ? frames : std::numeric_limits<double>::quiet_NaN();
 }
 
@@ -187,6 +191,28 @@ std::string TimeTable(const LabData& data, const std::string& workload) {
   return table.Render();
 }
 
+// What the paper's Tables 1 and 2 have from sampling: the CPU time of the thread that runs the
+// VCPU.
+std::string SampleTable(const LabData& data, const std::string& workload) {
+  std::string text;
+  for (const std::string& name : NetworkNames()) {
+    const std::string prefix = name + ".sampled.";
+    const std::vector<Configuration> all =
+        Measured(data, workload, {prefix + SampleKinds()[0].metric});
+    if (all.empty()) continue;
+    HtmlTable table(HeadOf(data, name + ", % of its CPU time", all));
+    for (const TimeCategory& kind : SampleKinds()) {
+      std::vector<std::string> cells = {kind.meaning};
+      for (const Configuration& c : all) {
+        cells.push_back(Number(data.Median(workload, c, prefix + kind.metric) * 100));
+      }
+      table.Row(std::move(cells));
+    }
+    text += table.Render();
+  }
+  return text;
+}
+
 // The paper's Table 3.
 std::string IdleTable(const LabData& data, const std::string& workload) {
   std::vector<std::string> names;
@@ -247,6 +273,7 @@ std::string NetworkSection(const LabData& data) {
         Throughput(data, workload, ".limit"));
     add(workload + ": crossings", Ablation(data, workload));
     add(workload + ": where the time went (Tables 1 and 2)", TimeTable(data, workload));
+    add(workload + ": where the VCPU's CPU time went, by samples", SampleTable(data, workload));
     add(workload + ": idle guests (Table 3)", IdleTable(data, workload));
   }
   if (!text.empty()) return text;

@@ -6,7 +6,6 @@
 #define ALIBI_DEVICES_CONSOLE_VGA_PCI_H_
 
 #include <array>
-#include <bit>
 #include <utility>
 #include <vector>
 
@@ -16,25 +15,6 @@
 #include "devices/pci/pci_function.h"
 
 namespace alibi::devices {
-
-// Reads beyond the image are zero; writes are lost.
-class RomImage : public Device {
- public:
-  explicit RomImage(std::vector<u8> bytes) : bytes_(std::move(bytes)) {}
-  u64 Read(u64 offset, unsigned size) override {
-    u64 value = 0;
-    for (unsigned i = 0; i < size && offset + i < bytes_.size(); ++i) {
-      value |= u64{bytes_[offset + i]} << (8 * i);
-    }
-    return value;
-  }
-  void Write(u64, unsigned, u64) override {}
-  unsigned MaxAccessSize() const override { return 8; }
-  u64 size() const { return bytes_.size(); }
-
- private:
-  std::vector<u8> bytes_;
-};
 
 // Registers are kept; none of the modes they describe is shown.
 class BochsDisplay : public Device {
@@ -72,14 +52,10 @@ class VgaFunction : public PciFunction {
  public:
   // `rom` may be empty: no expansion ROM.
   VgaFunction(Vga& vga, std::vector<u8> rom)
-      : PciFunction("VGA", {.vendor = 0x1234, .device = 0x1111, .class_code = 0x030000}),
-        rom_(std::move(rom)) {
+      : PciFunction("VGA", {.vendor = 0x1234, .device = 0x1111, .class_code = 0x030000}) {
     AddMemoryBar(0, Vga::kMemoryBytes, vga.linear());
-    if (rom_.size() != 0) AddRomBar(std::bit_ceil(rom_.size()), rom_);
+    AddRom(std::move(rom));
   }
-
- private:
-  RomImage rom_;
 };
 
 }  // namespace alibi::devices

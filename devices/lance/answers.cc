@@ -86,7 +86,7 @@ bool Lance::WriteCsrQuietly(u16 value) {
     const u16 begun = static_cast<u16>(value & ~kept & (kInit | kStrt));
     hold = value & kTdmd;
     if ((value & kStop) || begun != 0 || waits_) return false;
-    if (hold && (held_ == 0 || held_ + 1 >= kMostHeld || !running(kTxon))) return false;
+    if (hold && (held_ == 0 || held_ + 1 >= net::kMostCombined || !running(kTxon))) return false;
     const u16 cleared = static_cast<u16>((value & kCsr0Events) | kIena);
     registers_.set_csr(0, static_cast<u16>((kept & ~cleared) | (value & kIena)));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "devices/lance/combine.h"
+#include "devices/net/combine.h"
 
 #include <cstdlib>
 
@@ -12,28 +12,49 @@ constexpr u32 kTx = Rig::kTransmitRing;
 constexpr net::Optimize kCombining = {.ports = true, .combine = true, .notify = true};
 
 TEST_CASE("Send combining: the rate of crossings decays") {
-  CrossingRate rate;
+  net::Traffic traffic;
   u64 now = 5'000'000'000;
-  CHECK_FALSE(rate.high(now));
-  for (u32 i = 0; i < CrossingRate::kHigh; ++i) rate.Note(now);
-  CHECK(rate.high(now));
-  CHECK(rate.high(now + CrossingRate::kHalfLifeNs - 1));
-  CHECK_FALSE(rate.high(now + CrossingRate::kHalfLifeNs));
-  CHECK_FALSE(rate.high(now + 1'000 * CrossingRate::kHalfLifeNs));
+  CHECK_FALSE(traffic.busy(now));
+  for (u32 i = 0; i < net::Traffic::kHigh; ++i) traffic.Crossed(now);
+  CHECK(traffic.busy(now));
+  CHECK(traffic.busy(now + net::Traffic::kHalfLifeNs - 1));
+  CHECK_FALSE(traffic.busy(now + net::Traffic::kHalfLifeNs));
+  CHECK_FALSE(traffic.busy(now + 1'000 * net::Traffic::kHalfLifeNs));
   // Seven per half-life are many, five are not.
   for (const u32 each : {7u, 5u}) {
-    CrossingRate steady;
-    for (int i = 0; i < 50; ++i, now += CrossingRate::kHalfLifeNs) {
-      for (u32 j = 0; j < each; ++j) steady.Note(now);
+    net::Traffic steady;
+    for (int i = 0; i < 50; ++i, now += net::Traffic::kHalfLifeNs) {
+      for (u32 j = 0; j < each; ++j) steady.Crossed(now);
     }
-    CHECK(steady.high(now - 1) == (each == 7));
+    CHECK(steady.busy(now - 1) == (each == 7));
   }
 }
 
+TEST_CASE("Send combining: who receives does not wait") {
+  net::Traffic traffic;
+  u64 now = 1'000'000'000;
+  for (u32 i = 0; i < 4 * net::Traffic::kHigh; ++i) traffic.Crossed(now);
+  CHECK_FALSE(traffic.may_combine(now));  // nobody has sent anything
+  traffic.Sent(60);
+  CHECK(traffic.may_combine(now));
+  traffic.Received(1514);
+  CHECK_FALSE(traffic.may_combine(now));
+  traffic.Sent(1514);
+  CHECK(traffic.may_combine(now));
+  // What was long ago does not count.
+  now += 20 * net::Traffic::kHalfLifeNs;
+  for (u32 i = 0; i < net::Traffic::kHigh; ++i) traffic.Crossed(now);
+  CHECK_FALSE(traffic.may_combine(now));
+}
+
 struct Busy : Rig {
+  // It has sent a frame.
   Busy() : Rig(true, kCombining) {
     Begin(2);
-    for (u32 i = 0; i < 2 * CrossingRate::kHigh; ++i) lance.Crossed();
+    Transmission(0, FrameTo(kStranger));
+    Demand();
+    Begin(2);
+    for (u32 i = 0; i < 2 * net::Traffic::kHigh; ++i) lance.Crossed();
   }
   bool Waits(u32 index) { return Flags(kTx, index) & kOwn; }
 };
@@ -59,14 +80,14 @@ TEST_CASE("Send combining: what waits goes out") {
     rig.Transmission(2, FrameTo(kStranger, 63));
     rig.Demand();
     CHECK_FALSE(rig.Waits(2));
-    const auto taken = rig.wire->Taken(3);
-    REQUIRE(taken.size() == 3);
-    for (u32 i = 0; i < 3; ++i) CHECK(taken[i].size() == 61 + i);
+    const auto taken = rig.wire->Taken(4);
+    REQUIRE(taken.size() == 4);
+    for (u32 i = 0; i < 3; ++i) CHECK(taken[1 + i].size() == 61 + i);
     CHECK(rig.lance.tallies().lance_held == 2);
-    CHECK(rig.lance.tallies().lance_demands == 3);
+    CHECK(rig.lance.tallies().lance_demands == 4);
   }
   SECTION("after a tick") {
-    RunFor(rig.clock, rig.timers, Lance::kTickNs - 1);
+    RunFor(rig.clock, rig.timers, net::kCombiningTickNs - 1);
     CHECK(rig.Waits(0));
     RunFor(rig.clock, rig.timers, 1);
     CHECK_FALSE(rig.Waits(0));
@@ -85,12 +106,21 @@ TEST_CASE("Send combining: what waits goes out") {
   }
   SECTION("not after STOP") {
     rig.SetCsr(0, kStop);
-    RunFor(rig.clock, rig.timers, 10 * Lance::kTickNs);
+    RunFor(rig.clock, rig.timers, 10 * net::kCombiningTickNs);
     CHECK(rig.Waits(0));
     rig.SetCsr(0, kStrt);
     CHECK_FALSE(rig.Waits(0));
   }
-  CHECK(rig.lance.tallies().lance_transmitted >= 1);
+  CHECK(rig.lance.tallies().lance_transmitted >= 2);
+}
+
+TEST_CASE("Send combining: acknowledgements of what comes do not wait") {
+  Busy rig;
+  for (u32 i = 0; i < 4; ++i) rig.Receiver(i);
+  rig.Put(FrameTo(kTestAddress, 1514));
+  rig.Transmission(0, FrameTo(kStranger, 60));
+  rig.Demand();
+  CHECK_FALSE(rig.Waits(0));
 }
 
 TEST_CASE("Send combining: loops do not wait") {
@@ -136,14 +166,14 @@ TEST_CASE("Send combining: many frames") {
         rig.timers.RunExpired(rig.clock.NowNs());
         break;
       case 1:
-        RunFor(rig.clock, rig.timers, Lance::kTickNs);
+        RunFor(rig.clock, rig.timers, net::kCombiningTickNs);
         REQUIRE((rig.Flags(kTx, last) & kOwn) == 0);
         break;
       case 2:
         rig.SetCsr(0, kTint | kRint | kIena);
         break;
       case 3:
-        RunFor(rig.clock, rig.timers, Lance::kTickNs);
+        RunFor(rig.clock, rig.timers, net::kCombiningTickNs);
         rig.Begin(2);  // the driver is loaded anew
         slot = 0;
         break;
@@ -154,7 +184,7 @@ TEST_CASE("Send combining: many frames") {
         REQUIRE(rig.lance.tallies().lance_transmitted == sent);
         break;
       case 5:  // the link is taken down, and up again
-        RunFor(rig.clock, rig.timers, Lance::kTickNs);
+        RunFor(rig.clock, rig.timers, net::kCombiningTickNs);
         rig.SetCsr(0, kStop);
         rig.clock.Advance(random() % 3'000'000);
         rig.SetCsr(0, kStrt | kIena);
@@ -164,7 +194,7 @@ TEST_CASE("Send combining: many frames") {
         rig.clock.Advance(random() % 20'000);
     }
   }
-  RunFor(rig.clock, rig.timers, Lance::kTickNs);
+  RunFor(rig.clock, rig.timers, net::kCombiningTickNs);
   CHECK(waited > kFrames / 10);
   const auto taken = rig.wire->Taken(kFrames);
   REQUIRE(taken.size() == kFrames);

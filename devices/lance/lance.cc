@@ -81,7 +81,7 @@ u64 Lance::Read(u64 offset, unsigned size) {
 }
 
 void Lance::Write(u64 offset, unsigned size, u64 value) {
-  if (optimize_.combine) rate_.Note(clock_.NowNs());
+  if (optimize_.combine) traffic_.Crossed(clock_.NowNs());
   const unsigned held_before = held_;
   if (offset == kFirstRegister && size == 4) registers_.EnterDwio();
   switch (PortAt(offset, size)) {
@@ -204,13 +204,13 @@ void Lance::UpdateInterrupt() { interrupt_.Set(asserted()); }
 // --- Polling, and waiting ---
 
 bool Lance::MayHold() {
-  return optimize_.combine && held_ + 1 < kMostHeld && !(registers_.csr(15) & kLoop) &&
-         rate_.high(clock_.NowNs());
+  return optimize_.combine && held_ + 1 < net::kMostCombined && !(registers_.csr(15) & kLoop) &&
+         traffic_.may_combine(clock_.NowNs());
 }
 
 void Lance::Crossed() {
   if (!optimize_.combine) return;
-  rate_.Note(clock_.NowNs());
+  traffic_.Crossed(clock_.NowNs());
   if (held_ == 0) return;
   Transmit();
   ArmPoll();
@@ -223,7 +223,7 @@ void Lance::ArmPoll() {
   const bool polls_transmit = running(kTxon) && !(registers_.csr(4) & kTxdpoll) && !unsent_;
   if (polls_transmit) after = demands_ ? kSeldom * interval : interval;
   if (waits_ && running(kRxon)) after = std::min(after, kRetryNs);
-  if (held_ != 0) after = std::min(after, kTickNs);
+  if (held_ != 0) after = std::min(after, net::kCombiningTickNs);
   if (unfinished_) after = kShortestTimerPeriodNs;
   if (after == TimerQueue::kNever) return timers_.Cancel(poll_timer_);
   const u64 deadline = clock_.NowNs() + after;

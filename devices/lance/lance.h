@@ -28,11 +28,11 @@
 #include "devices/device.h"
 #include "devices/dma.h"
 #include "devices/irq.h"
-#include "devices/lance/combine.h"
 #include "devices/lance/registers.h"
 #include "devices/lance/ring.h"
 #include "devices/mailbox.h"
 #include "devices/net/backend.h"
+#include "devices/net/combine.h"
 #include "devices/net/options.h"
 #include "devices/time/clock.h"
 #include "devices/time/timer_queue.h"
@@ -60,10 +60,6 @@ class Lance final : public Device {
   static constexpr unsigned kPatience = 25;
   // Descriptors that one access has looked at before it lets the guest go on.
   static constexpr unsigned kMostAtOnce = 256;
-
-  // --- Send combining: see combine.h ---
-  static constexpr u64 kTickNs = 1'000'000;
-  static constexpr unsigned kMostHeld = 3;
 
   // What is referred to outlives the device.
   struct Wiring {
@@ -155,7 +151,7 @@ class Lance final : public Device {
   TimerQueue& timers_;
   TimerQueue::TimerId poll_timer_;
   const net::Optimize optimize_;
-  CrossingRate rate_;
+  net::Traffic traffic_;
   Tallies tallies_;
 
   Registers registers_;

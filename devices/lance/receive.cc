@@ -22,7 +22,7 @@ constexpr u32 kChipFlags =
 }  // namespace
 
 void Lance::Noticed() {
-  if (optimize_.combine) rate_.Note(clock_.NowNs());
+  if (optimize_.combine) traffic_.Crossed(clock_.NowNs());
   backend_->Noticed();
   Deliver();
   if (unsent_ || held_ != 0) Transmit();
@@ -118,6 +118,7 @@ bool Lance::ReceiveInto(Descriptor descriptor, const net::Frame& frame, u32 last
   if (!receive_ring_.Store(descriptor)) return false;
   receive_ring_.Advance();
   ++tallies_.lance_received;
+  traffic_.Received(total);
   registers_.Raise(0, kRint);
   return true;
 }

@@ -106,10 +106,12 @@ bool Lance::TransmitLast(Descriptor& descriptor) {
 // The host's network has check sequences of its own, and who else would look at this one?
 Lance::Sent Lance::SendBare() {
   const u64 begin = __rdtsc();
+  const std::size_t bytes = frame_.size();
   const bool sent = backend_->Send(frame_);
   tallies_.lance_send_cycles += __rdtsc() - begin;
   if (!sent) return Sent::kNoRoom;
   ++tallies_.lance_transmitted;
+  traffic_.Sent(bytes);
   return Sent::kDone;
 }
 
@@ -145,6 +147,7 @@ Lance::Sent Lance::SendFrame(const Descriptor& descriptor) {
     net::Frame outgoing(frame_.begin(), frame_.begin() + static_cast<std::ptrdiff_t>(size));
     if (!backend_->Send(outgoing)) return Sent::kNoRoom;
     ++tallies_.lance_transmitted;
+    traffic_.Sent(size);
   }
   if (mode & kLoop) LoopBack();
   return Sent::kDone;

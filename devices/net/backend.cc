@@ -160,14 +160,18 @@ void Backend::Work() {
   sandbox::UnblockDeniedCalls();
   std::vector<pollfd> fds;
   std::deque<Frame> frames;
+  // Who has just had frames looks once more before it sleeps: to be woken costs the VCPU's thread
+  // far more than this one its look.
+  bool busy = false;
   for (;;) {
     fds.assign(1, {wake_fd_, POLLIN, 0});
     int timeout_ms = -1;
     Fill(&fds, &timeout_ms);
     {
       std::lock_guard lock(mutex_);
-      asleep_ = to_host_.empty();
-      timeout_ms = TimeoutMs(timeout_ms, !asleep_, NowNs());
+      const bool empty = to_host_.empty();
+      asleep_ = empty && !busy;
+      timeout_ms = busy && empty ? 0 : TimeoutMs(timeout_ms, !empty, NowNs());
     }
     if (poll(fds.data(), fds.size(), timeout_ms) < 0) {
       for (pollfd& fd : fds) fd.revents = 0;
@@ -182,6 +186,7 @@ void Backend::Work() {
       if (ending_) return;
       asleep_ = false;
       TakeFrames(&frames, NowNs());
+      busy = quiet_ && !frames.empty();
       had_refused = to_host_bytes_ < most_waiting_ && std::exchange(refused_, false);
     }
     if (had_refused && !noticed_.exchange(true)) notice_();

@@ -12,7 +12,7 @@ namespace {
 constexpr u16 kIpv4 = 0x0800, kIpv6 = 0x86dd;
 constexpr u8 kTcp = 6, kUdp = 17;
 constexpr u8 kSyn = 0x02, kRst = 0x04, kAck = 0x10;
-constexpr u16 kDnsPort = 53, kDhcpPort = 67, kDhcpv6Port = 547;
+constexpr u16 kDnsPort = 53, kDhcpPort = 67, kTftpPort = 69, kDhcpv6Port = 547;
 
 u16 Get16(std::span<const u8> bytes, std::size_t at) {
   return static_cast<u16>(bytes[at] << 8 | bytes[at + 1]);
@@ -49,6 +49,7 @@ Place PlaceOf6(std::span<const u8> address) {
 struct Packet {
   u8 protocol = 0;
   Place place = Place::kElsewhere;
+  bool router_itself = false;   // 10.0.2.2, not another name of the host's
   std::size_t transport = 0;    // offset in the frame
   bool fragment = false;        // any part of a packet that comes in several
   bool later_fragment = false;  // without the header of its protocol
@@ -65,6 +66,7 @@ bool Parse(std::span<const u8> frame, Packet* packet) {
       const u16 place = Get16(ip, 6);
       packet->protocol = ip[9];
       packet->place = PlaceOf4(ip.subspan(16, 4));
+      packet->router_itself = packet->place == Place::kRouter && ip[16] == 10 && ip[19] == 2;
       packet->transport = kEthernetHeader + header;
       packet->fragment = (place & 0x3fff) != 0;
       packet->later_fragment = (place & 0x1fff) != 0;
@@ -99,10 +101,12 @@ HostGuard::Verdict HostGuard::Judge(std::span<const u8> frame) const {
   const u16 from = Get16(frame, packet.transport), to = Get16(frame, packet.transport + 2);
   const bool dns = packet.place == Place::kNameServer && to == kDnsPort;
   if (packet.protocol == kUdp) {
-    const bool dhcp = to == kDhcpPort || to == kDhcpv6Port;  // libslirp's own servers
+    // libslirp's own servers.
+    const bool dhcp = to == kDhcpPort || to == kDhcpv6Port;
+    const bool tftp = packet.router_itself && to == kTftpPort;
     const bool answer = to != 0 && std::find(udp_flows_.begin(), udp_flows_.end(),
                                              UdpFlow{to, from}) != udp_flows_.end();
-    return dns || dhcp || answer ? Verdict::kPass : Verdict::kDrop;
+    return dns || dhcp || tftp || answer ? Verdict::kPass : Verdict::kDrop;
   }
   if (packet.fragment || frame.size() < packet.transport + 20) return Verdict::kDrop;
   const u8 flags = frame[packet.transport + 13];

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -63,6 +65,10 @@ TEST_CASE("Network options: what is understood") {
   CHECK(ParseOptions("tap,ifname=t,rate=1G")->bits_per_second == 1'000'000'000);
   CHECK(ParseOptions("user,rate=1500000")->bits_per_second == 1'500'000);
   CHECK(ParseOptions("virtio,user")->card == Card::kVirtio);
+  const Options boot = *ParseOptions("lance,user,tftp=/srv/boot,bootfile=pxe.0,rom=pcnet.rom");
+  CHECK(boot.user.tftp == "/srv/boot");
+  CHECK(boot.user.boot_file == "pxe.0");
+  CHECK(boot.rom == "pcnet.rom");
   const Options socket = *ParseOptions("lance,socket,path=/tmp/a,peer=/tmp/b,capture=x.pcap");
   CHECK(socket.kind == Options::Kind::kSocket);
   CHECK(socket.path == "/tmp/a");
@@ -123,6 +129,12 @@ TEST_CASE("Network options: what is wrong is named") {
       {"user,hostfwd=tcp::1-:65536", "write tcp"},
       {"user,hostfwd=tcp:host:1-:2", "write tcp"},
       {"user,hostfwd=tcp-:1", "write tcp"},
+      {"user,tftp=", "no option"},
+      {"tap,ifname=x,tftp=/srv", "no option"},
+      {"none,rom=x", "no option"},
+      {"user,bootfile=12345678901234567890123456789012345678901234567890123456789012345678901234"
+       "567890123456789012345678901234567890123456789012345678",
+       "127 bytes"},
       {"user,restrict=yes", "on or off"},
       {"user,loopback", "on or off"},
       {"user,restrict=on,loopback=on", "give one"},
@@ -485,6 +497,10 @@ TEST_CASE("Host guard: what may pass") {
       {"all ones, UDP", Udp(kGuest4, {255, 255, 255, 255}, 5000, 9), Verdict::kDrop},
       {"DHCP", Udp({0, 0, 0, 0}, {255, 255, 255, 255}, 68, 67), Verdict::kPass},
       {"router, UDP", Udp(kGuest4, kRouter4, 5000, 53), Verdict::kDrop},
+      {"files", Udp(kGuest4, kRouter4, 5000, 69), Verdict::kPass},
+      {"files of an alias", Udp(kGuest4, {10, 0, 2, 99}, 5000, 69), Verdict::kDrop},
+      {"files of the name server", Udp(kGuest4, kDns4, 5000, 69), Verdict::kDrop},
+      {"files of the loopback", Udp(kGuest4, kLoopback4, 5000, 69), Verdict::kDrop},
       {"names", Udp(kGuest4, kDns4, 5000, 53), Verdict::kPass},
       {"names, TCP", Tcp(kGuest4, kDns4, 53, kSyn), Verdict::kPass},
       {"name server's other ports", Tcp(kGuest4, kDns4, 22, kSyn), Verdict::kRefuse},
@@ -700,6 +716,52 @@ TEST_CASE("User network: a router solicitation is answered") {
   REQUIRE(listener.WaitFrame(**backend, &answer, [](const Frame& f) {
     return f.size() > 54 && f[12] == 0x86 && f[20] == 58 && f[54] == 134;
   }));
+}
+
+// The router's answer to a request to read a file by TFTP, from its operation code on.
+std::string TftpAnswer(const std::string& options, const std::string& file) {
+  auto backend = CreateBackend(*ParseOptions(options));
+  REQUIRE(backend.ok());
+  Listener listener;
+  REQUIRE((*backend)->Start(listener.Notice()).ok());
+  Frame arp = kArp;
+  REQUIRE((*backend)->Send(arp));
+  Frame request = {0x9c, 0x40, 0, 69, 0, static_cast<u8>(8 + 2 + file.size() + 7), 0, 0, 0, 1};
+  request.insert(request.end(), file.begin(), file.end());
+  request.insert(request.end(), {0, 'o', 'c', 't', 'e', 't', 0});
+  Frame frame = Packet(17, kGuest4, kRouter4, request, 6);
+  REQUIRE((*backend)->Send(frame));
+  Frame answer;
+  if (!listener.WaitFrame(**backend, &answer, [](const Frame& f) {
+        return f.size() >= 46 && f[12] == 8 && f[23] == 17 && f[34] == 0 && f[35] == 69;
+      })) {
+    return "";
+  }
+  return std::string(answer.begin() + 42, answer.end());
+}
+
+TEST_CASE("User network: TFTP offers a folder's files, and no others") {
+  std::string folder = "/tmp/alibi-tftp-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const std::string offered = folder + "/offered", file = offered + "/kernel",
+                    secret = folder + "/secret";
+  REQUIRE(mkdir(offered.c_str(), 0700) == 0);
+  for (const std::string& path : {file, secret}) {
+    std::FILE* out = std::fopen(path.c_str(), "w");
+    REQUIRE(out != nullptr);
+    std::fputs("a kernel", out);
+    std::fclose(out);
+  }
+  const std::string options = "user,tftp=" + offered;
+  CHECK(TftpAnswer(options, "kernel") == std::string("\0\3\0\1a kernel", 12));
+  constexpr char kError = 5;
+  CHECK(TftpAnswer(options, "../secret").substr(1, 1) == std::string(1, kError));
+  CHECK(TftpAnswer("user", "kernel").substr(1, 1) == std::string(1, kError));
+  CHECK_FALSE(CreateBackend(*ParseOptions("user,tftp=" + file)).ok());
+  unlink(file.c_str());
+  unlink(secret.c_str());
+  rmdir(offered.c_str());
+  rmdir(folder.c_str());
 }
 
 }  // namespace

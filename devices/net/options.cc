@@ -19,6 +19,8 @@ namespace alibi::net {
 namespace {
 
 constexpr u16 kLeastMtu = 576, kMaxMtu = 65500, kMaxLanceMtu = 1500;
+// The field of a DHCP message has 128 bytes, with a NUL.
+constexpr std::size_t kMostBootFile = 127;
 
 struct CardName {
   const char* name;
@@ -168,12 +170,21 @@ Result<Options> ParseOptions(const std::string& text) {
         return Error{fmt::format("mtu={}: give {} to {}", value, kLeastMtu, most)};
       }
       options.user.mtu = static_cast<u16>(number);
+    } else if (key == "tftp" && user && !value.empty()) {
+      options.user.tftp = value;
+    } else if (key == "bootfile" && user && !value.empty()) {
+      if (value.size() > kMostBootFile) {
+        return Error{fmt::format("bootfile={}: DHCP has room for {} bytes", value, kMostBootFile)};
+      }
+      options.user.boot_file = value;
     } else if (key == "ifname" && tap) {
       options.interface = value;
     } else if ((key == "path" || key == "peer") && socket) {
       (key == "path" ? options.path : options.peer) = value;
     } else if (key == "capture" && (user || tap || socket) && !value.empty()) {
       options.capture = value;
+    } else if (key == "rom" && (user || tap || socket) && !value.empty()) {
+      options.rom = value;
     } else if (key == "rate" && (user || tap || socket)) {
       if (!ParseRate(value, &options.bits_per_second)) {
         return Error{
@@ -181,9 +192,9 @@ Result<Options> ParseOptions(const std::string& text) {
       }
     } else {
       return Error{
-          fmt::format("'{}' is no option of '{}'; user has hostfwd, restrict, loopback and mtu, "
-                      "tap has ifname, socket has path and peer; all have mac, "
-                      "capture=FILE and rate=N",
+          fmt::format("'{}' is no option of '{}'; user has hostfwd, restrict, loopback, mtu, "
+                      "tftp and bootfile, tap has ifname, socket has path and peer; all have mac, "
+                      "capture=FILE, rom=FILE and rate=N",
                       key, parts[0])};
     }
   }

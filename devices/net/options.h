@@ -35,15 +35,16 @@ struct Options {
   std::string interface;
   std::string path, peer;   // of sockets
   std::string capture;      // a file for all frames; "": none
+  std::string rom;          // a file with the card's expansion ROM; "": none
   u64 bits_per_second = 0;  // of the wire; 0: as fast as it may be
 };
 
 // Before the network there may be a card: "virtio,", "lance,".
 // "none", "user[,hostfwd=tcp|udp:[ADDRESS]:PORT-[ADDRESS]:PORT]...[,restrict=on|off]
-// [,loopback=on|off][,mtu=N]", "tap,ifname=NAME", "socket,path=NAME,peer=NAME"; all but
-// the first with ",mac=XX:XX:XX:XX:XX:XX", ",capture=FILE" and ",rate=N" (bits per second; K, M, G
-// are powers of 1000). A forwarded port without an address
-// is the host's loopback's.
+// [,loopback=on|off][,mtu=N][,tftp=FOLDER][,bootfile=NAME]", "tap,ifname=NAME",
+// "socket,path=NAME,peer=NAME"; all but the first with ",mac=XX:XX:XX:XX:XX:XX", ",capture=FILE",
+// ",rom=FILE" and ",rate=N" (bits per second; K, M, G are powers of 1000). A forwarded port without
+// an address is the host's loopback's.
 Result<Options> ParseOptions(const std::string& text);
 
 // "all", "none", or a list of "ports", "latch", "combine" and "notify" with commas.

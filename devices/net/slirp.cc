@@ -17,6 +17,7 @@
 #include <span>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "devices/net/slirp_process.h"
 
 namespace alibi::net {
@@ -85,6 +86,12 @@ class SlirpBackend final : public Backend {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> CreateSlirp(const SlirpConfig& config) {
+  if (!config.tftp.empty()) {
+    const FileDescriptor folder(open(config.tftp.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (folder.get() < 0) {
+      return Error{fmt::format("--net user: tftp={}: {}", config.tftp, std::strerror(errno))};
+    }
+  }
   auto process = StartSlirp(config);
   if (!process.ok()) return process.error();
   setsockopt(process->channel, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof(kPatience));

@@ -4,6 +4,7 @@
 //
 //   10.0.2.0/24   10.0.2.2 the router   10.0.2.3 DNS   10.0.2.15 the guest, by DHCP
 //   fec0::/64     fec0::2 the router    fec0::3 DNS    the guest by router advertisements
+//   TFTP          the router, if it has a folder to offer; read-only
 //
 // The router is a process of its own, which sees the guest's frames and nothing else of it, and
 // makes those system calls that sockets need.
@@ -34,6 +35,8 @@ struct SlirpConfig {
   bool restricted = false;  // the guest reaches nothing but who comes through `forwards`
   bool loopback = false;    // the router's addresses lead to the host's loopback
   bool confined = true;     // the process is kept to what it needs
+  std::string tftp;         // a folder whose files the router offers by TFTP; "": none
+  std::string boot_file;    // what DHCP tells the guest to boot; "": nothing
 };
 
 Result<std::unique_ptr<Backend>> CreateSlirp(const SlirpConfig& config);

@@ -50,7 +50,7 @@ std::vector<sock_filter> Filter() {
   return sandbox::CompileFilter(rules, sandbox::kTrap);
 }
 
-bool Confine() {
+bool Confine(const std::string& tftp) {
   sandbox::NameDeniedCalls("alibi: --net user");
   sandbox::FileRules rules({.tcp = false, .signals = true});
   // libslirp reads this again whenever it changes. Where it is a link to a folder that a program
@@ -62,6 +62,7 @@ bool Confine() {
     *std::strrchr(real, '/') = '\0';
     rules.Allow(real, sandbox::FileAccess::kRead);
   }
+  if (!tftp.empty()) rules.Allow(tftp, sandbox::FileAccess::kRead);
   return rules.Enter() && sandbox::EnterFilter(Filter(), /*all_threads=*/false) == 0;
 }
 
@@ -116,7 +117,7 @@ void Route(int channel, const SlirpConfig& config) {
   Outbox outbox(channel);
   auto stack = SlirpStack::Create(config, [&outbox](Frame frame) { outbox.Put(std::move(frame)); });
   if (!stack.ok()) return Say(channel, kFailed, stack.error().message);
-  if (config.confined && !Confine()) {
+  if (config.confined && !Confine(config.tftp)) {
     return Say(channel, kFailed,
                "--net user: the kernel refuses its sandbox; --sandbox off does without");
   }

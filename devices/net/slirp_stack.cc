@@ -158,6 +158,8 @@ Status SlirpStack::Init(const SlirpConfig& config) {
   slirp.restricted = config.restricted;
   slirp.vdhcp_start = Address(kGuest);
   slirp.vnameserver = Address(kDns);
+  if (!config.tftp.empty()) slirp.tftp_path = config.tftp.c_str();
+  if (!config.boot_file.empty()) slirp.bootfile = config.boot_file.c_str();
   slirp.if_mtu = slirp.if_mru = std::max<u16>(mtu_, kLargeMss + kIpAndTcp);
   slirp_ = slirp_new(&slirp, &kCallbacks, this);
   if (slirp_ == nullptr) return Error{"--net user: libslirp does not start"};

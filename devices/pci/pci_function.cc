@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/pci/pci_function.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -59,11 +60,14 @@ void PciFunction::AddMemoryBar(unsigned index, u64 size, Device& device, bool bi
   AddBar(index, bar, bits64 ? kMemory64 : 0);
 }
 
-void PciFunction::AddRomBar(u64 size, Device& device) {
-  ALIBI_CHECK(size >= 2048 && size <= u64{16} << 20, "expansion ROMs have 2 KB to 16 MB");
+void PciFunction::AddRom(std::vector<u8> bytes) {
+  if (bytes.empty()) return;
+  ALIBI_CHECK(bytes.size() <= kLargestRom, "expansion ROMs have up to 16 MB");
+  constexpr u64 kLeastRom = 2048;  // the register's lower bits have other meanings
+  rom_ = std::make_unique<RomImage>(std::move(bytes));
   Bar bar;
-  bar.device = &device;
-  bar.size = size;
+  bar.device = rom_.get();
+  bar.size = std::bit_ceil(std::max(rom_->size(), kLeastRom));
   bar.rom = true;
   AddBar(kRomBar, bar, 0);
 }

@@ -12,11 +12,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/types.h"
 #include "devices/device.h"
 #include "devices/irq.h"
 #include "devices/irq/msix.h"
+#include "devices/pci/rom_image.h"
 
 namespace alibi::devices {
 
@@ -58,6 +60,7 @@ class PciFunction {
   // Bits of the status register.
   static constexpr u8 kInterruptStatus = 1u << 3, kHasCapabilities = 1u << 4;
   static constexpr unsigned kBars = 7, kRomBar = 6;
+  static constexpr u64 kLargestRom = u64{16} << 20;
 
   // `name` is for messages and traces.
   PciFunction(std::string name, const PciIds& ids);
@@ -70,8 +73,8 @@ class PciFunction {
   // outlives the function, is where the BAR begins. A 64-bit BAR takes two indices (0 to 5).
   void AddIoBar(unsigned index, u32 size, Device& device);
   void AddMemoryBar(unsigned index, u64 size, Device& device, bool bits64 = false);
-  // The expansion ROM, at least 2 KB.
-  void AddRomBar(u64 size, Device& device);
+  // The expansion ROM, up to kLargestRom; none if there are no bytes.
+  void AddRom(std::vector<u8> bytes);
   // A BAR of its own for `vectors` messages.
   Msix& AddMsix(unsigned bar, unsigned vectors);
   // 1 to 4 for INTA# to INTD#.
@@ -142,6 +145,7 @@ class PciFunction {
   std::array<u8, 256> after_reset_{};
   std::array<Bar, kBars> bars_{};
   std::unique_ptr<Msix> msix_;
+  std::unique_ptr<RomImage> rom_;
   unsigned msix_control_ = 0;     // offset of the message control word
   unsigned last_capability_ = 0;  // offset of the pointer to the next one; 0: none
   unsigned capability_end_ = kHeaderEnd;

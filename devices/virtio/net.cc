@@ -19,6 +19,8 @@ constexpr u8 kLinkUp = 1;
 // The header: flags, segmentation type, then 16 bits each.
 constexpr unsigned kFlags = 0, kSegmentation = 1, kHeaderLength = 2, kSegmentSize = 4,
                    kChecksumStart = 6, kChecksumOffset = 8, kBuffers = 10;
+// A driver with less room would often wait for room instead of notifying of the third frame.
+constexpr u16 kLeastCombinedQueue = 4 * net::kMostCombined;
 constexpr u8 kNeedsChecksum = 1, kDataValid = 2, kTcp4 = 1;
 
 u16 Get16(const u8* at) { return static_cast<u16>(at[0] | at[1] << 8); }
@@ -29,8 +31,13 @@ void Put16(u8* at, u64 value) {
 
 }  // namespace
 
-Net::Net(const net::MacAddress& mac, std::shared_ptr<net::Backend> backend)
-    : backend_(std::move(backend)) {
+Net::Net(const net::MacAddress& mac, std::shared_ptr<net::Backend> backend,
+         const net::Optimize& optimize, const Wiring& wiring)
+    : backend_(std::move(backend)),
+      optimize_(optimize),
+      clock_(wiring.clock),
+      timers_(wiring.timers),
+      tick_(timers_.Register([this](u64) { Tick(); })) {
   std::copy(mac.begin(), mac.end(), config_.begin());
   config_[kConfigStatus] = kLinkUp;
   config_[kConfigPairs] = 1;
@@ -38,6 +45,7 @@ Net::Net(const net::MacAddress& mac, std::shared_ptr<net::Backend> backend)
 }
 
 Status Net::Connect(Mailbox& mailbox) {
+  backend_->set_quiet(optimize_.notify);
   return backend_->Start([this, &mailbox] { mailbox.Post([this] { Noticed(); }); });
 }
 
@@ -57,6 +65,7 @@ void Net::Start(u64 features) {
 void Net::Reset() {
   features_ = 0;
   has_held_ = false;
+  timers_.Cancel(tick_);
   backend_->SetLargeReceive(false);
 }
 
@@ -65,18 +74,22 @@ void Net::ResetQueue(unsigned queue) {
 }
 
 void Net::Process(unsigned queue) {
+  NoteCrossing();
   if (queue == kTransmit) {
-    Transmit();
+    ++tallies_.virtio_net_notified;
+    Transmit(/*may_hold=*/true);
   } else {
     Deliver();
+    TransmitHeld();
   }
 }
 
 void Net::Noticed() {
+  NoteCrossing();
   backend_->Noticed();
   if (transport().running()) {
     Deliver();
-    Transmit();  // there may have been no room before
+    Transmit(/*may_hold=*/true);  // there may have been no room before
     return;
   }
   // Nobody is there to take them.
@@ -153,11 +166,44 @@ bool Net::DeliverFrame(const net::Frame& frame) {
     queue.Push(chain, static_cast<u32>(size));
     done += size;
   }
+  ++tallies_.virtio_net_received;
+  traffic_.Received(total);
   return true;
 }
 
-void Net::Transmit() {
+void Net::NoteCrossing() {
+  if (optimize_.combine) traffic_.Crossed(clock_.NowNs());
+}
+
+void Net::Crossed() {
+  NoteCrossing();
+  TransmitHeld();
+}
+
+void Net::TransmitHeld() {
+  if (timers_.IsArmed(tick_) && transport().running() && transport().queue(kTransmit).HasChains()) {
+    Transmit(/*may_hold=*/true);
+  }
+}
+
+// Without a frame in a whole tick there is no stream: the next one tells of itself again.
+void Net::Tick() {
+  if (transport().running()) Transmit(transport().queue(kTransmit).HasChains());
+}
+
+void Net::Transmit(bool may_hold) {
   Virtqueue& queue = transport().queue(kTransmit);
+  if (optimize_.combine) {
+    const u64 now = clock_.NowNs();
+    const bool hold = may_hold && queue.has_event_index() && queue.size() >= kLeastCombinedQueue &&
+                      traffic_.may_combine(now);
+    queue.NotifyAfter(hold ? net::kMostCombined : 1);
+    if (!hold) {
+      timers_.Cancel(tick_);
+    } else if (!timers_.IsArmed(tick_)) {
+      timers_.Arm(tick_, now + net::kCombiningTickNs);
+    }
+  }
   Chain chain;
   while (queue.Pop(&chain)) {
     std::array<u8, kHeaderBytes> header;
@@ -168,10 +214,14 @@ void Net::Transmit() {
           !queue.CopyFrom(chain, kHeaderBytes, frame.data(), frame.size())) {
         break;
       }
-      if (Finish(header, frame) && !backend_->Send(frame)) {
-        // The backend tells when it has room.
-        queue.Unpop();
-        break;
+      if (Finish(header, frame)) {
+        if (!backend_->Send(frame)) {
+          // The backend tells when it has room.
+          queue.Unpop();
+          break;
+        }
+        ++tallies_.virtio_net_transmitted;
+        traffic_.Sent(bytes);
       }
     }
     queue.Push(chain, 0);

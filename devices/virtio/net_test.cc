@@ -19,7 +19,8 @@ constexpr u64 kChecksum = 1, kGuestChecksum = 2, kGuestTso4 = 1 << 7, kMergeable
 struct Rig {
   explicit Rig(u64 features, bool connect = true)
       : wire(new net::TestWire),
-        net({0x52, 0x54, 0, 1, 2, 3}, std::unique_ptr<net::Backend>(wire)),
+        net({0x52, 0x54, 0, 1, 2, 3}, std::unique_ptr<net::Backend>(wire),
+            net::Optimize{.combine = false}, {.clock = clock, .timers = timers}),
         rig(net) {
     if (connect) REQUIRE(net.Connect(mailbox).ok());
     REQUIRE(rig.Negotiate(kRings | features));
@@ -33,6 +34,8 @@ struct Rig {
     mailbox.Drain();
   }
   Mailbox mailbox{[] {}};
+  ManualClock clock;
+  TimerQueue timers;
   net::TestWire* wire;
   Net net;
   TestRig rig;

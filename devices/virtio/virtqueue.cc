@@ -210,11 +210,18 @@ void Virtqueue::WantNotifications(bool want) {
   }
 }
 
+void Virtqueue::NotifyAfter(u16 chains) {
+  if (chains == notify_after_) return;
+  notify_after_ = chains;
+  if (enabled_ && ok()) PublishAvailableEvent();
+}
+
 // The driver notifies when it fills the entry that the event index names; one it has passed already
 // silences it for as long as the index does not come round.
 void Virtqueue::PublishAvailableEvent() {
   if (!event_index_ || !want_notifications_) return;
-  Write(rings_.device + (kRing + size_ * kUsedEntry), &next_available_, sizeof(next_available_));
+  const u16 event = static_cast<u16>(next_available_ + notify_after_ - 1);
+  Write(rings_.device + (kRing + size_ * kUsedEntry), &event, sizeof(event));
 }
 
 bool Virtqueue::TakeInterruptWish() {

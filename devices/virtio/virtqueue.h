@@ -54,6 +54,10 @@ class Virtqueue {
   void Push(const Chain& chain, u32 written);
   // Whether the driver shall notify of new chains (at first, yes). A hint, as always.
   void WantNotifications(bool want);
+  // The driver need not notify before so many chains wait (at first, 1). A hint that drivers
+  // without event indices do not get: see has_event_index().
+  void NotifyAfter(u16 chains);
+  bool has_event_index() const { return event_index_; }
   // The chain was popped before the last reset: it must not be touched any more.
   bool IsStale(const Chain& chain) const { return chain.generation != generation_; }
   bool enabled() const { return enabled_; }
@@ -103,6 +107,7 @@ class Virtqueue {
   bool indirect_ = false;
   bool event_index_ = false;
   bool want_notifications_ = true;
+  u16 notify_after_ = 1;
   bool signalled_ = false;  // interrupt wishes were asked for since the queue was enabled
   u16 next_available_ = 0;
   u16 next_used_ = 0;

@@ -9,7 +9,6 @@ initial RAM disk. Needs Debian's package servers, or the package fetched before 
 forbids to get it: then it is a SKIP). Each line PASS or FAIL becomes a test case.
 """
 
-import fcntl
 import hashlib
 import http.server
 import os
@@ -24,8 +23,7 @@ import threading
 ALIBI, BOOT = (os.path.abspath(path) for path in sys.argv[1:3])
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(BOOT))
-import packages  # noqa: E402
-from fetched import fetched  # noqa: E402
+from fetched import fetched, unpacked  # noqa: E402
 from verdicts import conclude, report  # noqa: E402
 
 PATIENCE = 240  # seconds, on a machine that is far busier than ours
@@ -63,27 +61,6 @@ class Server(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def fetch(cache):
-    """Debian's package, unpacked; any number of processes may call it."""
-    root = cache / "ipxe"
-    image = root / "boot" / "ipxe.lkrn"
-    if image.exists():
-        return image
-    cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if image.exists():
-            return image
-        if os.environ.get("ALIBI_OFFLINE"):
-            raise packages.Failure(f"ipxe is not in {cache}, and ALIBI_OFFLINE forbids to get it")
-        with tempfile.TemporaryDirectory(dir=cache) as partial:
-            packages.apt(cache, "amd64", "apt-get", "-q", "update")
-            packages.apt(cache, "amd64", "apt-get", "-q", "download", "ipxe", cwd=partial)
-            for deb in pathlib.Path(partial).glob("*.deb"):
-                subprocess.run(["dpkg-deb", "-x", str(deb), str(root)], check=True)
-    return image
-
-
 def boot(image, optimize, folder):
     """One machine with iPXE, to the end of its script; the lines of its screen."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
@@ -118,9 +95,10 @@ def judge(optimize, text):
 
 def main():
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-        image = fetched(folder, fetch, name="Debian's package")
-        if image is None:
+        root = fetched(folder, unpacked, "ipxe", "ipxe", name="Debian's package")
+        if root is None:
             return
+        image = root / "boot" / "ipxe.lkrn"
         for optimize in ("all", "none"):
             judge(optimize, boot(image, optimize, folder))
 

@@ -14,7 +14,9 @@
 // A result: "@nettest NAME bytes=N us=N idle=N": how long it took, and how many of these
 // microseconds this system was idle, as far as its kernel tells (/proc/stat, all CPUs). The server
 // adds "@nettest used NAME busiest=N all=N": microseconds of CPU time meanwhile of the command's
-// busiest thread, and of all its threads and its children's.
+// busiest thread, and of all its threads and its children's; and "@nettest sampled NAME
+// translated=N program=N libraries=N kernel=N", samples of the busiest one's CPU time by the code
+// that ran, if the host permits to take some.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -32,6 +34,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "sampler.h"
 
 enum { kMostSize = 1 << 20, kMostWords = 1024 };
 
@@ -101,6 +105,7 @@ struct Usage {
   unsigned count;
   int thread[kMostThreads];
   uint64_t ns[kMostThreads];
+  struct Sampler* sampler[kMostThreads];  // only if they are wanted; some may be NULL
 };
 
 static volatile pid_t* command_id;  // shared with the server
@@ -139,23 +144,46 @@ static struct Usage UsageNow(void) {
   return usage;
 }
 
+static struct Usage BeginUsage(void) {
+  struct Usage usage = UsageNow();
+  for (unsigned i = 0; i < usage.count; ++i) usage.sampler[i] = StartSampler(usage.thread[i]);
+  return usage;
+}
+
+// One write, since the command writes there, too.
+static void Tell(const char* format, ...) {
+  char line[256];
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  if (write(STDOUT_FILENO, line, (size_t)length) != length) exit(1);
+}
+
 static void TellUsage(const char* what, uint64_t size, const struct Usage* before) {
   const struct Usage now = UsageNow();
   uint64_t busiest = 0, all = 0;
+  int busiest_thread = 0;
   for (unsigned i = 0; i < now.count; ++i) {
     uint64_t used = now.ns[i];
     for (unsigned k = 0; k < before->count; ++k) {
       if (before->thread[k] == now.thread[i]) used -= before->ns[k];
     }
     all += used;
-    if (used > busiest) busiest = used;
+    if (used <= busiest) continue;
+    busiest = used;
+    busiest_thread = now.thread[i];
   }
-  // One write, since the command writes there, too.
-  char line[128];
-  const int length = snprintf(
-      line, sizeof(line), "\n@nettest used %s-%" PRIu64 " busiest=%" PRIu64 " all=%" PRIu64 "\n",
-      what, size, busiest / 1000, all / 1000);
-  if (write(STDOUT_FILENO, line, (size_t)length) != length) exit(1);
+  Tell("\n@nettest used %s-%" PRIu64 " busiest=%" PRIu64 " all=%" PRIu64 "\n", what, size,
+       busiest / 1000, all / 1000);
+  for (unsigned i = 0; i < before->count; ++i) {
+    unsigned long counts[kSampleKinds] = {0};
+    if (before->sampler[i] == NULL) continue;
+    EndSampler(before->sampler[i], *command_id, counts);
+    if (before->thread[i] != busiest_thread) continue;
+    Tell("\n@nettest sampled %s-%" PRIu64 " translated=%lu program=%lu libraries=%lu kernel=%lu\n",
+         what, size, counts[kTranslated], counts[kProgram], counts[kLibraries], counts[kKernel]);
+  }
 }
 
 static struct sockaddr_in AddressOf(const char* host, unsigned port) {
@@ -269,7 +297,7 @@ static void Serve(int fd) {
   if (recv(fd, &wish, sizeof(wish), MSG_WAITALL) != sizeof(wish)) exit(0);
   if (wish.size == 0 || wish.size > kMostSize) exit(1);
   wish.what[sizeof(wish.what) - 1] = '\0';
-  const struct Usage before = UsageNow();
+  const struct Usage before = BeginUsage();
   if (strcmp(wish.what, "receive") == 0) {
     WriteAll(fd, wish.bytes, wish.size);
     shutdown(fd, SHUT_WR);
