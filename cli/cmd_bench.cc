@@ -47,12 +47,14 @@ int CmdBench(int argc, char** argv) {
   if (suite == "linux") return CmdBenchLinux(argc - 1, argv + 1);
   if (suite == "scaling") return CmdBenchScaling(argc - 1, argv + 1);
   if (suite == "debian") return CmdBenchDebian(argc - 1, argv + 1);
+  if (suite == "vmi") return CmdBenchVmi(argc - 1, argv + 1);
   BenchOptions options;
   CLI::App app(
       "Measures FrobOS's nanobenchmarks and compute programs natively, on Alibi with each policy,\n"
       "and on QEMU TCG if it is installed; prints tables and a chart, writes JSON and an SVG.\n"
       "alibi bench linux: a Linux guest's speed instead; alibi bench scaling: what it costs\n"
-      "beyond each of the engine's bounds; alibi bench debian: the programs of a whole Debian.");
+      "beyond each of the engine's bounds; alibi bench debian: the programs of a whole Debian;\n"
+      "alibi bench vmi: a paravirtual kernel against an unmodified one.");
   app.add_flag("--quick", options.quick, "fewer, shorter samples: at most 30 s");
   app.add_option("--json", options.json, "where the JSON goes, and the SVG beside it")
       ->type_name("FILE")

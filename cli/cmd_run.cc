@@ -33,6 +33,7 @@
 #include "pc/boot/gzip.h"
 #include "pc/boot/linux.h"
 #include "pc/boot/linux_rom.h"
+#include "pc/boot/vmi_rom.h"
 #include "pc/pc_machine.h"
 #include "runtime/translation_store.h"
 
@@ -64,6 +65,7 @@ struct RunOptions {
   std::string initrd;
   std::string entry;
   std::string com1;
+  std::string vmi = "none";
   std::string sandbox = kSandboxByDefault ? "on" : "off";
   bool no_reboot = false;
   DriveOptions drives;
@@ -99,7 +101,8 @@ Result<std::vector<ModuleFile>> ReadModuleFiles(const std::string& list) {
   return files;
 }
 
-// QEMU's spelling of options that exist here as well.
+// QEMU's spelling of options that exist here as well; and what one without its value stands for,
+// where the value is no argument of its own.
 std::vector<char*> WithOwnSpelling(int argc, char** argv) {
   struct Spelling {
     const char* theirs;
@@ -111,7 +114,7 @@ std::vector<char*> WithOwnSpelling(int argc, char** argv) {
       {"-hdc", "--hdc"},         {"-hdd", "--hdd"},           {"-drive", "--drive"},
       {"-cdrom", "--cdrom"},     {"-snapshot", "--snapshot"}, {"-net", "--net"},
       {"-serial", "--serial"},   {"-display", "--display"},   {"-no-reboot", "--no-reboot"},
-      {"-version", "--version"}, {"-help", "--help"}};
+      {"-version", "--version"}, {"-help", "--help"},         {"--vmi", "--vmi=full"}};
   std::vector<char*> arguments;
   for (int i = 0; i < argc; ++i) {
     const char* argument = argv[i];
@@ -316,6 +319,11 @@ void RunCommand::AddOptions(CLI::App& app) {
       ->check(CLI::IsMember({"16", "32", "64"}));
   AddDriveOptions(app, &options_.drives);
   console_.AddOptions(&app);
+  app.add_option("--vmi", options_.vmi,
+                 "a VMI ROM for paravirtual kernels (docs/vmi.md); alone: full. With which of its\n"
+                 "calls served by the VMM itself: full, transparent (none), or some of\n" +
+                     loader::VmiGroupNames())
+      ->type_name("[=GROUPS]");
   app.add_flag("--no-reboot", options_.no_reboot,
                "end when the guest resets the machine or shuts down, instead "
                "of starting again");
@@ -461,6 +469,12 @@ RunCommand::Failed RunCommand::CheckChoices() {
   if (const Failed status = observation_.Check()) return status;
   if (options_.tc_cache != "" && options_.tc_cache != "none" && !Translates()) {
     return Fail(kUsage, "--tc-cache needs --engine translate");
+  }
+  if (options_.vmi != "none") {
+    if (!Translates()) return Fail(kUsage, "--vmi needs an engine that translates");
+    auto groups = loader::ParseVmiGroups(options_.vmi);
+    if (!groups.ok()) return Fail(kUsage, "--vmi: " + groups.error().message);
+    config_.vmi = *groups;
   }
   return observation_.CheckEngine(config_.machine.engine);
 }

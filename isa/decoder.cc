@@ -674,6 +674,8 @@ void Classify(const ZydisDecodedInstruction& z, const Operand* operands, Instr* 
         // NOPs of CPUs that do not have the feature.
         const bool nop = out->op == Op::kNone || out->op == Op::kNop;
         if (nop && out->treatment == Treatment::kIdent) out->feature = Feature::kBase;
+        // VMCALL: not CPUID decides whether there is another side, but the platform.
+        if (out->op == Op::kHypercall) out->feature = Feature::kBase;
         return;
       }
     }

@@ -353,11 +353,11 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"0f 01 d5", 64, kUd, kUndefined},      // XEND
            {"0f 01 ee", 64, kUd, kUndefined},      // RDPKRU
            {"0f 01 ef", 64, kUd, kUndefined},      // WRPKRU
-           {"0f 01 c1", 64, kUd, kUndefined},      // VMCALL
-           {"0f 01 d9", 64, kUd, kUndefined},      // VMMCALL
-           {"0f 01 fc", 64, kUd, kUndefined},      // CLZERO
-           {"0f c7 2b", 64, kUd, kUndefined},      // XSAVES
-           {"0f 0f c1 9e", 64, kUd, kUndefined},   // PFADD
+           {"0f 01 c1", 64, kHypercall, kSimulate},
+           {"0f 01 d9", 64, kUd, kUndefined},     // VMMCALL
+           {"0f 01 fc", 64, kUd, kUndefined},     // CLZERO
+           {"0f c7 2b", 64, kUd, kUndefined},     // XSAVES
+           {"0f 0f c1 9e", 64, kUd, kUndefined},  // PFADD
            {"27", 32, kDaa, kSimulate},
            {"0f ae 23", 64, kXsave, kSimulate},
            {"0f ae 03", 64, kFxsave, kSimulate},

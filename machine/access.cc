@@ -128,6 +128,26 @@ bool Machine::WriteApicMsr(u32 index, u64 value) {
   return ok;
 }
 
+// A register whose reading has no effect.
+bool Machine::PeekLocalApic(u32 offset, u64* value) {
+  constexpr u64 kEnabled = 1 << 11;
+  return observer_ == nullptr && offset < kPageSize && (state_->apic_base & kEnabled) != 0 &&
+         io_.PeekMmio(PhysAddr(state_->apic_base).PageBase() + (offset & ~3u), 4, value);
+}
+
+// What concerns the shadow alone is no crossing to the devices.
+void Machine::Hypercall(const vcpu::HypercallArguments& arguments, u64* result) {
+  ++counters_.hypercalls;
+  if (arguments.number == vcpu::Hypercall::kAnnouncePageTables) return mmu_->BeginDeferral();
+  if (arguments.number == vcpu::Hypercall::kReadLocalApic && PeekLocalApic(arguments.eax, result)) {
+    return;
+  }
+  SimdGuard guard(simd_);
+  hooks_.Hypercall(arguments, result);
+  stop_timer_.Settle();
+  CheckLatches();
+}
+
 void Machine::TaskPriorityWritten() {
   // Without an interrupt that waits, the priority decides nothing.
   if (!state_->irq_pending && state_->cr8_bias == 0) return;

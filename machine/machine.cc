@@ -30,6 +30,7 @@ Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config,
 
 Status Machine::Init(const MachineConfig& config) {
   engine_kind_ = config.engine;
+  hypercalls_ = config.hypercalls;
   cpuid_ = config.cpuid != nullptr ? config.cpuid : &vcpu::CpuidPolicy::ForHost();
   std::unique_ptr<hardware::Kvm> kvm;
   if (config.engine == runtime::EngineKind::kHardware) {

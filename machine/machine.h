@@ -69,6 +69,9 @@ struct MachineConfig {
   std::function<void(const std::string&)> policy_report;
   u64 tc_bytes = u64{64} << 20;
   std::string store_folder;  // see runtime::TranslatingEngineOptions
+  // VMCALL at CPL 0 asks the machine for what vcpu/hypercalls.inc lists. For engines that
+  // translate.
+  bool hypercalls = false;
   u64 shadow_bytes = kMaxShadowBytes;
   u64 arena_bytes = mmu::kDefaultArenaBytes;  // most guest memory there can be
   // What the guest is told of its CPU; it outlives the machine. Null: the host's model.
@@ -127,6 +130,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // What the interrupt controllers would answer has changed.
   void InterruptsChanged();
   void RaiseNmi();
+  // A reset, between runs: what hypercalls have announced is forgotten.
+  void ForgetHypercalls() { mmu_->EndDeferral(); }
   // A Turn() is due at this time (CLOCK_MONOTONIC, ns).
   static constexpr u64 kNoDeadline = StopTimer::kNever;
   void SetDeadline(u64 monotonic_ns) { stop_timer_.SetDeadline(monotonic_ns); }
@@ -167,6 +172,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
+  bool OffersHypercalls() const override { return hypercalls_; }
+  void Hypercall(const vcpu::HypercallArguments& arguments, u64* result) override;
+  bool PeekLocalApic(u32 offset, u64* value);
 
   IoSpace& io_;
   Interrupts& interrupts_;
@@ -191,6 +199,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   runtime::EngineKind engine_kind_ = runtime::EngineKind::kTranslate;
   StopTimer stop_timer_;
   bool in_engine_ = false;
+  bool hypercalls_ = false;
   std::atomic<bool> stop_ = false;
 };
 

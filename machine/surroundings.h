@@ -6,6 +6,7 @@
 
 #include "base/port_latch.h"
 #include "base/types.h"
+#include "vcpu/hypercall.h"
 
 namespace alibi::vmm {
 
@@ -72,6 +73,8 @@ class RunHooks {
   // From inside a guest instruction: see vcpu::Platform.
   virtual void TscWritten() {}
   virtual void TscReading([[maybe_unused]] u64 host_tsc) {}
+  virtual void Hypercall([[maybe_unused]] const vcpu::HypercallArguments& arguments,
+                         [[maybe_unused]] u64* result) {}
 };
 
 struct Surroundings {

@@ -147,6 +147,10 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void SlotsChanged() override;
 
   Coherence coherence() const { return coherence_; }
+  // The guest has announced that it flushes TLBs as the architecture demands: kDeferred takes
+  // kEager's place. EndDeferral() is back to what Create() was told, between runs of the guest.
+  void BeginDeferral();
+  void EndDeferral();
   const Counters& counters() const { return counters_; }
   MemoryUse memory_use() const;
   GuestMemory& memory() { return *memory_; }
@@ -270,7 +274,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   View* current_ = nullptr;
   vcpu::VcpuState* state_;
-  const Coherence coherence_;
+  Coherence coherence_;
   // Without code bits: of supervisor code, the same with SMAP open, of user code.
   u64 kernel_key_ = 0, open_key_ = 0, user_key_ = 0;
   u64 linear_mask_ = ~u64{0};

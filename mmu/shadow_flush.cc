@@ -19,6 +19,19 @@ u64 LargestPage(const PagingFormat& format) {
 
 // --- Deferred ---
 
+// Tables are traced now as they are in the beginning. MOV to CR3 must come by, however.
+void Mmu::BeginDeferral() {
+  if (coherence_ != Coherence::kEager) return;
+  coherence_ = Coherence::kDeferred;
+  pool_.ForgetRootPeersTo(nullptr);
+}
+
+void Mmu::EndDeferral() {
+  if (coherence_ == options_.coherence) return;
+  FlushAllViews();
+  coherence_ = options_.coherence;
+}
+
 // The guest is about to store to the page. If it is a leaf table, that store and those that follow
 // go unseen; the copy says later which entries they changed. Tables above the leaves stay traced:
 // so few stores reach them, and so much hangs on them.

@@ -11,6 +11,7 @@
 #include "pc/boot/option_rom.h"
 #include "pc/boot/pvh.h"
 #include "pc/boot/smbios.h"
+#include "pc/boot/vmi_rom.h"
 #include "pc/pc_machine.h"
 #include "vcpu/msr.h"
 #include "vcpu/reset.h"
@@ -135,6 +136,7 @@ Status PcMachine::LoadPvh(const Kernel& kernel, loader::GuestMemory& memory) {
 
 void PcMachine::DescribeToFirmware() {
   pc_->fw_cfg().AddFile(loader::kNoBootDeviceRomFile, loader::NoBootDeviceRom());
+  if (vmi_.has_value()) pc_->fw_cfg().AddFile(loader::kVmiRomFile, loader::VmiRom(*vmi_));
   loader::AcpiHardware hardware;
   for (loader::FirmwareFile& file : loader::ScriptAcpi(loader::BuildAcpi(hardware, 0))) {
     pc_->fw_cfg().AddFile(file.name, std::move(file.bytes));
@@ -163,6 +165,9 @@ Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {
       !(loader::WriteFirmware(hardware, memory) &&
         loader::WriteSmbios({low_ram_bytes_, high_ram_bytes_}, memory))) {
     return Error{"the memory below 1 MB is not all RAM"};
+  }
+  if (vmi_.has_value() && !memory.Write(loader::kVmiRomAddress, loader::VmiRom(*vmi_))) {
+    return Error{"there is no RAM for the VMI ROM"};
   }
   return Ok{};
 }

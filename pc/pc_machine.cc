@@ -33,6 +33,7 @@ Status PcMachine::Init(const PcMachineConfig& config) {
   restart_on_reset_ = config.restart_on_reset;
   keys_ = config.keys;
   screen_ = config.screen;
+  vmi_ = config.vmi;
   if (Status status = CreateMachine(config); !status.ok()) return status;
   StartClocks();
   if (Status status = CreateBoard(config); !status.ok()) return status;
@@ -47,6 +48,7 @@ Status PcMachine::CreateMachine(const PcMachineConfig& config) {
   MachineConfig machine_config = config.machine;
   // The arena's page descriptors and its memory file are as large as what could be added.
   const u64 rom_bytes = config.bios.empty() ? 0 : BiosRom::ArenaBytes(config.bios.size());
+  machine_config.hypercalls = vmi_.has_value();
   machine_config.arena_bytes = (config.ram_bytes + rom_bytes + kPageMask) & ~kPageMask;
   auto machine = Machine::Create(machine_config, {*this, *this, *this});
   if (!machine.ok()) return machine.error();
@@ -78,9 +80,9 @@ devices::PcConfig PcMachine::BoardConfig(const PcMachineConfig& config) {
   timespec utc;
   clock_gettime(CLOCK_REALTIME, &utc);
   constexpr i64 kSecondNs = 1'000'000'000;
-  const i64 start_ns = utc.tv_sec * kSecondNs + utc.tv_nsec - static_cast<i64>(clock_.NowNs());
-  board.unix_seconds = start_ns / kSecondNs;
-  board.into_second_ns = static_cast<u32>(start_ns % kSecondNs);
+  utc_start_ns_ = utc.tv_sec * kSecondNs + utc.tv_nsec - static_cast<i64>(clock_.NowNs());
+  board.unix_seconds = utc_start_ns_ / kSecondNs;
+  board.into_second_ns = static_cast<u32>(utc_start_ns_ % kSecondNs);
   board.vga_rom = config.vga_rom;
   board.serial_is_screen = config.keys == nullptr;
   return board;
@@ -139,6 +141,7 @@ void PcMachine::RegisterTimers() {
     screen_(pc_->vga().Capture());
   });
   if (screen_) pc_->timers().Arm(screen_timer_, clock_.NowNs());
+  if (vmi_.has_value()) CreateVmiTimer();
   SetClockStart();
   // A device armed a timer from inside the guest: the deadline moves at once.
   pc_->timers().OnEarlierDeadline([this](u64) { machine_->SetDeadline(HostDeadline()); });
@@ -204,6 +207,7 @@ void PcMachine::ReportTimes(const Machine::CounterReport& report) const {
 
 PcEnd PcMachine::RunUntilReset() {
   const u64 begin = __rdtsc(), work = ThreadWorkNs();
+  BeginStolenTime();
   const Stop stop = machine_->Run();
   run_cycles_ += __rdtsc() - begin;
   vcpu_us_ += (ThreadWorkNs() - work) / 1000;
@@ -333,7 +337,7 @@ bool PcMachine::NumericError() {
 
 void PcMachine::TscWritten() {
   tsc_->SetOffset(static_cast<u64>(machine_->state().tsc_offset));
-  pc_->lapic().OnTscChanged();
+  TellTscMoved();
 }
 
 bool PcMachine::ReadApicMsr(u32 index, u64* value) {
@@ -427,7 +431,10 @@ bool PcMachine::Idle() {
     return true;
   }
   const u64 begin = __rdtsc();
-  events_->Sleep(HostDeadline());
+  const u64 deadline_ns = HostDeadline();
+  if (vmi_timer_.has_value()) stolen_counter_.Note(tsc_->NowTsc(), WorkTicks());
+  events_->Sleep(deadline_ns);
+  EndIdle(deadline_ns);
   idle_cycles_ += __rdtsc() - begin;
   if (machine_->state().tsc_watched) stolen_->Begin(__rdtsc());
   return true;

@@ -22,17 +22,20 @@
 #include "devices/dma.h"
 #include "devices/mailbox.h"
 #include "devices/time/clock.h"
+#include "devices/time/vmi_timer.h"
 #include "machine/machine.h"
 #include "machine/time_base.h"
 #include "pc/bios_rom.h"
 #include "pc/board.h"
 #include "pc/boot/linux.h"
 #include "pc/boot/multiboot.h"
+#include "pc/boot/vmi_rom.h"
 #include "pc/host_events.h"
 #include "pc/output_buffer.h"
 #include "pc/pc_devices.h"
 #include "pc/reset_loop.h"
 #include "pc/serial_link.h"
+#include "pc/stolen_counter.h"
 #include "pc/stolen_time.h"
 
 namespace alibi::vmm {
@@ -45,6 +48,8 @@ struct PcMachineConfig {
   // A firmware ROM: the VCPU starts at its reset vector. Empty: Load() must follow.
   std::vector<u8> bios;
   PcDevicesConfig devices;
+  // There is a VMI ROM, with these groups of calls in their paravirtual form.
+  std::optional<loader::VmiGroups> vmi;
   bool firmware_text = true;              // what firmware writes to its debug port 0x402 is shown
   std::vector<u16> debug_ports;           // more ports that take text, beside 0xe9 and 0x402
   int input_fd = -1;                      // the serial port's input; -1: none
@@ -193,6 +198,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   bool Idle() override;
   void TscWritten() override;
   void TscReading(u64 host_tsc) override { HideStolenTime(host_tsc); }
+  void Hypercall(const vcpu::HypercallArguments& arguments, u64* result) override;
 
   // --- pc_time.cc ---
   static u64 ThreadWorkNs();  // CPU time of the calling thread
@@ -204,6 +210,22 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   void MoveTsc(u64 ticks, u64 ns);
   void SetClockStart();
   void CatchUp();
+
+  // --- pc_hypercalls.cc ---
+  void CreateVmiTimer();
+  void ForgetHypercalls();
+  u64 WorkTicks() const { return tsc_->TicksOf(ThreadWorkNs()); }
+  void BeginStolenTime();
+  void TellTscMoved();
+  void EndIdle(u64 deadline_ns);
+  void FireAlarm(bool local);
+  u64 ReadLocalApic(const vcpu::HypercallArguments& arguments);
+  u64 WriteLocalApic(const vcpu::HypercallArguments& arguments);
+  u64 CycleFrequency(const vcpu::HypercallArguments& arguments);
+  u64 CycleCounter(const vcpu::HypercallArguments& arguments);
+  u64 SetAlarm(const vcpu::HypercallArguments& arguments);
+  u64 CancelAlarm(const vcpu::HypercallArguments& arguments);
+  u64 WallclockTime(const vcpu::HypercallArguments& arguments);
 
   u64 HostDeadline();
   void TakeInput();
@@ -253,6 +275,10 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   devices::HostTsc::Moment watch_begin_{};
   u64 watch_hidden_ticks_ = 0;  // since then
   devices::TimerQueue::TimerId watch_timer_ = 0;
+  std::optional<loader::VmiGroups> vmi_;
+  std::optional<devices::VmiTimer> vmi_timer_;  // with it there are hypercalls
+  StolenCounter stolen_counter_;
+  i64 utc_start_ns_ = 0;  // UTC when the clock shows 0
   bool frozen_ = false;
   u64 frozen_tsc_ = 0;  // the host's, when the guest's clocks were stopped
   u64 low_ram_bytes_ = 0;

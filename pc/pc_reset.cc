@@ -26,6 +26,7 @@ bool PcMachine::Restart() {
   vcpu::ResetToPowerUp(state, machine_->cpuid());
   state.tsc_offset = -static_cast<i64>(__rdtsc());
   pc_->Reset();
+  ForgetHypercalls();
   TscWritten();
   if (bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());

@@ -83,7 +83,7 @@ void PcMachine::MoveTsc(u64 ticks, u64 ns) {
   machine_->state().tsc_offset -= static_cast<i64>(ticks);
   tsc_->SetOffset(static_cast<u64>(machine_->state().tsc_offset));
   clock_start_ns_ += ns;
-  pc_->lapic().OnTscChanged();
+  TellTscMoved();
   machine_->SetDeadline(HostDeadline());
 }
 

@@ -139,6 +139,7 @@ class Emitter::Impl {
   bool EmitSti(const isa::Instr& instr);
   bool EmitWriteDf(const isa::Instr& instr);
   bool EmitWriteAc(const isa::Instr& instr);
+  bool IsWholeFlagsAccess(const isa::Instr& instr) const;
   bool EmitPushf(const isa::Instr& instr);
   bool EmitPopf(const isa::Instr& instr);
   bool EmitRdtsc(const isa::Instr& instr);

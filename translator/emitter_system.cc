@@ -178,30 +178,39 @@ void Emitter::Impl::LoadArithmeticFlagsFromR11() {
   a().mov(x86::rax, State(kScratchRax));
 }
 
-bool Emitter::Impl::EmitPushf(const isa::Instr&) {
+// The whole image, on a stack without segments.
+bool Emitter::Impl::IsWholeFlagsAccess(const isa::Instr& instr) const {
+  return request_->mode.flat && instr.operand_bits == instr.code_bits;
+}
+
+bool Emitter::Impl::EmitPushf(const isa::Instr& instr) {
+  if (!IsWholeFlagsAccess(instr)) return false;
+  const unsigned size = instr.operand_bits / 8;
   ComposeRflagsInR11();
   a().mov(State(kScratchValue), x86::r11);
   LoadFlagsFromRax(a());
   a().mov(x86::rax, State(kScratchRax));
-  Ea ea = StackEa(vcpu::kRsp, -8, 8, true);
-  SiteDesc* site = EmitLookup(ea, 8, true, AccessShape::kPush);
+  Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
+  SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   a().mov(x86::r11, State(kScratchValue));
   MarkFaultPoint(site, false);
-  a().mov(HostOperand(ea, 8), x86::r11);
-  AdjustRsp(-8);
+  a().mov(HostOperand(ea, size), size == 8 ? x86::Gp(x86::r11) : x86::Gp(x86::r11d));
+  AdjustRsp(-static_cast<i32>(size));
   return true;
 }
 
-bool Emitter::Impl::EmitPopf(const isa::Instr&) {
-  Ea ea = StackEa(vcpu::kRsp, 0, 8, false);
-  SiteDesc* pop = EmitLookup(ea, 8, false, AccessShape::kPop);
-  LoadR11(ea, 8, pop);
+bool Emitter::Impl::EmitPopf(const isa::Instr& instr) {
+  if (!IsWholeFlagsAccess(instr)) return false;
+  const unsigned size = instr.operand_bits / 8;
+  Ea ea = StackEa(vcpu::kRsp, 0, size, false);
+  SiteDesc* pop = EmitLookup(ea, size, false, AccessShape::kPop);
+  LoadR11(ea, size, pop);
   SiteDesc* slow = NewSite();
   SimulateUnlessFlagsSimple(slow);
   StoreSystemFlagsFromR11();
   a().mov(State(kScratchRax), x86::rax);
   LoadArithmeticFlagsFromR11();
-  AdjustRsp(8);
+  AdjustRsp(static_cast<i32>(size));
   slow->resume = hot_.Here();
   return true;
 }
@@ -417,7 +426,11 @@ bool Emitter::Impl::EmitReadCr(const isa::Instr& instr) {
     default:
       return false;
   }
-  a().mov(x86::r10, State(offset));
+  if (instr.code_bits == 64) {
+    a().mov(x86::r10, State(offset));
+  } else {
+    a().mov(x86::r10d, State(offset, 4));
+  }
   StoreGpr(instr.gprs[0].reg, x86::r10);
   return true;
 }

@@ -5,6 +5,7 @@
 #define ALIBI_VCPU_PLATFORM_H_
 
 #include "base/types.h"
+#include "vcpu/hypercall.h"
 
 namespace alibi::vcpu {
 
@@ -33,6 +34,12 @@ class Platform {
   virtual bool WriteApicMsr([[maybe_unused]] u32 index, [[maybe_unused]] u64 value) {
     return false;
   }
+
+  // VMCALL. Without hypercalls it is #UD; `result` is 0 before the call, and what EDX:EAX become
+  // behind it.
+  virtual bool OffersHypercalls() const { return false; }
+  virtual void Hypercall([[maybe_unused]] const HypercallArguments& arguments,
+                         [[maybe_unused]] u64* result) {}
 };
 
 }  // namespace alibi::vcpu

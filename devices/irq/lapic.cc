@@ -654,6 +654,8 @@ void Lapic::OnTscChanged() {
   if (TimerMode() == kTimerTscDeadline) ArmTscDeadline();
 }
 
+void Lapic::FireTimer() { FireLvt(kLvtTimer); }
+
 void Lapic::OnTimer(u64 now_ns) {
   switch (TimerMode()) {
     case kTimerTscDeadline:

@@ -95,6 +95,8 @@ class Lapic : public Device, public InterruptController {
   void SetTpr(u8 tpr);
   // After the guest's TSC was written, or its offset changed.
   void OnTscChanged();
+  // Another timer's interrupt, by the entry of this one's (a paravirtual guest's alarm).
+  void FireTimer();
 
   // InterruptController. The `tpr` passed in becomes the TPR.
   bool InterruptPending(u8 tpr) override;

@@ -212,9 +212,6 @@ void CheckDone(const char* name, const Outcome& o) {
         VectorName(o.vector), o.error, o.frame.cs, o.frame.eip, o.cr2);
 }
 
-namespace {
-
-// The value after "key=" on the command line, or nullptr.
 const char* Option(const char* key) {
   for (const char* p = command_line; *p != 0; p++) {
     if (p != command_line && p[-1] != ' ') continue;
@@ -225,6 +222,8 @@ const char* Option(const char* key) {
   }
   return nullptr;
 }
+
+namespace {
 
 void InitDescriptors() {
   for (unsigned ring = 0; ring < 4; ring++) {

@@ -21,6 +21,8 @@ struct Section {
   void (*run)();
 };
 bool Selected(const char* section);
+// The value after "key=" on the command line, or nullptr.
+const char* Option(const char* key);
 template <u32 kCount>
 void RunSections(const Section (&sections)[kCount]) {
   for (const Section& s : sections) {
@@ -201,6 +203,18 @@ inline void WriteCr4(u32 v) { asm volatile("mov %0, %%cr4" : : "r"(v) : "memory"
 inline constexpr u32 kCr0Pe = 1, kCr0Ts = 8, kCr0Wp = 1u << 16, kCr0Am = 1u << 18,
                      kCr0Pg = 1u << 31;
 inline constexpr u32 kCr4Vme = 1, kCr4Pvi = 2, kCr4Pse = 0x10, kCr4Pae = 0x20;
+
+inline u64 ReadMsr(u32 msr) {
+  u32 low, high;
+  asm volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(msr));
+  return u64{high} << 32 | low;
+}
+inline void WriteMsr(u32 msr, u64 v) {
+  asm volatile("wrmsr"
+               :
+               : "c"(msr), "a"(static_cast<u32>(v)), "d"(static_cast<u32>(v >> 32))
+               : "memory");
+}
 
 struct CpuidResult {
   u32 eax, ebx, ecx, edx;

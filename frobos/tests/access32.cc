@@ -40,12 +40,6 @@ struct Mode {
 bool pae;
 bool nx_shown, smep_shown, smap_shown, pse36_shown;
 
-u64 ReadMsr(u32 msr) {
-  u64 value;
-  asm volatile("rdmsr" : "=A"(value) : "c"(msr));
-  return value;
-}
-void WriteMsr(u32 msr, u64 value) { asm volatile("wrmsr" : : "c"(msr), "A"(value) : "memory"); }
 void Invlpg(u32 va) { asm volatile("invlpg (%0)" : : "r"(va) : "memory"); }
 
 // PAE: PDPT, four page directories, the page table. Otherwise: the directory, the table.

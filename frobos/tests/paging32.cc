@@ -21,17 +21,6 @@ alignas(4096) u64 pae_directories[4][512];
 alignas(4096) u64 pae_table[512];
 alignas(32) u64 pae_pointers[4];
 
-u64 ReadMsr(u32 msr) {
-  u32 low, high;
-  asm volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(msr));
-  return u64{high} << 32 | low;
-}
-void WriteMsr(u32 msr, u64 v) {
-  asm volatile("wrmsr"
-               :
-               : "c"(msr), "a"(static_cast<u32>(v)), "d"(static_cast<u32>(v >> 32))
-               : "memory");
-}
 void Invalidate(u32 linear) { asm volatile("invlpg (%0)" : : "r"(linear) : "memory"); }
 void FlushTlb() { WriteCr3(ReadCr3()); }
 

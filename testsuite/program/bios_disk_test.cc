@@ -115,6 +115,42 @@ TEST_CASE("SeaBIOS boots disks and discs") {
   CHECK(Boot("--policy never --disk " + disk) == 1);
 }
 
+// Looks for the VMI ROM where kernels do, and ends the machine: status 1 if it is there, else 3.
+std::vector<u8> VmiSector() {
+  std::vector<u8> code = {
+      0xb8, 0x00, 0xc0,                                        // mov ax, c000h
+      0x8e, 0xc0,                                              // again: mov es, ax
+      0x26, 0x66, 0x81, 0x3e, 0x08, 0x00, 'c', 'V', 'm', 'i',  // cmp dword [es:8], "cVmi"
+      0x74, 0x0c,                                              // je found
+      0x05, 0x80, 0x00,                                        // add ax, 80h
+      0x3d, 0x00, 0xe0,                                        // cmp ax, e000h
+      0x72, 0xea,                                              // jb again
+      0xb0, 0x01,                                              // mov al, 1
+      0xeb, 0x02,                                              // jmp end
+      0xb0, 0x00,                                              // found: mov al, 0
+      0xe6, 0xf4,                                              // end: out 0f4h, al
+      0xf4,                                                    // hlt
+  };
+  code.resize(512);
+  code[510] = 0x55;
+  code[511] = 0xaa;
+  return code;
+}
+
+TEST_CASE("SeaBIOS places the VMI ROM") {
+  if (access("/usr/share/seabios/bios-256k.bin", R_OK) != 0) {
+    WARN("SKIP: seabios is not installed");
+    return;
+  }
+  std::vector<u8> image(1 << 20);
+  const std::vector<u8> sector = VmiSector();
+  std::copy(sector.begin(), sector.end(), image.begin());
+  const std::string disk = Save("vmi.img", image);
+  CHECK(Boot("--vmi --disk " + disk) == 1);
+  CHECK(Boot("--vmi=transparent --disk " + disk) == 1);
+  CHECK(Boot("--disk " + disk) == 3);
+}
+
 TEST_CASE("Without a system on any drive the run ends and says so") {
   if (access("/usr/share/seabios/bios-256k.bin", R_OK) != 0) {
     WARN("SKIP: seabios is not installed");
