@@ -51,6 +51,7 @@ struct RunOptions {
   std::vector<std::string> debug_ports;
   std::string cpu = "host";
   std::string ram = "128M";
+  unsigned smp = 1;
   std::string tc_size = "64M";
   std::string tc_cache;
   std::string shadow_size = "512M";
@@ -284,6 +285,11 @@ void RunCommand::AddOptions(CLI::App& app) {
       ->type_name("MODEL");
   app.add_option("--ram,--memory", options_.ram,
                  "guest memory: bytes, or with K, M, G behind (128M)");
+  app.add_option("--smp", options_.smp,
+                 fmt::format("CPUs of the guest's machine, 1 to {}, which take turns on one of the "
+                             "host's (1)",
+                             vcpu::kMaxVcpus))
+      ->type_name("N");
   app.add_option(
          "--engine", options_.engine,
          fmt::format("what runs the guest ({}):\n{}", options_.engine, runtime::EngineHelp()))
@@ -450,7 +456,14 @@ RunCommand::Failed RunCommand::CheckSizes() {
 RunCommand::Failed RunCommand::CheckChoices() {
   auto engine = runtime::ParseEngineKind(options_.engine);
   if (!engine.ok()) return Fail(kUsage, "--engine: " + engine.error().message);
+  if (options_.smp - 1 >= vcpu::kMaxVcpus) {
+    return Fail(kUsage, fmt::format("--smp: {} is not a number of CPUs here; give 1 to {}",
+                                    options_.smp, vcpu::kMaxVcpus));
+  }
+  engine = runtime::EngineFor(*engine, options_.smp);
+  if (!engine.ok()) return Fail(kUsage, "--smp: " + engine.error().message);
   config_.machine.engine = *engine;
+  config_.machine.vcpus = options_.smp;
   auto engine_policy =
       runtime::EnginePolicyFor(*engine, options_.engine_policy, adapt::kDefaultEnginePolicy);
   if (!engine_policy.ok()) return Fail(kUsage, "--engine-policy: " + engine_policy.error().message);

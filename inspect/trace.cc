@@ -109,10 +109,12 @@ void Tracer::OnAccess(AccessKind kind, u64 address, unsigned size, u64 value) {
        fmt::format("{} {:#x} size {} value {:#x}", row.what, address, size, value));
 }
 
-void Tracer::OnInterrupt(InterruptKind kind, u8 vector, u64 rip) {
+void Tracer::OnInterrupt(unsigned vcpu, InterruptKind kind, u8 vector, u64 rip) {
   if (!on(TraceTopic::kIrq)) return;
   const char* what = kind == InterruptKind::kNmi ? "NMI" : "interrupt";
-  Line(TraceTopic::kIrq, __rdtsc(), fmt::format("{} vector {:#x} at rip {:#x}", what, vector, rip));
+  const std::string where = vcpu == 0 ? "" : fmt::format(" of VCPU {}", vcpu);
+  Line(TraceTopic::kIrq, __rdtsc(),
+       fmt::format("{} vector {:#x} at rip {:#x}{}", what, vector, rip, where));
 }
 
 void Tracer::OnTranslation(const translator::Ccf& ccf) {

@@ -45,7 +45,7 @@ class Tracer final : public MachineObserver,
   u32 wanted_events() const;
 
   void OnAccess(AccessKind kind, u64 address, unsigned size, u64 value) override;
-  void OnInterrupt(InterruptKind kind, u8 vector, u64 rip) override;
+  void OnInterrupt(unsigned vcpu, InterruptKind kind, u8 vector, u64 rip) override;
   void OnTranslation(const translator::Ccf& ccf) override;
   void OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) override;
   void OnEvents(std::span<const runtime::Record> events) override;

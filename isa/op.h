@@ -39,6 +39,7 @@ enum OpNeed : u8 {
   kCpl3 = 1 << 3,
   kNotCpl1Or2 = 1 << 4,
   kNotStepped = 1 << 5,
+  kOneVcpu = 1 << 6,  // the machine has no other, which could run meanwhile
 };
 
 enum OpTrait : u32 {

@@ -110,6 +110,14 @@ void Machine::TscReading(u64 host_tsc) {
   hooks_.TscReading(host_tsc);
 }
 
+// A turn may begin with some of a lock that is free soon, or with a delay by the clock.
+void Machine::Pausing() {
+  constexpr unsigned kPatience = 16;
+  if (!contended_ || ++pauses_ < kPatience) return;
+  yields_ = true;
+  engine_->RequestAttention();
+}
+
 bool Machine::NumericError() {
   SimdGuard guard(simd_);
   return interrupts_.NumericError();

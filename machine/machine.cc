@@ -29,7 +29,10 @@ Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config,
 }
 
 Status Machine::Init(const MachineConfig& config) {
-  engine_kind_ = config.engine;
+  ALIBI_CHECK(config.vcpus - 1 < vcpu::kMaxVcpus, "a machine has 1 to 16 VCPUs");
+  const auto engine_kind = runtime::EngineFor(config.engine, config.vcpus);
+  if (!engine_kind.ok()) return engine_kind.error();
+  engine_kind_ = *engine_kind;
   hypercalls_ = config.hypercalls;
   cpuid_ = config.cpuid != nullptr ? config.cpuid : &vcpu::CpuidPolicy::ForHost();
   std::unique_ptr<hardware::Kvm> kvm;
@@ -46,7 +49,7 @@ Status Machine::Init(const MachineConfig& config) {
   policy_ = std::move(*policy);
   policy_report_ = config.policy_report;
   auto engine_policy =
-      runtime::EnginePolicyFor(config.engine, config.engine_policy, adapt::kDefaultEnginePolicy);
+      runtime::EnginePolicyFor(engine_kind_, config.engine_policy, adapt::kDefaultEnginePolicy);
   if (!engine_policy.ok()) return engine_policy.error();
   if (!engine_policy->empty()) {
     auto made = adapt::MakeEnginePolicy(*engine_policy);
@@ -70,6 +73,7 @@ Status Machine::Init(const MachineConfig& config) {
                  "; free host memory, or raise the limit on open files (ulimit -n)"};
   }
   state_ = static_cast<vcpu::VcpuState*>(block);
+  state_->vcpus = static_cast<u8>(config.vcpus);
   vcpu::ResetToPowerUp(*state_, *cpuid_);
   // The guest's time begins now.
   state_->tsc_offset = -static_cast<i64>(__rdtsc());
@@ -92,10 +96,16 @@ Status Machine::Init(const MachineConfig& config) {
   options.ports = this;
   options.platform = this;
   options.cpuid = cpuid_;
-  if (kvm == nullptr) return CreateTranslator(config, options);
+  options.vcpus = config.vcpus;
+  if (kvm == nullptr) {
+    if (Status made = CreateTranslator(config, options); !made.ok()) return made;
+    CreateParked(config.vcpus);
+    return Ok{};
+  }
   auto engine = hardware::CreateHardwareEngine(std::move(kvm), options);
   if (!engine.ok()) return engine.error();
   engine_ = std::move(*engine);
+  CreateParked(config.vcpus);
   return Ok{};
 }
 
@@ -147,6 +157,7 @@ Stop Machine::Loop() {
     hooks_.Turn();
     if (debugger_ != nullptr) debugger_->Turn();
     if (stop_.load(std::memory_order_acquire)) continue;
+    if (vcpus() > 1) ChooseVcpu();
     // Single steps are the interrupted program's, unless it waits for an interrupt.
     if (!engine_->steps_next()) {
       TakeInterrupts();
@@ -162,7 +173,7 @@ Stop Machine::Loop() {
       if (tell(DebugEvent::kShutdown)) continue;
       return Stop::kShutdown;
     }
-    if (state_->halted) {
+    if (state_->halted || state_->waits_for_startup) {
       ++counters_.idle_sleeps;
       stop_timer_.Suspend();
       if (!hooks_.Idle() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
@@ -208,7 +219,7 @@ void Machine::TakeInterrupts() {
     state_->nmi_pending = 0;
     ++counters_.nmis_taken;
     if (observer_ != nullptr) {
-      observer_->OnInterrupt(InterruptKind::kNmi, vcpu::kNmi, state_->rip);
+      observer_->OnInterrupt(running_, InterruptKind::kNmi, vcpu::kNmi, state_->rip);
     }
     state_->nmi_blocked = 1;
     vcpu::DeliverEvent(*state_, *mmu_, vcpu::Event::External(vcpu::kNmi), state_->rip);
@@ -217,7 +228,7 @@ void Machine::TakeInterrupts() {
     const u8 vector = interrupts_.Acknowledge();
     ++counters_.interrupts_taken;
     if (observer_ != nullptr) {
-      observer_->OnInterrupt(InterruptKind::kMaskable, vector, state_->rip);
+      observer_->OnInterrupt(running_, InterruptKind::kMaskable, vector, state_->rip);
     }
     engine_->InjectInterrupt(vector);
     InterruptsChanged();
@@ -241,11 +252,6 @@ void Machine::InterruptsChanged() {
   state_->irq_pending = pending;
   state_->cr8_bias = !pending && interrupts_.HeldByPriority(cr8) ? 16 : 0;
   if (pending && in_engine_ && vcpu::CanTakeInterrupt(*state_)) engine_->RequestAttention();
-}
-
-void Machine::RaiseNmi() {
-  state_->nmi_pending = 1;
-  RequestTurn();
 }
 
 void Machine::RequestTurn() {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine: memory, one VCPU with its shadow and engine, and the loop that runs it. What hangs
+// The machine: memory, VCPUs with their shadow and engine, and the loop that runs them. What hangs
 // on the buses is around it.
+//
+// Several VCPUs take turns on one thread (vcpus.cc). The one that runs has its state in the VCPU
+// block, where translated code finds it; the others' are parked. A VCPU changes only between two
+// instructions, so that each instruction is atomic to the others, and its turn ends when it halts,
+// executes PAUSE over and over, or has had a millisecond while another one could run.
 #ifndef ALIBI_MACHINE_MACHINE_H_
 #define ALIBI_MACHINE_MACHINE_H_
 
@@ -9,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "adapt/policy.h"
 #include "base/result.h"
@@ -59,6 +65,7 @@ inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkB
 
 struct MachineConfig {
   runtime::EngineKind engine = runtime::EngineKind::kAuto;
+  unsigned vcpus = 1;  // to vcpu::kMaxVcpus; several: all code is translated
   mmu::Coherence coherence = mmu::Coherence::kEager;
   std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
   // Which user code runs directly: see adapt::MakeEnginePolicy. "": the engine's own. Another one
@@ -102,7 +109,11 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   runtime::EngineKind engine_kind() const { return engine_kind_; }
   // The same one, for those who ask what only translating knows; null: another engine runs.
   runtime::TranslatingEngine* translator() { return translator_; }
+  // Of the VCPU that runs.
   vcpu::VcpuState& state() { return *state_; }
+  unsigned vcpus() const { return static_cast<unsigned>(parked_.size()); }
+  unsigned running() const { return running_; }
+  vcpu::VcpuState& state(unsigned vcpu) { return vcpu == running_ ? *state_ : *parked_[vcpu]; }
   const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
   const adapt::Policy& policy() const { return *policy_; }
   // Null: the engine has none.
@@ -129,12 +140,23 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void StateChanged();
   // What the interrupt controllers would answer has changed.
   void InterruptsChanged();
-  void RaiseNmi();
   // A reset, between runs: what hypercalls have announced is forgotten.
   void ForgetHypercalls() { mmu_->EndDeferral(); }
+  void InterruptsChangedFor(unsigned vcpu);
+  void RaiseNmi(unsigned vcpu);
+  // A message to another VCPU than number 0, or to itself: see vcpu/reset.h.
+  void InitVcpu(unsigned vcpu);
+  void StartVcpu(unsigned vcpu, u8 vector);
+  // Between runs: all VCPUs are as after power-up, with the time of `tsc_offset`, and number 0
+  // runs.
+  void ResetVcpus(i64 tsc_offset);
   // A Turn() is due at this time (CLOCK_MONOTONIC, ns).
   static constexpr u64 kNoDeadline = StopTimer::kNever;
-  void SetDeadline(u64 monotonic_ns) { stop_timer_.SetDeadline(monotonic_ns); }
+  void SetDeadline(u64 monotonic_ns) {
+    deadline_ns_ = monotonic_ns;
+    stop_timer_.SetDeadline(contended_ && turn_end_ns_ < monotonic_ns ? turn_end_ns_
+                                                                      : monotonic_ns);
+  }
   // From inside an access: Run() goes on with a Turn() at the next instruction boundary.
   void RequestTurn();
   // IGNNE#: see runtime::Engine.
@@ -156,6 +178,14 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void TakeInterrupts();
   void ReportPolicy();
 
+  // --- vcpus.cc: whose turn it is ---
+  void CreateParked(unsigned vcpus);
+  void ChooseVcpu();
+  bool Waits(unsigned vcpu);
+  unsigned NextRunnable();
+  void SwitchTo(unsigned vcpu);
+  void NoticeWork(unsigned vcpu);
+
   // --- access.cc: called with the guest's vector state live ---
   void Observe(AccessKind kind, u64 address, unsigned size, u64 value);
   u32 In(u16 port, unsigned size) override;
@@ -169,6 +199,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void TaskPriorityWritten() override;
   void TscWritten() override;
   void TscReading(u64 host_tsc) override;
+  void Pausing() override;
   bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
@@ -198,6 +229,15 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   runtime::TranslatingEngine* translator_ = nullptr;
   runtime::EngineKind engine_kind_ = runtime::EngineKind::kTranslate;
   StopTimer stop_timer_;
+  u64 deadline_ns_ = kNoDeadline;
+  // By number; the running one's is out of date.
+  std::vector<std::unique_ptr<vcpu::VcpuState>> parked_;
+  unsigned running_ = 0;
+  bool contended_ = false;  // another VCPU could run, too
+  bool yields_ = false;     // the running one has nothing better to do
+  bool init_ = false;       // it has sent itself an INIT
+  unsigned pauses_ = 0;     // in its turn
+  u64 turn_end_ns_ = 0;
   bool in_engine_ = false;
   bool hypercalls_ = false;
   std::atomic<bool> stop_ = false;

@@ -50,6 +50,9 @@ class Interrupts {
   virtual u8 Acknowledge() = 0;
   // Would an interrupt be pending if CR8 were lower?
   virtual bool HeldByPriority(u8 cr8) = 0;
+  // With several VCPUs all of the above is about the one that runs. Is an interrupt pending for
+  // this one, whose task priority has been seen when it ran last?
+  virtual bool InterruptPendingFor([[maybe_unused]] unsigned vcpu) { return false; }
   // From inside a guest instruction: see vcpu::Platform.
   virtual void ApicBaseWritten() {}
   virtual bool NumericError() { return false; }
@@ -70,6 +73,10 @@ class RunHooks {
   // The VCPU is halted: waits until Turn() has something to do. False: nobody waits here (or
   // nothing could ever come), Run() returns.
   virtual bool Idle() = 0;
+  // With several VCPUs: the one that runs is about to stop, another one is about to run. Between
+  // runs.
+  virtual void VcpuLeaves() {}
+  virtual void VcpuEnters([[maybe_unused]] unsigned vcpu) {}
   // From inside a guest instruction: see vcpu::Platform.
   virtual void TscWritten() {}
   virtual void TscReading([[maybe_unused]] u64 host_tsc) {}

@@ -128,13 +128,17 @@ void Mmu::LinkPeers() {
   if (!key.closed()) return;
   if (key.long_mode()) {
     View* user = pool_.Find(ViewKey{user_key_ | kLongCode});
-    if (user != nullptr && user->HasPeer(current_)) current_->SetPeer(user);
+    if (user != nullptr && user->HasPeer(current_)) {
+      current_->SetPeer(user);
+      pool_.NoteLinked(*current_, *user);
+    }
   }
   if (!key.follows_root()) return;
   View* open = pool_.Find(ViewKey{open_key_ | key.code_bits()});
   if (open != nullptr) {
     current_->SetSmapPeer(open);
     open->SetSmapPeer(current_);
+    pool_.NoteLinked(*current_, *open);
   }
 }
 
@@ -150,6 +154,7 @@ void Mmu::LinkRoots(View& from) {
   root_peers_pcide_ = state_->cr4 & vcpu::kCr4Pcide;
   constexpr u64 kNoFlush = u64{1} << 63;
   from.SetRootPeer(*current_, state_->cr3, root_peers_pcide_ != 0 ? kNoFlush : 0);
+  pool_.NoteLinked(from, *current_);
 }
 
 }  // namespace alibi::mmu

@@ -200,9 +200,11 @@ void Mmu::LinkSwitched(View& next) {
         same_root && from.long_mode() && to.long_mode() && !from.smap_open() && !to.smap_open();
     current_->SetPeer(peers ? &next : nullptr);
     next.SetPeer(peers ? current_ : nullptr);
+    pool_.NoteLinked(*current_, next);
   } else if (same_root && (changed & ViewKey::kSmapOpen) && !(changed & ~kSmapSwitch)) {
     current_->SetSmapPeer(&next);
     next.SetSmapPeer(current_);
+    pool_.NoteLinked(*current_, next);
     return;
   } else {
     // The user view enters another view than `next`, and must be told first.
@@ -225,6 +227,22 @@ void Mmu::AddressSpaceLoaded() {
   PrivilegeChanged();
   LinkPeers();
   LinkRoots(before);
+}
+
+// A link leads where the registers of the VCPU that has made it say, WP, SMAP and the root among
+// them: none outlives its VCPU's turn.
+void Mmu::VcpuSwitched(unsigned from, unsigned to) {
+  ParkedVcpu& parked = parked_[from];
+  for (unsigned slot = 0; slot < 4; ++slot) parked.pdpte[slot] = pdpte_[slot];
+  parked.pdpte_root = pdpte_root_;
+  parked.previous_root = previous_root_;
+  const ParkedVcpu& next = parked_[to];
+  if (next.pdpte_root != ~u64{0}) AdoptPdptes(next.pdpte_root, next.pdpte);
+  pdpte_root_ = next.pdpte_root;
+  RecomputePagingKey();
+  previous_root_ = next.previous_root;
+  PrivilegeChanged();
+  pool_.ForgetAllPeers();
 }
 
 // The links that it took are as good as they were.

@@ -110,6 +110,10 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
     if (key != current_->key()) SwitchTo(key);
   }
 
+  // Another VCPU's registers are in the VcpuState. All VCPUs share the views, so that what one has
+  // filled serves the others, and what one flushes goes for all.
+  void VcpuSwitched(unsigned from, unsigned to);
+
   // Translated code has switched views by itself (abi/contract.h): the one at gs_base runs.
   void ViewEntered(HostAddr gs_base);
 
@@ -291,6 +295,13 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   RootGroups groups_;
   PagingContext context_;
   PhysAddr previous_root_;
+  // Of a VCPU that does not run: what it has loaded beside VcpuState.
+  struct ParkedVcpu {
+    u64 pdpte[4] = {};
+    u64 pdpte_root = ~u64{0};
+    PhysAddr previous_root;
+  };
+  ParkedVcpu parked_[vcpu::kMaxVcpus];
   u64 known_cr3_ = 0;  // as of RecomputePagingKey
   u64 root_peers_pcide_ = 0;
   PagingMode followed_mode_ = PagingMode::kNone;

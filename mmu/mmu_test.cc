@@ -433,8 +433,9 @@ TEST_CASE("32-bit paging: two levels, 4 MB pages, user and supervisor views", "[
   CHECK(reinterpret_cast<u32*>(m.Host(0x306000))[0] == 0x11223344);
 }
 
-TEST_CASE("PAE: page-directory pointers stay as they were loaded", "[mmu]") {
-  M m;
+// With page-directory pointers at 0x10020: the first page directory maps 0x40003000 to 0x303000;
+// there is another one at 0x13000, with 0x304000.
+void EnterPae(M& m) {
   m.Host(0x10020)[1] = 0x11000 | M::kP;
   m.Host(0x11000)[0] = 0x12000 | kAll;
   m.Host(0x12000)[3] = 0x303000 | kAll;
@@ -443,6 +444,11 @@ TEST_CASE("PAE: page-directory pointers stay as they were loaded", "[mmu]") {
   m.Enter32Bit(0x10020, true);
   REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
   CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x303010);
+}
+
+TEST_CASE("PAE: page-directory pointers stay as they were loaded", "[mmu]") {
+  M m;
+  EnterPae(m);
   CHECK(m.Host(0x10020)[1] == (0x11000 | M::kP));
   const u64 other = 0x13000 | M::kP;
   m.memory->WritePhys(PhysAddr(0x10028), &other, 8);
@@ -470,6 +476,26 @@ TEST_CASE("PAE: page-directory pointers stay as they were loaded", "[mmu]") {
   const u64 malformed = 0x11000 | M::kP | 2;
   m.memory->WritePhys(PhysAddr(0x10020), &malformed, 8);
   CHECK_FALSE(m.mmu->LoadPdptes(0x10020));
+  CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x304010);
+}
+
+TEST_CASE("PAE: each VCPU has the page-directory pointers that it has loaded", "[mmu]") {
+  M m;
+  EnterPae(m);
+  const u64 other = 0x13000 | M::kP;
+  m.memory->WritePhys(PhysAddr(0x10028), &other, 8);
+  // The other one loads the same root now.
+  m.mmu->VcpuSwitched(0, 1);
+  REQUIRE(m.mmu->LoadPdptes(0x10020));
+  m.mmu->AddressSpaceLoaded();
+  REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
+  CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x304010);
+  m.mmu->VcpuSwitched(1, 0);
+  CHECK(m.InGuard(m.HostOf(0x40003010)));
+  REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
+  CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x303010);
+  m.mmu->VcpuSwitched(0, 1);
+  REQUIRE(m.Resolve(0x40003010, true) == Resolution::kFilled);
   CHECK(m.HostOf(0x40003010) == m.memory->rw_base() + 0x304010);
 }
 
@@ -617,6 +643,25 @@ TEST_CASE("SMAP: what SYSCALL, SYSRET, STAC and CLAC may do by themselves", "[mm
     CHECK(m.mmu->gs_base() == HostAddr(user));
     CHECK(PeerOf(user).missing != 0);
     CHECK(PeerOf(open).missing != 0);
+  }
+  SECTION("links are one VCPU's, and its turn ends them") {
+    m.SetCpl(3);
+    const HostAddr user = m.mmu->gs_base();
+    m.SetCpl(0);
+    CHECK(PeerOf(user).missing == 0);
+    m.state->cr0 ^= vcpu::kCr0Wp;  // the other one's, which is in the same address space
+    m.mmu->VcpuSwitched(0, 1);
+    CHECK(m.mmu->gs_base() != HostAddr(closed));
+    for (unsigned i = 0; i < m.mmu->views().count(); ++i) {
+      const HostAddr view = m.mmu->views()[i].gs_base();
+      CHECK(PeerOf(view).missing != 0);
+      CHECK(SmapPeerOf(view).no_stac != 0);
+      CHECK(SmapPeerOf(view).no_clac != 0);
+      CHECK(RootPeerOf(view).mask == 0);
+    }
+    const HostAddr other = m.mmu->gs_base();
+    m.SetCpl(3);
+    CHECK(PeerOf(user).gs_base == HostAddr(other));
   }
   SECTION("without SMAP there is one view, and AC means nothing") {
     m.state->cr4 &= ~vcpu::kCr4Smap;

@@ -88,6 +88,22 @@ class ViewPool {
       if (view == nullptr || views_[i].HasRootPeer(view)) views_[i].ForgetRootPeer();
     }
   }
+  // These two may lead to each other by themselves from now on.
+  void NoteLinked(const View& a, const View& b) {
+    linked_[a.id() / 64] |= u64{1} << (a.id() % 64);
+    linked_[b.id() / 64] |= u64{1} << (b.id() % 64);
+  }
+  // No view may lead to any other by itself any more.
+  void ForgetAllPeers() {
+    for (unsigned word = 0; word < kLinkedWords; ++word) {
+      for (; linked_[word] != 0; linked_[word] &= linked_[word] - 1) {
+        View& view = views_[word * 64 + static_cast<unsigned>(__builtin_ctzll(linked_[word]))];
+        view.SetPeer(nullptr);
+        view.SetSmapPeer(nullptr);
+        view.ForgetRootPeer();
+      }
+    }
+  }
   // The largest view but `except`, or null.
   View* Largest(const View* except);
 
@@ -105,6 +121,9 @@ class ViewPool {
   ViewKey keys_[kMaxViews];
   u64 last_used_[kMaxViews] = {};
   u32 tables_[kMaxViews] = {};
+  // A bit for each view that has, or had, a link to another.
+  static constexpr unsigned kLinkedWords = (kMaxViews + 63) / 64;
+  u64 linked_[kLinkedWords] = {};
   View* hints_[kHints] = {};
   View* followers_[kMaxViews] = {};
   unsigned follower_count_ = 0;

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Pc>> Pc::Create(const PcConfig& config, PcHooks hooks, Cl
   if (config.set_up) {
     pc->SetUpAsBiosLeavesIt();
   } else {
-    pc->lapic_.Reset(/*keep_mode=*/false);
+    pc->lapic().Reset(/*keep_mode=*/false);
   }
   return pc;
 }
@@ -38,7 +38,7 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
     : hooks_(std::move(hooks)),
       set_up_(config.set_up),
       clock_(clock),
-      lapic_(/*id=*/0, clock, tsc, timers_, *this),
+      lapics_(MakeLapics(config, tsc)),
       ioapic_([this](const ApicMessage& message) {
         // ExtINT names no vector: the 8259s are asked. Their wire is LINT0 here, so an entry in
         // that mode has nothing to add.
@@ -101,13 +101,30 @@ Pc::Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc)
   pci_.Add(kVgaSlot, 0, vga_function_);
   fw_cfg_.AddInteger(FwCfg::kRamSize, config.low_ram_bytes + config.high_ram_bytes, 8);
   fw_cfg_.AddInteger(FwCfg::kNoGraphics, config.serial_is_screen ? 1 : 0, 2);
-  fw_cfg_.AddInteger(FwCfg::kCpuCount, 1, 2);
-  fw_cfg_.AddInteger(FwCfg::kMaxCpus, 1, 2);
+  fw_cfg_.AddInteger(FwCfg::kCpuCount, cpus(), 2);
+  fw_cfg_.AddInteger(FwCfg::kMaxCpus, cpus(), 2);
   fw_cfg_.AddInteger(FwCfg::kIrq0Override, 1, 4);
   // Nothing to boot from can appear later: firmware need not wait before it tries again.
   fw_cfg_.AddFile("etc/boot-fail-wait", {0, 0, 0, 0});
-  pics_.OnOutput([this](bool level) { lapic_.SetLint0(level); });
-  lapic_.ConnectExtInt(&pics_);
+  pics_.OnOutput([this](bool level) {
+    for (const auto& lapic : lapics_) lapic->SetLint0(level);
+  });
+}
+
+// The others' local APICs are as after power-up whether there is firmware or not.
+std::vector<std::unique_ptr<Lapic>> Pc::MakeLapics(const PcConfig& config, TscSource& tsc) {
+  std::vector<std::unique_ptr<Lapic>> lapics;
+  for (unsigned cpu = 0; cpu <= config.more_cpus.size(); ++cpu) {
+    TscSource& own = cpu == 0 ? tsc : *config.more_cpus[cpu - 1];
+    apic_hosts_.push_back(std::make_unique<ApicHost>(*this, cpu));
+    auto lapic = std::make_unique<Lapic>(cpu, clock_, own, timers_, *apic_hosts_.back());
+    if (cpu != 0) lapic->Reset(/*keep_mode=*/false);
+    lapic->ConnectExtInt(&pics_);
+    apic_bus_.Add(*lapic);
+    lapics.push_back(std::move(lapic));
+  }
+  lapic_page_device_.set_running(*lapics[0]);
+  return lapics;
 }
 
 Status Pc::Wire(const PcConfig& config) {
@@ -159,7 +176,7 @@ Status Pc::Wire(const PcConfig& config) {
   if (!added.ok()) return added;
   added = mmio_.Add(Vga::kWindow, Vga::kWindowBytes, vga_.window(), "VGA");
   if (!added.ok()) return added;
-  added = mmio_.Add(Lapic::kBase, Lapic::kSize, lapic_, "local APIC");
+  added = mmio_.Add(Lapic::kBase, Lapic::kSize, lapic_page_device_, "local APIC");
   if (!added.ok()) return added;
   added = mmio_.Add(Hpet::kBase, Hpet::kSize, hpet_, "HPET");
   if (!added.ok()) return added;
@@ -199,11 +216,23 @@ void Pc::SetUpAsBiosLeavesIt() {
 void Pc::Reset() {
   ports_.ResetDevices();
   mmio_.ResetDevices();
-  if (mmio_.Move(lapic_page_, lapic_.base())) lapic_page_ = lapic_.base();
+  for (const auto& lapic : lapics_) lapic->Reset();
+  RunCpu(0);
   if (set_up_) {
-    lapic_.SetUpAsBiosLeavesIt();
+    lapic().SetUpAsBiosLeavesIt();
     SetUpAsBiosLeavesIt();
   }
+}
+
+void Pc::RunCpu(unsigned cpu) {
+  lapic_page_device_.set_running(*lapics_[cpu]);
+  PlaceLapic();
+}
+
+// A place that another device has is left to it.
+void Pc::PlaceLapic() {
+  const PhysAddr base = lapic().base();
+  if (base != lapic_page_ && mmio_.Move(lapic_page_, base)) lapic_page_ = base;
 }
 
 IrqLine& Pc::Irq(unsigned irq) {
@@ -212,26 +241,30 @@ IrqLine& Pc::Irq(unsigned irq) {
 }
 
 void Pc::SetApicBase(u64 value) {
-  const PhysAddr before = lapic_.base();
-  lapic_.WriteMsr(Lapic::kMsrApicBase, value);
-  // A place that another device has is left to it.
-  if (lapic_.base() != before && mmio_.Move(lapic_page_, lapic_.base())) {
-    lapic_page_ = lapic_.base();
-  }
+  lapic().WriteMsr(Lapic::kMsrApicBase, value);
+  PlaceLapic();
 }
 
-void Pc::InterruptRaised() {
-  if (hooks_.interrupt_raised) hooks_.interrupt_raised();
+void Pc::ApicHost::InterruptRaised() {
+  if (pc_.hooks_.interrupt_raised) pc_.hooks_.interrupt_raised(cpu_);
 }
 
-void Pc::Nmi() {
-  if (hooks_.nmi) hooks_.nmi();
+void Pc::ApicHost::Nmi() {
+  if (pc_.hooks_.nmi) pc_.hooks_.nmi(cpu_);
 }
 
-void Pc::Init() {
-  if (hooks_.init) hooks_.init();
+void Pc::ApicHost::Init() {
+  if (pc_.hooks_.init) pc_.hooks_.init(cpu_);
 }
 
-void Pc::EndOfInterrupt(u8 vector) { ioapic_.EndOfInterrupt(vector); }
+void Pc::ApicHost::Startup(u8 vector) {
+  if (pc_.hooks_.startup) pc_.hooks_.startup(cpu_, vector);
+}
+
+void Pc::ApicHost::Send(const ApicMessage& message, bool self_too) {
+  pc_.apic_bus_.Send(message, self_too ? nullptr : pc_.lapics_[cpu_].get());
+}
+
+void Pc::ApicHost::EndOfInterrupt(u8 vector) { pc_.ioapic_.EndOfInterrupt(vector); }
 
 }  // namespace alibi::devices

@@ -36,9 +36,11 @@
 #include "devices/console/vga.h"
 #include "devices/console/vga_pci.h"
 #include "devices/irq.h"
+#include "devices/irq/apic_bus.h"
 #include "devices/irq/interrupt_controller.h"
 #include "devices/irq/ioapic.h"
 #include "devices/irq/lapic.h"
+#include "devices/irq/lapic_page.h"
 #include "devices/irq/numeric_error.h"
 #include "devices/irq/pic8259.h"
 #include "devices/pci/pci.h"
@@ -67,6 +69,9 @@ struct PcConfig {
   std::vector<u16> debug_ports = {0xe9, 0x402};
   bool serial_is_screen = true;  // firmware shows on COM1 what it shows on the screen
   std::vector<u8> vga_rom;       // the video BIOS; may be empty
+  // The TSCs of the CPUs beside the boot processor, in the order of their APIC IDs, from 1 on. They
+  // outlive the board.
+  std::vector<TscSource*> more_cpus;
   // As firmware leaves the devices, for guests that are started without any.
   bool set_up = true;
 };
@@ -77,12 +82,15 @@ struct PcHooks {
   std::function<void(u8)> serial_output;
   std::function<void(u8)> debug_output;
   std::function<void(u32 status)> exit_requested;
-  std::function<void()> panicked;          // the guest's kernel, by its own account
-  std::function<void()> boot_failed;       // firmware found nothing to boot from
-  std::function<void()> interrupt_raised;  // InterruptPending() may have become true
-  std::function<void()> nmi;
+  std::function<void()> panicked;     // the guest's kernel, by its own account
+  std::function<void()> boot_failed;  // firmware found nothing to boot from
+  // Of a CPU, by its APIC ID: InterruptPending() may have become true; an NMI; an INIT, which has
+  // not reset its local APIC yet; a startup IPI.
+  std::function<void(unsigned cpu)> interrupt_raised;
+  std::function<void(unsigned cpu)> nmi;
+  std::function<void(unsigned cpu)> init;
+  std::function<void(unsigned cpu, u8 vector)> startup;
   std::function<void()> ignore_numeric_error;  // IGNNE# is asserted
-  std::function<void()> init;                  // an INIT sent to the only CPU: reset it
   std::function<void()> reset;                 // the keyboard controller, port 0x92 or 0xcf9
   std::function<void()> screen_changed;        // see Vga
   std::function<void()> power_off;             // ACPI soft off
@@ -90,12 +98,12 @@ struct PcHooks {
   std::function<void(const PciHost::Pam&)> pam;
 };
 
-class Pc : private LapicHost {
+class Pc {
  public:
-  // `clock` and `tsc` must outlive the board.
+  // `clock` and `tsc`, the boot processor's, must outlive the board.
   static Result<std::unique_ptr<Pc>> Create(const PcConfig& config, PcHooks hooks, Clock& clock,
                                             TscSource& tsc);
-  ~Pc() override = default;
+  ~Pc() = default;
   Pc(const Pc&) = delete;
   Pc& operator=(const Pc&) = delete;
 
@@ -107,9 +115,15 @@ class Pc : private LapicHost {
   MmioBus& mmio() { return mmio_; }
   Clock& clock() { return clock_; }
   TimerQueue& timers() { return timers_; }
-  InterruptController& interrupts() { return lapic_; }
+  // Of the CPU that runs: the boot processor at first.
+  InterruptController& interrupts() { return lapic_page_device_.running(); }
   // Its MSRs, TPR binding, and reset.
-  Lapic& lapic() { return lapic_; }
+  Lapic& lapic() { return lapic_page_device_.running(); }
+  const Lapic& lapic() const { return lapic_page_device_.running(); }
+  Lapic& lapic(unsigned cpu) { return *lapics_[cpu]; }
+  unsigned cpus() const { return static_cast<unsigned>(lapics_.size()); }
+  // Another CPU runs: its local APIC is the one in memory.
+  void RunCpu(unsigned cpu);
   const IoApic& ioapic() const { return ioapic_; }
   Pic8259Pair& pics() { return pics_; }
   Uart16550& serial() { return serial_; }
@@ -126,9 +140,7 @@ class Pc : private LapicHost {
   IrqLine& Irq(unsigned irq);
 
   // A message-signalled interrupt.
-  void Deliver(const ApicMessage& message) {
-    if (lapic_.IsDestination(message)) lapic_.Deliver(message);
-  }
+  void Deliver(const ApicMessage& message) { apic_bus_.Send(message); }
 
   // The VCPU asserts FERR#.
   void NumericError() { numeric_error_.Set(); }
@@ -137,6 +149,22 @@ class Pc : private LapicHost {
   void SerialInput(std::string_view bytes) { serial_.Receive(bytes); }
 
  private:
+  // What a CPU's local APIC asks for.
+  class ApicHost final : public LapicHost {
+   public:
+    ApicHost(Pc& pc, unsigned cpu) : pc_(pc), cpu_(cpu) {}
+    void InterruptRaised() override;
+    void Nmi() override;
+    void Init() override;
+    void Startup(u8 vector) override;
+    void Send(const ApicMessage& message, bool self_too) override;
+    void EndOfInterrupt(u8 vector) override;
+
+   private:
+    Pc& pc_;
+    const unsigned cpu_;
+  };
+
   class IsaLine : public IrqLine {
    public:
     void Connect(IrqLine* pic, IrqLine* ioapic) {
@@ -163,11 +191,8 @@ class Pc : private LapicHost {
   Pc(const PcConfig& config, PcHooks hooks, Clock& clock, TscSource& tsc);
   Status Wire(const PcConfig& config);
   void SetUpAsBiosLeavesIt();
-
-  void InterruptRaised() override;
-  void Nmi() override;
-  void Init() override;
-  void EndOfInterrupt(u8 vector) override;
+  std::vector<std::unique_ptr<Lapic>> MakeLapics(const PcConfig& config, TscSource& tsc);
+  void PlaceLapic();
 
   PcHooks hooks_;
   const bool set_up_;
@@ -176,8 +201,11 @@ class Pc : private LapicHost {
   PortBus ports_;
   MmioBus mmio_;
   Pic8259Pair pics_;
-  Lapic lapic_;
+  std::vector<std::unique_ptr<ApicHost>> apic_hosts_;
+  ApicBus apic_bus_;
+  LapicPage lapic_page_device_;
   PhysAddr lapic_page_ = Lapic::kBase;
+  std::vector<std::unique_ptr<Lapic>> lapics_;  // by ID
   IoApic ioapic_;
   std::array<IsaLine, 16> lines_;
   // Of the 8254 and the RTC, or of the HPET.

@@ -12,16 +12,24 @@ namespace alibi::devices {
 namespace {
 
 struct Machine {
-  Machine() {
+  explicit Machine(unsigned cpus = 1) {
     PcConfig config;
+    for (unsigned cpu = 1; cpu < cpus; ++cpu) config.more_cpus.push_back(&tsc);
     config.low_ram_bytes = 64 << 20;
     config.unix_seconds = 1'700'000'000;
     PcHooks hooks;
     hooks.serial_output = [this](u8 byte) { serial.push_back(static_cast<char>(byte)); };
     hooks.debug_output = [this](u8 byte) { debug.push_back(static_cast<char>(byte)); };
     hooks.exit_requested = [this](u32 status) { exits.push_back(status); };
-    hooks.interrupt_raised = [this] { ++raised; };
-    hooks.nmi = [this] { ++nmis; };
+    hooks.interrupt_raised = [this](unsigned) { ++raised; };
+    hooks.nmi = [this](unsigned cpu) {
+      ++nmis;
+      events.push_back("nmi " + std::to_string(cpu));
+    };
+    hooks.init = [this](unsigned cpu) { events.push_back("init " + std::to_string(cpu)); };
+    hooks.startup = [this](unsigned cpu, u8 vector) {
+      events.push_back("startup " + std::to_string(cpu) + " " + std::to_string(vector));
+    };
     hooks.ignore_numeric_error = [this] { ++ignored; };
     auto made = Pc::Create(config, std::move(hooks), clock, tsc);
     REQUIRE(made.ok());
@@ -47,6 +55,7 @@ struct Machine {
   std::vector<u32> exits;
   int raised = 0;
   int nmis = 0;
+  std::vector<std::string> events;
   int ignored = 0;
   std::unique_ptr<Pc> pc;
 };
@@ -187,6 +196,49 @@ TEST_CASE("PC: calibration loop of a guest: channel 2 one-shot against OUT2 in p
   }
   CHECK(waited >= 10'080'000);
   CHECK(waited <= 10'110'000);
+}
+
+TEST_CASE("PC: each CPU finds its own local APIC in memory, where it has put it") {
+  Machine machine(2);
+  Pc& pc = *machine.pc;
+  REQUIRE(pc.cpus() == 2);
+  const auto id = [&](u64 base) {
+    return static_cast<u32>(pc.mmio().Read(PhysAddr(base + 0x20), 4)) >> 24;
+  };
+  CHECK(id(0xfee00000) == 0);
+  pc.RunCpu(1);
+  CHECK(id(0xfee00000) == 1);
+  CHECK((pc.mmio().Read(PhysAddr(0xfee000f0), 4) & 0x100) == 0);  // as after power-up
+  pc.SetApicBase(0xfed10800);
+  CHECK(id(0xfed10000) == 1);
+  pc.RunCpu(0);
+  CHECK(id(0xfee00000) == 0);
+  pc.RunCpu(1);
+  CHECK(id(0xfed10000) == 1);
+  pc.Reset();
+  CHECK(id(0xfee00000) == 0);
+  pc.RunCpu(1);
+  CHECK(id(0xfee00000) == 1);
+}
+
+TEST_CASE("PC: IPIs and what becomes of them") {
+  Machine machine(2);
+  machine.Out(0x21, 0xff);
+  Pc& pc = *machine.pc;
+  const auto send = [&](u32 destination, u32 command) {
+    pc.mmio().Write(PhysAddr(0xfee00310), 4, destination << 24);
+    pc.mmio().Write(PhysAddr(0xfee00300), 4, command);
+  };
+  send(1, 0x4500);
+  send(1, 0x609);
+  send(1, 0x400);
+  CHECK(machine.events == std::vector<std::string>{"init 1", "startup 1 9", "nmi 1"});
+  pc.lapic(1).Write(0xf0, 4, 0x1ff);
+  send(1, 0x41);
+  CHECK_FALSE(machine.Pending());
+  pc.RunCpu(1);
+  CHECK(machine.Pending());
+  CHECK(pc.interrupts().Acknowledge() == 0x41);
 }
 
 TEST_CASE("PC: random port and memory traffic never breaks it") {

@@ -51,7 +51,9 @@ Status PcMachine::Load(const Kernel& kernel) {
                       ? LoadMultiboot(kernel, memory)
                       : LoadPvh(kernel, memory);
   if (!loaded.ok()) return loaded;
-  vcpu::SetMtrrsAsBiosLeavesThem(machine_->state());
+  for (unsigned cpu = 0; cpu < machine_->vcpus(); ++cpu) {
+    vcpu::SetMtrrsAsBiosLeavesThem(machine_->state(cpu));
+  }
   machine_->StateChanged();
   return Ok{};
 }
@@ -134,10 +136,16 @@ Status PcMachine::LoadPvh(const Kernel& kernel, loader::GuestMemory& memory) {
   return Ok{};
 }
 
+loader::AcpiHardware PcMachine::DescribeHardware() const {
+  loader::AcpiHardware hardware;
+  hardware.cpus = machine_->vcpus();
+  return hardware;
+}
+
 void PcMachine::DescribeToFirmware() {
   pc_->fw_cfg().AddFile(loader::kNoBootDeviceRomFile, loader::NoBootDeviceRom());
   if (vmi_.has_value()) pc_->fw_cfg().AddFile(loader::kVmiRomFile, loader::VmiRom(*vmi_));
-  loader::AcpiHardware hardware;
+  const loader::AcpiHardware hardware = DescribeHardware();
   for (loader::FirmwareFile& file : loader::ScriptAcpi(loader::BuildAcpi(hardware, 0))) {
     pc_->fw_cfg().AddFile(file.name, std::move(file.bytes));
   }
@@ -160,7 +168,7 @@ void PcMachine::DescribeToFirmware() {
 
 Status PcMachine::LeaveFirmware(loader::GuestMemory& memory) {
   pc_->pci().AssignAsFirmware();
-  loader::AcpiHardware hardware;
+  const loader::AcpiHardware hardware = DescribeHardware();
   if (low_ram_bytes_ >= BiosRom::kShadowEnd &&
       !(loader::WriteFirmware(hardware, memory) &&
         loader::WriteSmbios({low_ram_bytes_, high_ram_bytes_}, memory))) {

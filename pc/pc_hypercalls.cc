@@ -28,7 +28,7 @@ void PcMachine::BeginStolenTime() {
 }
 
 void PcMachine::TellTscMoved() {
-  pc_->lapic().OnTscChanged();
+  for (unsigned cpu = 0; cpu < pc_->cpus(); ++cpu) pc_->lapic(cpu).OnTscChanged();
   if (!vmi_timer_.has_value()) return;
   BeginStolenTime();
   vmi_timer_->OnTscChanged();

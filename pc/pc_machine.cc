@@ -61,8 +61,9 @@ Status PcMachine::CreateMachine(const PcMachineConfig& config) {
 }
 
 void PcMachine::StartClocks() {
-  tsc_.emplace(devices::HostTsc::MeasureFrequencyHz(),
-               static_cast<u64>(machine_->state().tsc_offset));
+  tscs_.assign(machine_->vcpus(), devices::HostTsc(devices::HostTsc::MeasureFrequencyHz(),
+                                                   static_cast<u64>(machine_->state().tsc_offset)));
+  tsc_ = &tscs_[0];
   stolen_.emplace(tsc_->frequency_hz(), ThreadWorkNs,
                   [this] { return machine_->engine().counters().translation_cycles; });
   time_base_.hz = tsc_->frequency_hz();
@@ -85,6 +86,7 @@ devices::PcConfig PcMachine::BoardConfig(const PcMachineConfig& config) {
   board.into_second_ns = static_cast<u32>(utc_start_ns_ % kSecondNs);
   board.vga_rom = config.vga_rom;
   board.serial_is_screen = config.keys == nullptr;
+  for (std::size_t cpu = 1; cpu < tscs_.size(); ++cpu) board.more_cpus.push_back(&tscs_[cpu]);
   return board;
 }
 
@@ -99,13 +101,19 @@ devices::PcHooks PcMachine::BoardHooks() {
   hooks.panicked = [this] { End(PcEnd::kPanicked); };
   hooks.boot_failed = [this] { End(PcEnd::kNoBootDevice); };
   // The board tells before there is a `pc_`, while it sets itself up.
-  hooks.interrupt_raised = [this] {
-    if (pc_ != nullptr && !in_mmio_write_) machine_->InterruptsChanged();
+  hooks.interrupt_raised = [this](unsigned cpu) {
+    const bool later = cpu == machine_->running() && in_mmio_write_;
+    if (pc_ != nullptr && !later) machine_->InterruptsChangedFor(cpu);
   };
-  hooks.nmi = [this] { machine_->RaiseNmi(); };
+  hooks.nmi = [this](unsigned cpu) { machine_->RaiseNmi(cpu); };
   hooks.ignore_numeric_error = [this] { machine_->IgnoreNumericError(); };
-  // The only CPU sent itself an INIT: as a PC, it starts anew from its reset vector.
-  hooks.init = [this] { End(PcEnd::kTripleFault); };
+  // From the boot processor's reset vector a PC starts anew.
+  hooks.init = [this](unsigned cpu) {
+    if (cpu == 0) return End(PcEnd::kTripleFault);
+    pc_->lapic(cpu).Reset(/*keep_mode=*/true);
+    machine_->InitVcpu(cpu);
+  };
+  hooks.startup = [this](unsigned cpu, u8 vector) { machine_->StartVcpu(cpu, vector); };
   hooks.reset = [this] { End(PcEnd::kReset); };
   hooks.power_off = [this] { End(PcEnd::kPowerOff); };
   hooks.countdown = [this](u64 end_ns) { WatchTsc(end_ns); };
@@ -318,6 +326,12 @@ bool PcMachine::InterruptPending(u8) {
   return pc_->interrupts().InterruptPending(pc_->lapic().tpr());
 }
 
+bool PcMachine::InterruptPendingFor(unsigned vcpu) {
+  if (vcpu == machine_->running()) SyncTprToLapic();
+  devices::Lapic& lapic = pc_->lapic(vcpu);
+  return lapic.InterruptPending(lapic.tpr());
+}
+
 bool PcMachine::HeldByPriority(u8 cr8) {
   const u8 waiting = *pc_->interrupts().TprThreshold();
   return waiting != 0 && waiting <= cr8;
@@ -336,7 +350,7 @@ bool PcMachine::NumericError() {
 }
 
 void PcMachine::TscWritten() {
-  tsc_->SetOffset(static_cast<u64>(machine_->state().tsc_offset));
+  tscs_[machine_->running()].SetOffset(static_cast<u64>(machine_->state().tsc_offset));
   TellTscMoved();
 }
 
@@ -422,10 +436,20 @@ void PcMachine::Turn() {
   machine_->SetDeadline(HostDeadline());
 }
 
+// With IF clear only an NMI wakes a CPU, and one that waits for a startup IPI only another CPU.
+bool PcMachine::CanWake() {
+  for (unsigned cpu = 0; cpu < machine_->vcpus(); ++cpu) {
+    const vcpu::VcpuState& state = machine_->state(cpu);
+    if (state.waits_for_startup) continue;
+    if (state.if_flag != 0 || pc_->lapic(cpu).Lint0IsNmi() || pc_->ioapic().SendsNmis()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool PcMachine::Idle() {
-  // With IF clear only an NMI wakes the CPU.
-  const bool nmis = pc_->lapic().Lint0IsNmi() || pc_->ioapic().SendsNmis();
-  if (machine_->state().if_flag == 0 && !nmis) return false;
+  if (!CanWake()) return false;
   if (!FlushOutput()) {
     End(PcEnd::kOutputFailed);
     return true;

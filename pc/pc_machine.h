@@ -27,6 +27,7 @@
 #include "machine/time_base.h"
 #include "pc/bios_rom.h"
 #include "pc/board.h"
+#include "pc/boot/firmware.h"
 #include "pc/boot/linux.h"
 #include "pc/boot/multiboot.h"
 #include "pc/boot/vmi_rom.h"
@@ -153,6 +154,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
 
   // What a PC's firmware would have left: ACPI tables, vectors.
   Status LeaveFirmware(loader::GuestMemory& memory);
+  loader::AcpiHardware DescribeHardware() const;
   // What a ROM finds in fw_cfg: the memory map, ACPI tables.
   void DescribeToFirmware();
   Status LoadMultiboot(const Kernel& kernel, loader::GuestMemory& memory);
@@ -172,7 +174,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   void PortWrite(u16 port, unsigned size, u32 value) override;
   u64 MmioRead(PhysAddr address, unsigned size) override;
   void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
-  // While clocks are watched, every access is a time to look at them.
+  // While clocks are watched (for all VCPUs), every access is a time to look at them.
   bool PeekPort(u16 port, unsigned size, u32* value) override {
     return !machine_->state().tsc_watched && pc_->ports().Peek(port, size, value);
   }
@@ -188,6 +190,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   bool InterruptPending(u8 cr8) override;
   u8 Acknowledge() override { return pc_->interrupts().Acknowledge(); }
   bool HeldByPriority(u8 cr8) override;
+  bool InterruptPendingFor(unsigned vcpu) override;
   void ApicBaseWritten() override;
   bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
@@ -196,6 +199,8 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   // --- RunHooks ---
   void Turn() override;
   bool Idle() override;
+  void VcpuLeaves() override { SyncTprToLapic(); }
+  void VcpuEnters(unsigned vcpu) override { pc_->RunCpu(vcpu); }
   void TscWritten() override;
   void TscReading(u64 host_tsc) override { HideStolenTime(host_tsc); }
   void Hypercall(const vcpu::HypercallArguments& arguments, u64* result) override;
@@ -203,6 +208,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   // --- pc_time.cc ---
   static u64 ThreadWorkNs();  // CPU time of the calling thread
   void WatchTsc(u64 end_ns);
+  void SetTscWatched(bool watched);
   void EndWatch();
   u64 WatchedNs(u64 host_tsc) const;
   void HideStolenTime(u64 host_tsc);
@@ -227,6 +233,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   u64 CancelAlarm(const vcpu::HypercallArguments& arguments);
   u64 WallclockTime(const vcpu::HypercallArguments& arguments);
 
+  bool CanWake();
   u64 HostDeadline();
   void TakeInput();
   void GiveAttention();
@@ -250,7 +257,8 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   GuestDma dma_{*this};
   u64 run_cycles_ = 0, idle_cycles_ = 0, vcpu_us_ = 0;
   devices::MonotonicClock clock_;
-  std::optional<devices::HostTsc> tsc_;
+  std::vector<devices::HostTsc> tscs_;  // by VCPU
+  devices::HostTsc* tsc_ = nullptr;     // the first: they count alike
   std::unique_ptr<devices::Pc> pc_;
   std::unique_ptr<Machine> machine_;
   std::unique_ptr<BiosRom> bios_;

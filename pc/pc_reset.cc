@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "pc/pc_machine.h"
-#include "vcpu/reset.h"
 
 namespace alibi::vmm {
 PcEnd PcMachine::Run() {
@@ -22,12 +21,12 @@ PcEnd PcMachine::Run() {
 // As the RESET line would: memory keeps its contents, but what firmware would load is loaded again.
 bool PcMachine::Restart() {
   CatchUp();
-  vcpu::VcpuState& state = machine_->state();
-  vcpu::ResetToPowerUp(state, machine_->cpuid());
-  state.tsc_offset = -static_cast<i64>(__rdtsc());
+  const i64 tsc_offset = -static_cast<i64>(__rdtsc());
+  machine_->ResetVcpus(tsc_offset);
   pc_->Reset();
   ForgetHypercalls();
-  TscWritten();
+  for (devices::HostTsc& tsc : tscs_) tsc.SetOffset(static_cast<u64>(tsc_offset));
+  TellTscMoved();
   if (bios_ != nullptr) {
     const Status applied = bios_->Apply(pc_->pci().pam());
     if (!applied.ok()) {

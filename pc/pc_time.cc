@@ -40,19 +40,24 @@ void PcMachine::WatchTsc(u64 end_ns) {
   if (hidden_ticks_ >= tsc_->TicksOf(kMaxHiddenNs)) return;
   pc_->timers().Arm(watch_timer_, end_ns + kGraceNs);
   if (machine_->state().tsc_watched) return;
-  machine_->state().tsc_watched = 1;
-  vcpu::UpdateRdtsc(machine_->state());
+  SetTscWatched(true);
   watch_begin_ = devices::HostTsc::ReadBoth();
   watch_hidden_ticks_ = 0;
   stolen_->Begin(watch_begin_.tsc);
   clock_.Hold(watch_begin_.ns);
 }
 
+void PcMachine::SetTscWatched(bool watched) {
+  for (unsigned cpu = 0; cpu < machine_->vcpus(); ++cpu) {
+    machine_->state(cpu).tsc_watched = watched;
+    vcpu::UpdateRdtsc(machine_->state(cpu));
+  }
+}
+
 void PcMachine::EndWatch() {
   if (!machine_->state().tsc_watched) return;
   pc_->timers().Cancel(watch_timer_);
-  machine_->state().tsc_watched = 0;
-  vcpu::UpdateRdtsc(machine_->state());
+  SetTscWatched(false);
   const devices::HostTsc::Moment now = devices::HostTsc::ReadBoth();
   clock_.Release(WatchedNs(now.tsc), now.ns);
   SetClockStart();
@@ -77,11 +82,14 @@ void PcMachine::LookAtClocks() {
   if (machine_->state().tsc_watched) HideStolenTime(__rdtsc());
 }
 
-// The clock has fallen behind by `ns`, and so does the TSC.
+// The clock has fallen behind by `ns`, and so do the TSCs.
 void PcMachine::MoveTsc(u64 ticks, u64 ns) {
   time_base_.origin_tsc += ticks;
-  machine_->state().tsc_offset -= static_cast<i64>(ticks);
-  tsc_->SetOffset(static_cast<u64>(machine_->state().tsc_offset));
+  for (unsigned cpu = 0; cpu < machine_->vcpus(); ++cpu) {
+    i64& offset = machine_->state(cpu).tsc_offset;
+    offset -= static_cast<i64>(ticks);
+    tscs_[cpu].SetOffset(static_cast<u64>(offset));
+  }
   clock_start_ns_ += ns;
   TellTscMoved();
   machine_->SetDeadline(HostDeadline());

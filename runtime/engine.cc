@@ -316,6 +316,18 @@ void EngineImpl::StateChanged() {
   mmu_.PrivilegeChanged();
 }
 
+// Translations, views with all that they cache, and sites are the machine's, not a VCPU's.
+void EngineImpl::VcpuSwitched(unsigned from, unsigned to) {
+  parked_[from] = {pending_, debug_step_, step_over_watch_, ignore_numeric_error_};
+  pending_ = parked_[to].pending;
+  debug_step_ = parked_[to].debug_step;
+  step_over_watch_ = parked_[to].step_over_watch;
+  ignore_numeric_error_ = parked_[to].ignore_numeric_error;
+  vcpu::PrepareFastSyscall(state_);
+  vcpu::UpdateRdtsc(state_);
+  mmu_.VcpuSwitched(from, to);
+}
+
 void EngineImpl::InjectInterrupt(u8 vector) {
   ++counters_.interrupts_delivered;
   vcpu::DeliverEvent(state_, mmu_, vcpu::Event::External(vector), state_.rip);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine runs one VCPU: given its architectural state and its memory, it runs until an exit, and
-// leaves precise state at an instruction boundary. This is all that the machine, debuggers and logs
-// need to know of it, whichever way it executes the guest. The engine that translates is
-// runtime/translating_engine.h.
+// An engine runs one VCPU at a time: given its architectural state and its memory, it runs until an
+// exit, and leaves precise state at an instruction boundary. All that the machine, debuggers and
+// logs need to know of it stands here, whichever way it executes the guest. The engine that
+// translates is runtime/translating_engine.h.
 #ifndef ALIBI_RUNTIME_ENGINE_H_
 #define ALIBI_RUNTIME_ENGINE_H_
 
@@ -38,6 +38,8 @@ struct EngineOptions {
   vcpu::PortIo* ports = nullptr;
   vcpu::Platform* platform = nullptr;
   const vcpu::CpuidPolicy* cpuid = nullptr;
+  // VCPUs that take turns in `state`; several: only where Engine::VcpuSwitched() is served.
+  unsigned vcpus = 1;
 };
 
 class Engine {
@@ -72,6 +74,10 @@ class Engine {
 
   // After the caller changed VcpuState (registers, segments, control registers) between runs.
   virtual void StateChanged() = 0;
+
+  // Between runs: VCPU `to` has come into VcpuState in the place of `from`, whose state the caller
+  // keeps. What the engine knows of each beside that follows. (Only the translating engine.)
+  virtual void VcpuSwitched([[maybe_unused]] unsigned from, [[maybe_unused]] unsigned to) {}
 
   // Takes an external interrupt between runs (the caller has acknowledged it and knows that
   // vcpu::CanTakeInterrupt holds).

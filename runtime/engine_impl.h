@@ -49,6 +49,7 @@ class EngineImpl final : public TranslatingEngine,
   void RequestAttention() override;
   void IgnoreNumericError() override;
   void StateChanged() override;
+  void VcpuSwitched(unsigned from, unsigned to) override;
   void InjectInterrupt(u8 vector) override;
   const DebugPoints& debug_points() const override { return points_; }
   bool SetBreakpoint(LinearAddr pc, bool set) override;
@@ -380,6 +381,14 @@ class EngineImpl final : public TranslatingEngine,
   vcpu::DebugStep debug_step_;
   static constexpr u32 kAlignmentKey = 1u << 9;
   u32 mode_key_ = ~u32{0};  // what NoticeMode saw last
+  // What is known between two runs of a VCPU that does not run, beside its state.
+  struct Parked {
+    Pending pending;
+    vcpu::DebugStep debug_step;
+    bool step_over_watch = false;
+    bool ignore_numeric_error = false;
+  };
+  Parked parked_[vcpu::kMaxVcpus];
   bool running_ = false;
   int thread_id_ = 0;
   u32 slot_seed_ = 0;

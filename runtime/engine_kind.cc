@@ -24,6 +24,12 @@ Result<std::string> EnginePolicyFor(EngineKind kind, const std::string& asked,
                             : NameOf(kind) + std::string("'s is ") + own)};
 }
 
+Result<EngineKind> EngineFor(EngineKind asked, unsigned vcpus) {
+  if (vcpus == 1 || asked == EngineKind::kTranslate) return asked;
+  if (asked == EngineKind::kAuto) return EngineKind::kTranslate;
+  return Error{"several CPUs need --engine translate"};
+}
+
 std::string EngineHelp() {
   std::string text;
 #define ALIBI_ENGINE(kind, name, what) \

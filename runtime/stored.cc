@@ -58,6 +58,7 @@ Status EngineImpl::OpenStore() {
     add(shown_features_.Has(static_cast<isa::Feature>(i)));
   }
   const translator::EmitRequest request = CommonRequest();
+  add(request.one_vcpu);
   add(request.sysret_loads_ss);
   add(request.cmps_destination_first);
   for (const HostAddr stub : stubs_.callout) add(stub - stubs_.miss);

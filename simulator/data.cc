@@ -63,6 +63,11 @@ Outcome handlers::Xchg(Execution& e) {
 
 Outcome handlers::Nop(Execution&) { return {}; }
 
+Outcome handlers::Pause(Execution& e) {
+  e.context.platform.Pausing();
+  return {};
+}
+
 Outcome handlers::Xlat(Execution& e) {
   const unsigned bits = e.instr.address_bits;
   u64 offset = LowBits(e.Reg(kRbx, bits) + e.Reg(kRax, 8), bits);

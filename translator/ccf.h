@@ -295,6 +295,7 @@ struct EmitRequest {
   bool indirect_entry = false;  // reached through the jump table: put the PC check in the hot path
   const isa::FeatureSet* shown = nullptr;  // that the TU was built with; outlives the CCF
   vcpu::PortIo* ports = nullptr;           // for latched ports; may be null
+  bool one_vcpu = true;                    // PAUSE waits for no other
   bool sysret_loads_ss = true;             // Intel; AMD changes the selector alone
   // Its fault is reported if both operands have one; and of REPE CMPSB?
   std::array<bool, 2> cmps_destination_first{};

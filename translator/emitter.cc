@@ -42,6 +42,7 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   next_slot_ = request.slot_seed;
   overflow_ = false;
   missing_ = Missing(request.mode);
+  if (!request.one_vcpu) missing_ |= isa::kOneVcpu;
   form_ = request.mode.code_bits == 64 ? FormOf(tu_->pc) : PcForm::kFixed;
   portable_ = !request.count && tu_->examined.portable();
   moving_ = {};
@@ -68,7 +69,16 @@ EmitResult Emitter::Impl::Emit(const EmitRequest& request, Ccf* ccf) {
   ccf->entry = hot_.Here();
   if (request.count) EmitCount();
 
-  PlanAccesses(*tu_, request.mode, request.plans, &groups_);
+  if (request.one_vcpu) {
+    PlanAccesses(*tu_, request.mode, request.plans, &groups_);
+  } else {
+    // PAUSE is a callout, which no group reaches over.
+    std::array<SitePlan, kMaxTuInstructions> plans = request.plans;
+    for (unsigned i = 0; i < tu_->count; ++i) {
+      if (Calls(tu_->instrs[i])) plans[i].kind = SiteKind::kSimulate;
+    }
+    PlanAccesses(*tu_, request.mode, plans, &groups_);
+  }
   NoteWaitingDisplacements();
   for (index_ = 0; index_ < tu_->count; ++index_) EmitInstr(index_);
   if (!tu_->ends_with_control) {
@@ -237,7 +247,11 @@ void Emitter::Impl::EmitTranslation(const isa::Instr& instr) {
   }
   switch (instr.treatment) {
     case isa::Treatment::kIdent:
-      EmitCopy(instr);
+      if (Calls(instr)) {
+        EmitSimulateWhole(false);
+      } else {
+        EmitCopy(instr);
+      }
       break;
     case isa::Treatment::kStack:
     case isa::Treatment::kControl:

@@ -210,6 +210,11 @@ class Emitter::Impl {
   Ccf* ccf_ = nullptr;
   unsigned index_ = 0;
   u32 data_used_ = 0;
+  // An IDENT instruction that is more than itself where there are several VCPUs?
+  bool Calls(const isa::Instr& instr) const {
+    return instr.op != isa::Op::kNone && (InfoOf(instr.op).needs & missing_ & isa::kOneVcpu) != 0;
+  }
+
   u8 missing_ = 0;  // OpNeeds that do not hold in this TU
   PcForm form_ = PcForm::kFixed;
   bool portable_ = true;

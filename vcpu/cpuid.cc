@@ -2,6 +2,7 @@
 #include "vcpu/cpuid.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "vcpu/cpu_differences.h"
 #include "vcpu/cpu_models.h"
@@ -50,6 +51,7 @@ struct PolicyRow {
 constexpr u32 kAll = 0xffffffff;
 constexpr u32 kMaxBasic = 0xd, kMaxExtended = 0x80000021;
 constexpr u32 kHypervisorLeaf = 0x40000000;
+constexpr u32 kTopologyLeaf = 0xb;
 
 // Leaf 1. Passed: instructions that run as they are. Hidden: DS, ACPI, HTT; DTES64, MONITOR,
 // VMX, SMX, EST, TM2, DCA.
@@ -454,6 +456,40 @@ CpuidRegisters* CpuidPolicy::FindRegisters(u32 leaf, u32 subleaf) {
   return nullptr;
 }
 
+// Of several VCPUs each is a core with one thread, and all are in one package and share its
+// highest level of cache.
+void CpuidPolicy::ShowTopology(const VcpuState& state, u32 leaf, u32 subleaf,
+                               CpuidRegisters* r) const {
+  const u32 cores = state.vcpus;
+  const u32 id_bits = static_cast<u32>(std::bit_width(cores - 1));
+  switch (leaf) {
+    case 1:
+      r->ebx |= u32{state.number} << 24 | cores << 16;
+      r->edx |= Bit(28);  // HTT: several IDs in a package
+      break;
+    case 4:
+      if (r->eax == 0) break;
+      r->eax |= ((1u << id_bits) - 1) << 26;
+      if (subleaf == 3) r->eax |= ((1u << id_bits) - 1) << 14;
+      break;
+    case kTopologyLeaf:
+      r->edx = state.number;
+      if (subleaf == 1) {
+        r->eax = id_bits;
+        r->ebx = cores;
+      }
+      break;
+    case 0x80000001:
+      if (vendor_ == Vendor::kAmd) r->ecx |= Bit(1);  // CmpLegacy: these are cores
+      break;
+    case 0x80000008:
+      if (vendor_ == Vendor::kAmd) r->ecx |= id_bits << 12 | (cores - 1);
+      break;
+    default:
+      break;
+  }
+}
+
 CpuidRegisters CpuidPolicy::Query(const VcpuState& state, u32 leaf, u32 subleaf) const {
   const bool basic = leaf < kHypervisorLeaf;
   const bool too_high = basic ? leaf > max_basic_ : leaf >= 0x80000000 && leaf > max_extended_;
@@ -462,8 +498,13 @@ CpuidRegisters CpuidPolicy::Query(const VcpuState& state, u32 leaf, u32 subleaf)
     leaf = max_basic_;
   }
   const Entry* entry = Find(leaf, subleaf);
+  // Levels of the topology that there are not still tell whose they are (SDM vol. 2, CPUID).
+  if (entry == nullptr && leaf == kTopologyLeaf && state.vcpus > 1 && Find(leaf, 0) != nullptr) {
+    return {0, 0, subleaf & 0xff, state.number};
+  }
   if (entry == nullptr) return {};
   CpuidRegisters r = entry->registers;
+  if (state.vcpus > 1) ShowTopology(state, leaf, subleaf, &r);
   const u32 apic = (state.apic_base & Bit(11)) ? ~u32{0} : ~Bit(9);
   switch (leaf) {
     case 1:

@@ -68,7 +68,8 @@ class CpuidPolicy {
   // For machines whose embedder has no local APIC of ours: nothing shown that needs its MSRs.
   void HideApicMsrs();
 
-  // CPUID as the guest sees it, dynamic bits (OSXSAVE, APIC, XSAVE size) taken from state.
+  // CPUID as the guest sees it, dynamic bits (OSXSAVE, APIC, XSAVE size, which CPU of how many)
+  // taken from state.
   CpuidRegisters Query(const VcpuState& state, u32 leaf, u32 subleaf) const;
 
   Vendor vendor() const { return vendor_; }
@@ -92,6 +93,7 @@ class CpuidPolicy {
  private:
   const Entry* Find(u32 leaf, u32 subleaf) const;
   CpuidRegisters* FindRegisters(u32 leaf, u32 subleaf);
+  void ShowTopology(const VcpuState& state, u32 leaf, u32 subleaf, CpuidRegisters* r) const;
   void BoundCaches();
   void HideStateless();
   void SizeXsave();

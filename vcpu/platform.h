@@ -21,6 +21,9 @@ class Platform {
   // may change tsc_offset, which counts at once.
   virtual void TscReading([[maybe_unused]] u64 host_tsc) {}
 
+  // The guest executes PAUSE. Told to machines of several VCPUs: it may wait for another one.
+  virtual void Pausing() {}
+
   // FERR# is asserted: an unmasked x87 exception is pending, CR0.NE is clear, and a waiting
   // instruction is reached, which then waits for an interrupt (SDM vol. 1, 8.7.2). False: the wire
   // leads nowhere, so that nobody could answer; it is an #MF all the same.

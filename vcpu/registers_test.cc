@@ -415,6 +415,77 @@ TEST_CASE("Reset states", "[registers]") {
   CHECK(s.gpr[kRbx] == 0x7000);
 }
 
+TEST_CASE("CPUID: which of several VCPUs this is", "[registers]") {
+  TestMachine m;
+  VcpuState& s = m.state();
+  const CpuidPolicy intel = Intel(), amd = Amd();
+  const auto topology = [&](u32 vcpus, u32 number, u32 leaf, u32 subleaf) {
+    s.vcpus = static_cast<u8>(vcpus);
+    s.number = static_cast<u8>(number);
+    return intel.Query(s, leaf, subleaf);
+  };
+  // One is as if nobody knew of more.
+  for (const u32 leaf : {1u, 4u, 0xbu, 0x80000001u, 0x80000008u}) {
+    for (const u32 subleaf : {0u, 1u, 2u, 3u}) {
+      CHECK(topology(1, 0, leaf, subleaf) == topology(0, 0, leaf, subleaf));
+    }
+  }
+  CHECK((topology(5, 3, 1, 0).ebx >> 16) == 0x0305);
+  CHECK((topology(5, 3, 1, 0).edx >> 28 & 1) == 1);
+  CHECK(topology(5, 3, 0xb, 0) == CpuidRegisters{0, 1, 0x100, 3});
+  CHECK(topology(5, 3, 0xb, 1) == CpuidRegisters{3, 5, 0x201, 3});
+  CHECK(topology(5, 3, 0xb, 7) == CpuidRegisters{0, 0, 7, 3});
+  CHECK(topology(4, 0, 0xb, 1).eax == 2);
+  CHECK(topology(16, 15, 0xb, 1) == CpuidRegisters{4, 16, 0x201, 15});
+  s.vcpus = 5;
+  CHECK(amd.Query(s, 0x80000008, 0).ecx == 0x3004);
+  CHECK((amd.Query(s, 0x80000001, 0).ecx & 2) != 0);
+  CHECK((intel.Query(s, 0x80000001, 0).ecx & 2) == 0);
+}
+
+TEST_CASE("INIT and startup", "[registers]") {
+  TestMachine m;
+  VcpuState& s = m.state();
+  s.number = 3;
+  ResetToPowerUp(s, m.policy());
+  CHECK(s.waits_for_startup);
+  CHECK((s.apic_base & 1u << 8) == 0);
+  StartUp(s, 0x9a);
+  CHECK_FALSE(s.waits_for_startup);
+  CHECK(s.segment[kCs].selector == 0x9a00);
+  CHECK(s.segment[kCs].base == 0x9a000);
+  CHECK(s.rip == 0);
+  CHECK(s.CodeBits() == 16);
+  StartUp(s, 0x12);  // runs already
+  CHECK(s.segment[kCs].base == 0x9a000);
+
+  m.LongMode();
+  s.halted = s.shutdown = s.nmi_blocked = 1;
+  s.cr0 |= kCr0Cd;
+  s.gpr[kRbx] = 5;
+  s.dr[0] = 0x1000;
+  s.lstar = 0x2000;
+  s.xcr0 = 7;
+  s.pat = 0x0606060606060606;
+  s.tsc_offset = 77;
+  s.apic_base = 0xfee00c00;
+  s.xsave_area[200] = 9;
+  ResetToInit(s, m.policy());
+  CHECK(s.waits_for_startup);
+  CHECK((s.halted | s.shutdown | s.nmi_blocked) == 0);
+  CHECK(s.cr0 == (kCr0Et | kCr0Cd));
+  CHECK((s.cr3 | s.cr4 | s.efer | s.gpr[kRbx] | s.dr[0]) == 0);
+  CHECK(s.gpr[kRdx] == m.policy().signature());
+  CHECK(s.segment[kCs].base == 0xffff0000);
+  CHECK(s.lstar == 0x2000);
+  CHECK(s.xcr0 == 7);
+  CHECK(s.pat == 0x0606060606060606);
+  CHECK(s.tsc_offset == 77);
+  CHECK(s.apic_base == 0xfee00c00);
+  CHECK(s.xsave_area[200] == 9);
+  CHECK(s.number == 3);
+}
+
 TEST_CASE("When interrupts may be taken", "[registers]") {
   TestMachine m;
   m.LongMode();

@@ -36,11 +36,12 @@ void ResetCommon(VcpuState& state, const CpuidPolicy& policy) {
   state.sysenter_cs = state.sysenter_esp = state.sysenter_eip = 0;
   state.pat = 0x0007040600070406;
   state.mtrr_def_type = 0;
-  state.apic_base = 0xfee00000 | (1u << 11) | (1u << 8);  // enabled, boot processor
+  state.apic_base = 0xfee00000 | (1u << 11) | (state.number == 0 ? 1u << 8 : 0);  // enabled, boot
   state.tsc_aux = 0;
   state.misc_enable = 0x1 | (1u << 11) | (1u << 12);  // fast strings, no BTS, no PEBS
   ResetStoredMsrs(state);
   state.task_trap = state.halted = state.nmi_blocked = state.nmi_pending = state.shutdown = 0;
+  state.waits_for_startup = 0;
   // The initial configuration of x87 and SSE (SDM vol. 1, 13.6): all zero but FCW and MXCSR, and
   // XSTATE_BV zero, so that XRSTOR makes the rest.
   for (u8& byte : state.xsave_area) byte = 0;
@@ -59,6 +60,39 @@ void ResetToPowerUp(VcpuState& state, const CpuidPolicy& policy) {
   state.segment[kCs] = {
       .base = 0xffff0000, .limit = 0xffff, .selector = 0xf000, .attributes = 0x9b};
   state.rip = 0xfff0;
+  state.waits_for_startup = state.number != 0;
+}
+
+void ResetToInit(VcpuState& state, const CpuidPolicy& policy) {
+  const VcpuState before = state;
+  ResetToPowerUp(state, policy);
+  state.cr0 = kCr0Et | (before.cr0 & (kCr0Nw | kCr0Cd));
+  state.xcr0 = before.xcr0;
+  __builtin_memcpy(state.xsave_area, before.xsave_area, sizeof(state.xsave_area));
+  state.star = before.star;
+  state.lstar = before.lstar;
+  state.cstar = before.cstar;
+  state.sfmask = before.sfmask;
+  state.kernel_gs_base = before.kernel_gs_base;
+  state.sysenter_cs = before.sysenter_cs;
+  state.sysenter_esp = before.sysenter_esp;
+  state.sysenter_eip = before.sysenter_eip;
+  state.pat = before.pat;
+  state.mtrr_def_type = before.mtrr_def_type;
+  state.apic_base = before.apic_base;
+  state.tsc_aux = before.tsc_aux;
+  state.misc_enable = before.misc_enable;
+  __builtin_memcpy(state.stored_msr, before.stored_msr, sizeof(state.stored_msr));
+  state.waits_for_startup = 1;
+}
+
+void StartUp(VcpuState& state, u8 vector) {
+  if (!state.waits_for_startup) return;
+  state.waits_for_startup = 0;
+  Segment& code = state.segment[kCs];
+  code.selector = static_cast<u16>(vector << 8);
+  code.base = u64{vector} << 12;
+  state.rip = 0;
 }
 
 namespace {

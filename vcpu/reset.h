@@ -10,8 +10,17 @@
 
 namespace alibi::vcpu {
 
-// Power-up (SDM vol. 3, table 9-1): real mode at f000:fff0 with a CS base of ffff0000h.
+// Power-up (SDM vol. 3, table 9-1): real mode at f000:fff0 with a CS base of ffff0000h. VCPUs but
+// number 0 then wait for a startup IPI.
 void ResetToPowerUp(VcpuState& state, const CpuidPolicy& policy);
+
+// An INIT (the same table): as power-up, but the x87 and vector registers, XCR0, CR0.CD and NW and
+// the MSRs but EFER, DEBUGCTL and the segment bases are kept. The VCPU waits for a startup IPI.
+void ResetToInit(VcpuState& state, const CpuidPolicy& policy);
+
+// A startup IPI reaches a VCPU that waits for one: it begins at `vector` * 1000h in real mode (SDM
+// vol. 3, 9.4.3). Others ignore it.
+void StartUp(VcpuState& state, u8 vector);
 
 // What a multiboot loader leaves: 32-bit flat protected mode, paging and interrupts off, EAX and
 // EBX as given; GDTR is empty, so the guest must load its own before any segment register.

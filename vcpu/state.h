@@ -86,6 +86,8 @@ struct DescriptorTable {
   u16 pad[3] = {};
 };
 
+inline constexpr unsigned kMaxVcpus = 16;  // of a machine
+
 inline constexpr std::size_t kXsaveAreaSize = 4096;
 // MSRs that nothing but RDMSR and WRMSR knows; see vcpu/msr.cc.
 inline constexpr unsigned kStoredMsrs = 40;
@@ -148,11 +150,14 @@ struct alignas(64) VcpuState {
   u64 stored_msr[kStoredMsrs];
   u8 halted;  // HLT executed, waiting for an interrupt
   u8 nmi_blocked;
-  u8 shutdown;     // triple fault
-  u8 nmi_pending;  // an NMI waits for nmi_blocked or the interrupt shadow to go
-  u8 task_trap;    // a task with the T flag was entered: #DB before its first instruction
-  u8 tsc_watched;  // the platform is told of each reading of the TSC
-  u8 pad[2];
+  u8 shutdown;           // triple fault
+  u8 nmi_pending;        // an NMI waits for nmi_blocked or the interrupt shadow to go
+  u8 task_trap;          // a task with the T flag was entered: #DB before its first instruction
+  u8 tsc_watched;        // the platform is told of each reading of the TSC
+  u8 waits_for_startup;  // for a startup IPI: after INIT, and from power-up on but for VCPU 0
+  u8 number;             // among the machine's VCPUs, and its APIC ID; 0: the boot processor
+  u8 vcpus;              // of the machine, as CPUID shows them; 0 and 1 are one
+  u8 pad[7];
 
   // --- Ports that emitted code accesses as memory: of each size (1, 2, 4 bytes) the latch that was
   // accessed last through DX ---

@@ -197,7 +197,7 @@ class VcpuImpl final : public Vcpu,
 
   // --- RunHooks ---
   void Turn() override {
-    if (nmi_.exchange(false)) machine_->RaiseNmi();
+    if (nmi_.exchange(false)) machine_->RaiseNmi(machine_->running());
   }
   bool Idle() override { return false; }
 

@@ -34,7 +34,10 @@ struct Board : LapicHost {
   void Nmi() override { ++nmis; }
   void Init() override { ++inits; }
   void Startup(u8 vector) override { startups.push_back(vector); }
-  void Send(const ApicMessage& message) override { sent.push_back(message); }
+  void Send(const ApicMessage& message, bool self_too) override {
+    sent.push_back(message);
+    if (self_too && lapic.IsDestination(message)) lapic.Deliver(message);
+  }
   void EndOfInterrupt(u8 vector) override { ended.push_back(vector); }
 
   u32 In(u64 offset) { return static_cast<u32>(lapic.Read(offset, 4)); }

@@ -262,6 +262,7 @@ void Lapic::EndOfInterrupt() {
 }
 
 bool Lapic::IsDestination(const ApicMessage& message) const {
+  if (!enabled()) return false;
   const u32 destination = message.destination;
   if (x2apic()) {
     if (destination == ~u32{0}) return true;
@@ -491,19 +492,17 @@ void Lapic::WriteIcr(u32 low, u32 destination) {
     case 2:  // all including self
       message.destination = ~u32{0};
       message.logical = false;
-      if (fixed || message.mode == DeliveryMode::kNmi) Deliver(message);
-      host_.Send(message);
+      host_.Send(message, fixed || message.mode == DeliveryMode::kNmi);
       return;
     case 3:  // all but self
       message.destination = ~u32{0};
       message.logical = false;
-      host_.Send(message);
+      host_.Send(message, false);
       return;
     default:
-      break;
+      host_.Send(message, true);
+      return;
   }
-  if (IsDestination(message)) Deliver(message);
-  host_.Send(message);
 }
 
 u64 Lapic::Read(u64 offset, unsigned size) {

@@ -6,6 +6,7 @@
 //  - After construction it is as a PC BIOS leaves it, because multiboot guests get no BIOS: enabled
 //    in IA32_APIC_BASE and in SVR (0x1ff), LINT0 = ExtINT (0x8700) so that the 8259s reach the CPU
 //    ("virtual wire"), LINT1 = NMI (0x8400). Reset() gives the architectural reset state instead.
+//  - CPU 0 is the boot processor (IA32_APIC_BASE bit 8).
 //  - The TPR is one byte that CR8, the MSR and the page share. BindTpr() moves it into the VCPU's
 //    own block, where translated code can write it.
 //  - Where the page lies is the board's business: it reads base().
@@ -53,8 +54,8 @@ class LapicHost {
   virtual void Nmi() = 0;
   virtual void Init() {}
   virtual void Startup(u8 vector) { static_cast<void>(vector); }
-  // A message for other CPUs (self is served already).
-  virtual void Send(const ApicMessage& message) { static_cast<void>(message); }
+  // A message for those CPUs that it is addressed to; the sender is one of them only if `self_too`.
+  virtual void Send(const ApicMessage& message, bool self_too) = 0;
   // A level-triggered interrupt was ended: the I/O APIC wants to know.
   virtual void EndOfInterrupt(u8 vector) { static_cast<void>(vector); }
 };
@@ -103,9 +104,14 @@ class Lapic : public Device, public InterruptController {
   u8 Acknowledge() override;
   const u8* TprThreshold() const override { return &tpr_threshold_; }
 
-  // A message from the I/O APIC or another CPU: taken if it is addressed to this one.
+  // A message from the I/O APIC or another CPU: taken if it is addressed to this one. ApicBus
+  // chooses the receivers.
   bool IsDestination(const ApicMessage& message) const;
   void Deliver(const ApicMessage& message);
+  // Of those that a message of lowest priority is addressed to, one that can accept it and whose
+  // priority is the least gets it (SDM vol. 3, 11.6.2.4).
+  bool AcceptsFixed() const { return enabled() && software_enabled(); }
+  u8 processor_priority() const { return ppr(); }
 
   // INIT keeps the APIC's mode and ID; power-on reset does not.
   void Reset(bool keep_mode);

@@ -32,6 +32,12 @@ KERNELS = [
     "xsave",
 ]
 
+# Kernels for several processors: with four.
+SMP_KERNELS = [
+    "smp_memory",
+    "smp_start",
+]
+
 # Kernels that find a disk (disk.img, on the interface named here) and a CD-ROM (disc.iso).
 DISK_KERNELS = {
     "ata": "ide",

@@ -6,6 +6,7 @@
 #   qemu_test.sh --shutdown IMAGE     the kernel must end by a triple fault
 #   qemu_test.sh --device WHAT IMAGE  with QEMU's -device WHAT
 #   qemu_test.sh --nic WHAT IMAGE     with QEMU's -nic WHAT
+#   qemu_test.sh --smp N IMAGE        with N processors
 #   qemu_test.sh --disk FILE ide|virtio --cdrom FILE IMAGE
 #                                     with drives; what is written is forgotten
 #
@@ -36,6 +37,10 @@ while [[ $1 == --* ]]; do
       ;;
     --device)
       devices+=(-device "$2")
+      shift 2
+      ;;
+    --smp)
+      devices+=(-smp "$2")
       shift 2
       ;;
     --nic)

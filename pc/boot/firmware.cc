@@ -88,8 +88,10 @@ Bytes BuildMadt(const AcpiHardware& hardware) {
   DescriptionTable table("APIC", 3, 8);
   table.Put(36, hardware.local_apic, 4);
   table.Put(40, 1, 4);  // there are 8259s as well
-  // A local APIC: processor 0, ID 0, enabled.
-  table.Append({0, 8, 0, 0, 1, 0, 0, 0});
+  // Local APICs: a processor's UID, its APIC ID, enabled.
+  for (unsigned cpu = 0; cpu < hardware.cpus; ++cpu) {
+    table.Append({0, 8, static_cast<u8>(cpu), static_cast<u8>(cpu), 1, 0, 0, 0});
+  }
   // The I/O APIC, from global interrupt 0.
   table.Append({1, 12, 0, 0});
   table.AppendInteger(hardware.io_apic, 4);
@@ -147,6 +149,23 @@ Bytes BuildFadt(const AcpiHardware& hardware, u64 facs, u64 dsdt) {
   return table.Finish();
 }
 
+// The processors by their UIDs: Scope (\_PR) { Processor (CP00, 0, 0, 0) {} ... } as AML (ACPI 6.4,
+// 20.2.5; Processor as in 5.1).
+Bytes BuildProcessors(const AcpiHardware& hardware) {
+  constexpr u64 kObjectBytes = 13, kScopeName = 5;
+  DescriptionTable table("SSDT", 1);
+  // The length of a package of 63 to 4095 bytes, its own two included.
+  const u64 length = 2 + kScopeName + kObjectBytes * hardware.cpus;
+  table.Append({0x10, static_cast<u8>(0x40 | (length & 0xf)), static_cast<u8>(length >> 4), '\\',
+                '_', 'P', 'R', '_'});
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  for (unsigned cpu = 0; cpu < hardware.cpus; ++cpu) {
+    table.Append({0x5b, 0x83, kObjectBytes - 2, 'C', 'P', '0', static_cast<u8>(kDigits[cpu]),
+                  static_cast<u8>(cpu), 0, 0, 0, 0, 0});
+  }
+  return table.Finish();
+}
+
 // IA-PC HPET specification 1.0a, 3.2.4.
 Bytes BuildHpet(const AcpiHardware& hardware) {
   DescriptionTable table("HPET", 1, 20);
@@ -184,8 +203,9 @@ std::vector<u8> BuildAcpi(const AcpiHardware& hardware, u64 address) {
   heap.Add(Bytes(kRsdpBytes));
   const u64 facs = heap.Add(BuildFacs(), 64);
   const u64 dsdt = heap.Add(Bytes(std::begin(kDsdt), std::end(kDsdt)));
-  const u64 tables[] = {heap.Add(BuildFadt(hardware, facs, dsdt)), heap.Add(BuildMadt(hardware)),
-                        heap.Add(BuildHpet(hardware))};
+  std::vector<u64> tables = {heap.Add(BuildFadt(hardware, facs, dsdt)),
+                             heap.Add(BuildMadt(hardware)), heap.Add(BuildHpet(hardware))};
+  if (hardware.cpus > 1) tables.push_back(heap.Add(BuildProcessors(hardware)));
   DescriptionTable rsdt("RSDT", 1), xsdt("XSDT", 1);
   for (const u64 table : tables) {
     rsdt.AppendInteger(table, 4);
@@ -204,6 +224,72 @@ std::vector<u8> BuildAcpi(const AcpiHardware& hardware, u64 address) {
   rsdp.Checksum(32, kRsdpBytes);
   std::memcpy(heap.bytes().data(), rsdp.bytes().data(), kRsdpBytes);
   return heap.bytes();
+}
+
+std::vector<u8> BuildMpTable(const AcpiHardware& hardware, u64 address) {
+  enum Entry : u8 { kProcessor, kBus, kIoApic, kInterrupt, kLocalInterrupt };
+  enum Kind : u8 { kVectored, kNmi, kSmi, kExtInt };
+  constexpr u8 kPci = 0, kIsa = 1, kLapicVersion = 0x15, kIoApicVersion = 0x20, kAllLapics = 0xff;
+  constexpr u16 kAsTheBus = 0, kHighLevel = 0xd;
+  const u8 io_apic_id = static_cast<u8>(hardware.cpus);
+  Table entries(0);
+  u64 count = 0;
+  const auto add = [&](std::vector<u8> entry) {
+    entries.Append(entry);
+    ++count;
+  };
+  for (unsigned cpu = 0; cpu < hardware.cpus; ++cpu) {
+    constexpr u8 kEnabled = 1, kBootProcessor = 2;
+    add({kProcessor, static_cast<u8>(cpu), kLapicVersion,
+         static_cast<u8>(cpu == 0 ? kEnabled | kBootProcessor : kEnabled), 0, 0, 0, 0, 0, 0, 0, 0});
+    // A family and features are what CPUID is for.
+    entries.Append({0, 0, 0, 0, 0, 0, 0, 0});
+  }
+  add({kBus, kPci, 'P', 'C', 'I', ' ', ' ', ' '});
+  add({kBus, kIsa, 'I', 'S', 'A', ' ', ' ', ' '});
+  add({kIoApic, io_apic_id, kIoApicVersion, 1});
+  entries.AppendInteger(hardware.io_apic, 4);
+  const auto interrupt = [&](Entry type, Kind kind, u16 flags, u8 bus, unsigned irq, u8 apic,
+                             unsigned input) {
+    add({type, kind, static_cast<u8>(flags), static_cast<u8>(flags >> 8), bus, static_cast<u8>(irq),
+         apic, static_cast<u8>(input)});
+  };
+  for (unsigned irq = 0; irq < 16; ++irq) {
+    constexpr unsigned kTimerInput = 2, kCascade = 2;
+    if (irq == kCascade) continue;
+    interrupt(kInterrupt, kVectored, irq == hardware.sci ? kHighLevel : kAsTheBus, kIsa, irq,
+              io_apic_id, irq == 0 ? kTimerInput : irq);
+  }
+  // As the DSDT's _PRT has it.
+  constexpr u8 kLines[] = {10, 10, 11, 11};
+  for (unsigned slot = 0; slot < 32; ++slot) {
+    for (unsigned pin = 0; pin < 4; ++pin) {
+      interrupt(kInterrupt, kVectored, kHighLevel, kPci, slot << 2 | pin, io_apic_id,
+                kLines[(slot + pin + 3) % 4]);
+    }
+  }
+  interrupt(kLocalInterrupt, kExtInt, kAsTheBus, kIsa, 0, kAllLapics, 0);
+  interrupt(kLocalInterrupt, kNmi, kAsTheBus, kIsa, 0, kAllLapics, 1);
+
+  constexpr u64 kPointerBytes = 16, kTableHeaderBytes = 44;
+  Table table(kTableHeaderBytes);
+  table.PutText(0, "PCMP");
+  table.Put(4, kTableHeaderBytes + entries.size(), 2);
+  table.Put(6, 4, 1);  // specification 1.4
+  table.PutText(8, "ALIBI   ");
+  table.PutText(16, "ALIBIPC     ");
+  table.Put(34, count, 2);
+  table.Put(36, hardware.local_apic, 4);
+  table.Append(entries.bytes());
+  table.Checksum(7, table.size());
+  Table pointer(kPointerBytes);
+  pointer.PutText(0, "_MP_");
+  pointer.Put(4, address + kPointerBytes, 4);
+  pointer.Put(8, 1, 1);  // in units of 16 bytes
+  pointer.Put(9, 4, 1);
+  pointer.Checksum(10, kPointerBytes);
+  pointer.Append(table.bytes());
+  return pointer.bytes();
 }
 
 bool WriteFirmware(const AcpiHardware& hardware, GuestMemory& memory) {
@@ -243,6 +329,8 @@ bool WriteFirmware(const AcpiHardware& hardware, GuestMemory& memory) {
   return memory.Write(PhysAddr(0), low.bytes()) &&
          memory.Write(PhysAddr(kExtendedArea), extended.bytes()) &&
          memory.Write(PhysAddr(kRsdpAddress), BuildAcpi(hardware, kRsdpAddress)) &&
+         (hardware.cpus == 1 ||
+          memory.Write(PhysAddr(kMpTableAddress), BuildMpTable(hardware, kMpTableAddress))) &&
          memory.Write(PhysAddr(kFirmwareHandlers), kHandlers) &&
          memory.Write(PhysAddr(0xffff0), top.bytes());
 }

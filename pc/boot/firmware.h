@@ -6,6 +6,7 @@
 //   0x00400  BIOS data area            0xffe00  handlers
 //   0x9fc00  extended BIOS data area   0xffff0  the reset vector's jump, the date
 //                                      0xf8000  SMBIOS (pc/boot/smbios.h)
+//                                      0xfa000  several CPUs: the MP table
 #ifndef ALIBI_PC_BOOT_FIRMWARE_H_
 #define ALIBI_PC_BOOT_FIRMWARE_H_
 
@@ -18,6 +19,7 @@ namespace alibi::loader {
 
 // Where the hardware that ACPI describes is (specification 6.4).
 struct AcpiHardware {
+  unsigned cpus = 1;  // their APIC IDs begin at 0
   u32 local_apic = 0xfee00000;
   u32 io_apic = 0xfec00000;
   u32 hpet = 0xfed00000;
@@ -33,8 +35,14 @@ struct AcpiHardware {
 inline constexpr u64 kRsdpAddress = 0xf0000;
 inline constexpr u64 kFirmwareHandlers = 0xffe00;
 
-// RSDP at `address`, tables behind it: RSDT, XSDT, FADT, FACS, DSDT, MADT, HPET.
+// RSDP at `address`, tables behind it: RSDT, XSDT, FADT, FACS, DSDT, MADT, HPET; for several CPUs
+// an SSDT with their processor objects.
 std::vector<u8> BuildAcpi(const AcpiHardware& hardware, u64 address);
+
+// The same for systems that know no ACPI (MultiProcessor Specification 1.4, chapter 4): the
+// floating pointer at `address`, the configuration table behind it.
+inline constexpr u64 kMpTableAddress = 0xfa000;
+std::vector<u8> BuildMpTable(const AcpiHardware& hardware, u64 address);
 
 // Writes everything; false if 0 to 1 MB is not all RAM.
 bool WriteFirmware(const AcpiHardware& hardware, GuestMemory& memory);

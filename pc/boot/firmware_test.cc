@@ -87,6 +87,54 @@ TEST_CASE("ACPI tables are found from the RSDP, with checksums") {
   CHECK(m.Get(tables["HPET"] + 44, 8) == 0xfed00000);
 }
 
+TEST_CASE("Tables of several processors") {
+  constexpr unsigned kCpus = 16;
+  const AcpiHardware hardware{.cpus = kCpus};
+  const std::vector<u8> acpi = BuildAcpi(hardware, 0);
+  const auto find = [&](const std::string& name) {
+    const std::string text(acpi.begin(), acpi.end());
+    return text.find(name);
+  };
+  const std::size_t madt = find("APIC"), ssdt = find("SSDT");
+  REQUIRE(madt != std::string::npos);
+  REQUIRE(ssdt != std::string::npos);
+  for (unsigned cpu = 0; cpu < kCpus; ++cpu) {
+    const u8 wanted[] = {0, 8, static_cast<u8>(cpu), static_cast<u8>(cpu), 1, 0, 0, 0};
+    CHECK(std::memcmp(acpi.data() + madt + 44 + 8 * cpu, wanted, 8) == 0);
+  }
+  // Scope (\\_PR) up to the table's end, and its processors.
+  const u32 bytes = acpi[ssdt + 4] | u32{acpi[ssdt + 5]} << 8;
+  const u32 package = (acpi[ssdt + 37] & 0xf) | u32{acpi[ssdt + 38]} << 4;
+  CHECK(acpi[ssdt + 36] == 0x10);
+  CHECK(acpi[ssdt + 37] >> 6 == 1);
+  CHECK(package == bytes - 37);
+  CHECK(find("CP0F") != std::string::npos);
+  CHECK(BuildAcpi({.cpus = 1}, 0).size() < acpi.size());
+  CHECK(kRsdpAddress + acpi.size() <= 0xf8000);
+
+  Memory m;
+  REQUIRE(WriteFirmware(hardware, m));
+  CHECK(m.Text(kMpTableAddress, 4) == "_MP_");
+  CHECK(m.Sum(kMpTableAddress, 16) == 0);
+  const u64 table = m.Get(kMpTableAddress + 4, 4);
+  CHECK(m.Text(table, 4) == "PCMP");
+  const u64 end = table + m.Get(table + 4, 2);
+  CHECK(end <= kFirmwareHandlers);
+  CHECK(m.Sum(table, end - table) == 0);
+  u64 at = table + 44;
+  unsigned entries = 0, processors = 0;
+  for (; at < end; at += m.Get(at, 1) == 0 ? 20 : 8, ++entries) {
+    if (m.Get(at, 1) == 0) CHECK(m.Get(at + 1, 1) == processors++);
+  }
+  CHECK(at == end);
+  CHECK(entries == m.Get(table + 34, 2));
+  CHECK(processors == kCpus);
+
+  Memory one;
+  REQUIRE(WriteFirmware({}, one));
+  CHECK(one.Get(kMpTableAddress, 4) == 0);
+}
+
 TEST_CASE("The BIOS data area and real-mode vectors") {
   Memory m;
   REQUIRE(WriteFirmware({}, m));

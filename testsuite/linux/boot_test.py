@@ -33,7 +33,7 @@ sys.path.insert(0, os.path.dirname(BOOT))
 import initramfs  # noqa: E402
 import packages  # noqa: E402
 from fetched import fetched  # noqa: E402
-from verdicts import conclude, report  # noqa: E402
+from verdicts import conclude, report, take  # noqa: E402
 
 PATIENCE = 120  # seconds: a machine that is far busier than ours must still pass
 ROUNDS = 5  # the first in which Alibi is the faster one is the last
@@ -249,11 +249,7 @@ def main():
     if "engines" in WORDS:
         steps = [engines]
     try:
-        for step in steps:
-            try:
-                step()
-            except (OSError, subprocess.SubprocessError, packages.Failure) as failure:
-                report(getattr(step, "__name__", "step"), str(failure))
+        take(steps, OSError, subprocess.SubprocessError, packages.Failure)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -13,6 +13,15 @@ def report(name, problem=None):
     print(f"FAIL {name}: {problem}" if problem else f"PASS {name}", flush=True)
 
 
+def take(steps, *troubles):
+    """Each step; what it raises of these exceptions is its failure."""
+    for step in steps:
+        try:
+            step()
+        except troubles as trouble:
+            report(getattr(step, "__name__", "step"), str(trouble))
+
+
 def conclude(suite):
     """Counts, writes the XML file where Bazel wants one; the program's exit status."""
     failed = sum(1 for _, problem in results if problem)

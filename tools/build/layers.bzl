@@ -18,7 +18,7 @@ LAYERS = [
     ("runtime", "translation cache, callouts, host faults, sites"),
     ("hardware", "the VCPU on the host's CPU, through the KVM API"),
     ("devices", "buses, interrupt controllers, timers, PCI, console, disks, virtio, network cards"),
-    ("machine", "memory, one VCPU and its run loop, without devices; checks of the host"),
+    ("machine", "memory, VCPUs and their run loop, without devices; checks of the host"),
     ("pc", "a PC: board, BIOS ROM, drives, resets; loaders and firmware tables (`pc/boot`)"),
     ("inspect", "gdb, dumps, the execution profile, traces, counters"),
     ("vmm", "the public API's implementation"),

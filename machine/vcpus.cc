@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Machine's VCPUs: whose turn it is, and what they do to each other.
+#include <time.h>
+
+#include "machine/machine.h"
+#include "vcpu/interrupts.h"
+#include "vcpu/reset.h"
+
+namespace alibi::vmm {
+namespace {
+
+constexpr u64 kTurnNs = 1'000'000;
+
+u64 MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
+}
+
+}  // namespace
+
+// Each begins with the running one's block, which has what is the VMM's own in it.
+void Machine::CreateParked(unsigned vcpus) {
+  for (unsigned vcpu = 0; vcpu < vcpus; ++vcpu) {
+    auto state = std::make_unique<vcpu::VcpuState>(*state_);
+    state->number = static_cast<u8>(vcpu);
+    vcpu::ResetToPowerUp(*state, *cpuid_);
+    parked_.push_back(std::move(state));
+  }
+}
+
+void Machine::ResetVcpus(i64 tsc_offset) {
+  if (running_ != 0) SwitchTo(0);
+  init_ = contended_ = false;
+  for (unsigned vcpu = 0; vcpu < vcpus(); ++vcpu) {
+    vcpu::ResetToPowerUp(state(vcpu), *cpuid_);
+    state(vcpu).tsc_offset = tsc_offset;
+  }
+}
+
+// Has it nothing to execute for now?
+bool Machine::Waits(unsigned vcpu) {
+  const vcpu::VcpuState& state = this->state(vcpu);
+  if (state.waits_for_startup) return true;
+  if (!state.halted) return false;
+  if (state.nmi_pending && vcpu::CanTakeNmi(state)) return false;
+  return !vcpu::CanTakeInterrupt(state) || !interrupts_.InterruptPendingFor(vcpu);
+}
+
+// The running one if there is no other.
+unsigned Machine::NextRunnable() {
+  for (unsigned i = 1; i < vcpus(); ++i) {
+    const unsigned vcpu = (running_ + i) % vcpus();
+    if (!Waits(vcpu)) return vcpu;
+  }
+  return running_;
+}
+
+void Machine::ChooseVcpu() {
+  if (state_->shutdown) return;  // the machine's end, before anybody else goes on
+  if (init_) {
+    init_ = false;
+    vcpu::ResetToInit(*state_, *cpuid_);
+    engine_->StateChanged();
+  }
+  const unsigned next = NextRunnable();
+  contended_ = next != running_;
+  // A debugger's single steps are those of the VCPU that has stopped.
+  const bool over =
+      Waits(running_) || (!engine_->steps_next() && (yields_ || MonotonicNs() >= turn_end_ns_));
+  if (contended_ && over) {
+    counters_.vcpu_yields += yields_;
+    SwitchTo(next);
+    contended_ = NextRunnable() != running_;
+  }
+  yields_ = false;
+  SetDeadline(deadline_ns_);
+}
+
+// The block is copied whole: what a VCPU is cannot be forgotten field by field.
+void Machine::SwitchTo(unsigned vcpu) {
+  ++counters_.vcpu_switches;
+  hooks_.VcpuLeaves();
+  const unsigned before = running_;
+  *parked_[before] = *state_;
+  *state_ = *parked_[vcpu];
+  running_ = vcpu;
+  // Other threads ask for stops in the block at any time; one that came just now shall be seen.
+  __atomic_store_n(&state_->stop_requested, 1, __ATOMIC_SEQ_CST);
+  engine_->VcpuSwitched(before, vcpu);
+  hooks_.VcpuEnters(vcpu);
+  yields_ = false;
+  pauses_ = 0;
+  turn_end_ns_ = MonotonicNs() + kTurnNs;
+}
+
+// A VCPU that does not run may have got a reason to: whose turn it is will be asked soon.
+void Machine::NoticeWork(unsigned vcpu) {
+  if (contended_ || vcpu == running_ || Waits(vcpu)) return;
+  contended_ = true;
+  RequestTurn();
+}
+
+void Machine::InterruptsChangedFor(unsigned vcpu) {
+  if (vcpu == running_) {
+    InterruptsChanged();
+  } else {
+    NoticeWork(vcpu);
+  }
+}
+
+void Machine::RaiseNmi(unsigned vcpu) {
+  if (state(vcpu).waits_for_startup) return;
+  state(vcpu).nmi_pending = 1;
+  if (vcpu == running_) {
+    RequestTurn();
+  } else {
+    NoticeWork(vcpu);
+  }
+}
+
+// To the running one it comes behind the instruction that has sent it.
+void Machine::InitVcpu(unsigned vcpu) {
+  if (vcpu == running_) {
+    init_ = true;
+    RequestTurn();
+  } else {
+    vcpu::ResetToInit(*parked_[vcpu], *cpuid_);
+  }
+}
+
+void Machine::StartVcpu(unsigned vcpu, u8 vector) {
+  vcpu::StartUp(state(vcpu), vector);
+  NoticeWork(vcpu);
+}
+
+}  // namespace alibi::vmm
