@@ -31,8 +31,8 @@ Result<EngineKind> ParseEngineKind(const std::string& name);
 // own for "". Fails where it would have nothing to decide. "": none is needed.
 Result<std::string> EnginePolicyFor(EngineKind kind, const std::string& asked,
                                     const std::string& by_default);
-// What `auto` is with so many VCPUs: several have all code translated. Fails for engines that cannot
-// have several.
+// What `auto` is with so many VCPUs: several have all code translated. Fails for engines that
+// cannot have several.
 Result<EngineKind> EngineFor(EngineKind asked, unsigned vcpus);
 // A line per engine, "NAME: how it runs the guest", for help texts.
 std::string EngineHelp();
