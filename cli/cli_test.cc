@@ -247,7 +247,7 @@ TEST_CASE("Bad command lines and images") {
       {{"run", hello, "--net-optimize", "speed"}, 64, "ports, latch, combine, notify"},
       {{"run", hello, "--console", "vga"}, 64, "--console"},
       // QEMU's options, with what to do instead, and nobody's.
-      {{"run", "-smp", "2", hello}, 64, "no option -smp: there is one CPU"},
+      {{"run", "-smp", "2", hello}, 64, "no option -smp: give --smp N"},
       {{"run", hello, "-m", "512"}, 64, "no option -m: give --ram SIZE"},
       {{"run", "-kernel", hello, "-vnc", ":1"}, 64, "no option -vnc: there is no remote display"},
       {{"run", hello, "--nographic"}, 64, "no option --nographic: the terminal is"},

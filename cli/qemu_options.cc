@@ -12,7 +12,7 @@ struct Row {
 };
 constexpr Row kRows[] = {
     {"m", "give --ram SIZE, such as --ram 512M"},
-    {"smp", "there is one CPU; leave it out"},
+    {"smp", "give --smp N"},
     {"cpu", "give --cpu MODEL (alibi cpu shows what guests see)"},
     {"machine", "there is one machine, like QEMU's -M pc; leave it out"},
     {"M", "there is one machine, like QEMU's -M pc; leave it out"},
