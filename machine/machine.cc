@@ -30,7 +30,7 @@ Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config,
 
 Status Machine::Init(const MachineConfig& config) {
   ALIBI_CHECK(config.vcpus - 1 < vcpu::kMaxVcpus, "a machine has 1 to 16 VCPUs");
-  const auto engine_kind = runtime::EngineFor(config.engine, config.vcpus);
+  auto engine_kind = runtime::EngineFor(config.engine, config.vcpus);
   if (!engine_kind.ok()) return engine_kind.error();
   engine_kind_ = *engine_kind;
   hypercalls_ = config.hypercalls;

@@ -14,7 +14,7 @@ alignas(16) u8 trap_stack[kTrapStackSize];
 }  // namespace
 
 extern "C" {
-alignas(16) u64 gdt[kSpareSelector / 8 + kSpareCount];
+alignas(16) u64 gdt[kTssSelector / 8 + 2];
 }
 alignas(16) Gate idt[256];
 alignas(16) Tss tss;

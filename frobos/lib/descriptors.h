@@ -11,11 +11,11 @@ namespace alibi::frobos {
 // is as Linux has it, kCpuNumber included, so that a VMM may run user code with its host's
 // descriptors.
 inline constexpr u16 kKernelCode = 0x08, kKernelData = 0x10, kUserCode32 = 0x20 | 3,
-                     kUserData = 0x28 | 3, kUserCode = 0x30 | 3, kTssSelector = 0x38,
-                     kCpuNumber = 0x78 | 3;
+                     kUserData = 0x28 | 3, kUserCode = 0x30 | 3, kCpuNumber = 0x78 | 3,
+                     kTssSelector = 0x80;
 // GDT slots free for tests: selectors kSpareSelector, + 8, ... (kSpareCount of them).
-inline constexpr u16 kSpareSelector = 0x80;
-inline constexpr unsigned kSpareCount = 24;
+inline constexpr u16 kSpareSelector = 0x40;
+inline constexpr unsigned kSpareCount = 7;
 
 struct [[gnu::packed]] Tss {
   u32 reserved0;

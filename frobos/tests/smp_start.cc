@@ -48,17 +48,21 @@ void Settle() {
   for (const u64 begin = Rdtsc(); Rdtsc() - begin < 3'000'000;) Relax();
 }
 
-// Who gets what is sent?
-u64 ReceiversOf(u32 destination, u32 command) {
+// Who gets what is sent? Those who are to get it have time.
+u64 ReceiversOf(u32 destination, u32 command, u64 wanted) {
   arrived = 0;
   asm volatile("sti");
   SendIpi(destination, command | kIpiAssert);
+  WaitFor([&] {
+    Relax();
+    return (arrived & wanted) == wanted;
+  });
   Settle();
   asm volatile("cli");
   return arrived;
 }
 void CheckReceivers(const char* name, u32 destination, u32 command, u64 wanted) {
-  CheckEq(name, ReceiversOf(destination, command), wanted);
+  CheckEq(name, ReceiversOf(destination, command, wanted), wanted);
 }
 
 struct Identity {
@@ -108,7 +112,7 @@ void TestTopology() {
 void TestFixed() {
   Group group("fixed IPIs reach the one that they are sent to");
   for (unsigned cpu = 0; cpu < CpusWanted(); ++cpu) {
-    group.Case(ReceiversOf(cpu, kVector) == Bit(cpu));
+    group.Case(ReceiversOf(cpu, kVector, Bit(cpu)) == Bit(cpu));
   }
   CheckReceivers("nobody has that ID", 0x2f, kVector, 0);
   CheckReceivers("shorthand: self", 3, kIpiSelf | kVector, Bit(0));
@@ -157,10 +161,10 @@ void TestLowestPriority() {
       const u64 tpr = cpu == least ? 1 : 4;
       cpu == 0 ? SetTaskPriority(tpr) : void(RunOn(cpu, SetTaskPriority, tpr));
     }
-    group.Case(ReceiversOf(0xff, kIpiLogical | kIpiLowest | kVector) == Bit(least));
+    group.Case(ReceiversOf(0xff, kIpiLogical | kIpiLowest | kVector, Bit(least)) == Bit(least));
   }
   OnEach(SetTaskPriority, [](unsigned) { return u64{0}; });
-  const u64 one = ReceiversOf(0xff, kIpiLogical | kIpiLowest | kVector);
+  const u64 one = ReceiversOf(0xff, kIpiLogical | kIpiLowest | kVector, 0);
   Check(one != 0 && (one & (one - 1)) == 0, "lowest priority among equals: one");
 }
 
@@ -315,8 +319,9 @@ void TestX2apic() {
   Group group("x2APIC: fixed IPIs reach the one that they are sent to, by either name");
   for (unsigned cpu = 0; cpu < CpusWanted(); ++cpu) {
     group.Case(logical_ids[cpu] == (u64{cpu / 16} << 16 | u64{1} << cpu % 16));
-    group.Case(ReceiversOf(cpu, kVector) == Bit(cpu));
-    group.Case(ReceiversOf(static_cast<u32>(logical_ids[cpu]), kIpiLogical | kVector) == Bit(cpu));
+    group.Case(ReceiversOf(cpu, kVector, Bit(cpu)) == Bit(cpu));
+    group.Case(ReceiversOf(static_cast<u32>(logical_ids[cpu]), kIpiLogical | kVector, Bit(cpu)) ==
+               Bit(cpu));
   }
   CheckReceivers("x2APIC: shorthand: all", 0, kIpiAll | kVector, AllBits());
   CheckReceivers("x2APIC: shorthand: all but self", 0, kIpiOthers | kVector, AllBits() & ~u64{1});

@@ -43,7 +43,7 @@ void TestPrivileged() {
       {"user lgdt", USER_CODE("lgdt [rsp - 16]")},
       {"user lidt", USER_CODE("lidt [rsp - 16]")},
       {"user lldt", USER_CODE("xor eax, eax; lldt ax")},
-      {"user ltr", USER_CODE("mov eax, 0x38; ltr ax")},
+      {"user ltr", USER_CODE("mov eax, 0x80; ltr ax")},
       {"user lmsw", USER_CODE("mov eax, 1; lmsw ax")},
       {"user invlpg", USER_CODE("invlpg [rsp]")},
       {"user invd", USER_CODE("invd")},

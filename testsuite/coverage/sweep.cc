@@ -159,8 +159,9 @@ class Sweeper {
                               instr.op,     instr.treatment,
                               instr.feature};
     if (CallsHypervisor(candidate)) {
-      // What CPUID says is all that can be compared.
-      if (!candidate.undefined()) Note(candidate, "hypercalls are not shown", nullptr);
+      // What CPUID says is all that can be compared, and of VMCALL the platform decides.
+      if (!candidate.undefined() && candidate.op != isa::Op::kHypercall)
+        Note(candidate, "hypercalls are not shown", nullptr);
       return true;
     }
     candidates_.push_back(candidate);
