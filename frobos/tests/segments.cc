@@ -127,7 +127,7 @@ void TestTables() {
   TablePointer p = {};
   asm volatile("sgdt %0" : "=m"(p));
   CheckEq("sgdt: base", p.base, reinterpret_cast<u64>(gdt));
-  CheckEq("sgdt: limit", p.limit, (kSpareSelector / 8 + kSpareCount) * 8 - 1);
+  CheckEq("sgdt: limit", p.limit, kTssSelector + 15);
   asm volatile("sidt %0" : "=m"(p));
   CheckEq("sidt: base", p.base, reinterpret_cast<u64>(idt));
   CheckEq("sidt: limit", p.limit, sizeof(Gate) * 256 - 1);
@@ -156,7 +156,7 @@ void TestTables() {
   Reload();
 
   // The GDT's limit counts.
-  const TablePointer full = {(kSpareSelector / 8 + kSpareCount) * 8 - 1,
+  const TablePointer full = {kTssSelector + 15,
                              reinterpret_cast<u64>(gdt)};
   const TablePointer small = {kSpareSelector - 1, reinterpret_cast<u64>(gdt)};
   SetGdtEntry(kSpare, SegmentDescriptor(3, 0));
