@@ -156,8 +156,7 @@ void TestTables() {
   Reload();
 
   // The GDT's limit counts.
-  const TablePointer full = {kTssSelector + 15,
-                             reinterpret_cast<u64>(gdt)};
+  const TablePointer full = {kTssSelector + 15, reinterpret_cast<u64>(gdt)};
   const TablePointer small = {kSpareSelector - 1, reinterpret_cast<u64>(gdt)};
   SetGdtEntry(kSpare, SegmentDescriptor(3, 0));
   asm volatile("lgdt %0" : : "m"(small));
