@@ -39,8 +39,8 @@ struct EngineEvent {
   Kind kind = Kind::kSample;
   u64 now = 0;  // TSC
   // kSample, kKernelSample: TSC cycles since the last one. kRefused: those it took to find out.
-  // kRan: those since it began, hand-overs and mapping calls included; how often it stopped,
-  // how often of these for want of a mapping; and how many mapping calls were made.
+  // kRan: those it ran, hand-overs and mapping calls included, less the VMM's; how often it
+  // stopped, how often of these for want of a mapping; and how many mapping calls were made.
   u64 cycles = 0;
   u32 stops = 0, faults = 0, calls = 0;
 };

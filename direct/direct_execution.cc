@@ -196,6 +196,7 @@ DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
   if (best->view != nullptr) best->view->set_follower(nullptr);
   best->pages->ChangedAll();
   best->guards.Forget();
+  best->unfit = {};
   best->has_run = false;
   best->view = &view;
   view.set_follower(best->pages.get());
@@ -260,9 +261,11 @@ Exit DirectExecution::Run(Report* report) {
   place->has_run = true;
   LoadUserState(state_, place->satellite.get());
   const u64 begin = __rdtsc();
-  const Exit exit = Go(place, report);
-  report->cycles = __rdtsc() - begin;
-  counters_.direct_cycles += report->cycles;
+  u64 in_satellite = 0;
+  const Exit exit = Go(place, report, &in_satellite);
+  const u64 here = __rdtsc() - begin - in_satellite;
+  report->cycles = in_satellite - std::min(here, in_satellite);
+  counters_.direct_cycles += in_satellite;
   return exit;
 }
 
@@ -288,7 +291,7 @@ bool DirectExecution::SetGuards(Place* place) {
   return true;
 }
 
-Exit DirectExecution::Go(Place* place, Report* report) {
+Exit DirectExecution::Go(Place* place, Report* report, u64* in_satellite) {
   Satellite& satellite = *place->satellite;
   // Until user code has run, the satellite knows of parts of the state what the last program left.
   bool has_run = false;
@@ -307,7 +310,11 @@ Exit DirectExecution::Go(Place* place, Report* report) {
     // Whoever has requested it earlier has found nobody to interrupt.
     const bool go = __atomic_load_n(&state_.stop_requested, __ATOMIC_SEQ_CST) == 0;
     Satellite::Stop stop = Satellite::Stop::kSignal;
-    if (go) stop = satellite.Go(true);
+    if (go) {
+      const u64 begin = __rdtsc();
+      stop = satellite.Go(true);
+      *in_satellite += __rdtsc() - begin;
+    }
     running_.store(nullptr, std::memory_order_seq_cst);
     if (!go) return leave(Exit::kStopped);
     ++counters_.direct_stops;

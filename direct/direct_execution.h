@@ -8,6 +8,7 @@
 #ifndef ALIBI_DIRECT_DIRECT_EXECUTION_H_
 #define ALIBI_DIRECT_DIRECT_EXECUTION_H_
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -42,7 +43,9 @@ enum class Exit : u8 {
 
 // What a run has cost and what it was good for, in TSC cycles.
 struct Report {
-  u64 cycles = 0;  // from the first entry to the last stop
+  // In the satellite, hand-overs and mapping calls included, less what was done for it here between
+  // its stops.
+  u64 cycles = 0;
   u32 stops = 0;   // of the satellite
   u32 faults = 0;  // of these: for a mapping
   u32 calls = 0;   // mapping calls
@@ -88,11 +91,18 @@ class DirectExecution {
   const Counters& counters() const { return counters_; }
 
  private:
+  // A page that cannot run together with what lies behind it, and how often it was refused so.
+  struct UnfitPage {
+    u64 index = 0;
+    u32 refusals = 0;
+  };
+
   // A satellite and the view that it follows.
   struct Place {
     std::unique_ptr<Satellite> satellite;  // null: lost, or there can be none
     std::unique_ptr<mmu::FollowedPages> pages;
     Guards guards;
+    std::array<UnfitPage, 8> unfit;  // by their indices
     mmu::View* view = nullptr;
     bool has_run = false;     // since it lost all
     unsigned code_bits = 64;  // of the code that it runs: its pages were judged for that
@@ -109,7 +119,7 @@ class DirectExecution {
   void ForgetPages();
   void Lose(Place* place);
   void RenewJudge();
-  Exit Go(Place* place, Report* report);
+  Exit Go(Place* place, Report* report, u64* in_satellite);
   bool GivesUpMappings(Place* place);
   bool SetGuards(Place* place);
   bool GuestUsesStub(const Satellite& satellite) const;
@@ -127,7 +137,8 @@ class DirectExecution {
   unsigned OrderPages(Place* place, u64 first, u64 count, unsigned calls);
   void OrderPage(Place* place, u64 index, u64 offset, u8 rights);
   bool MapData(Place* place, LinearAddr address, bool write);
-  bool FitsBehind(const Place& place, LinearAddr address);
+  bool FitsTogether(Place* place, LinearAddr address, PhysAddr page);
+  bool FitsBehind(Place* place, LinearAddr address);
   bool Guard(Place* place, LinearAddr address, PhysAddr page);
   Mapped MapCode(Place* place, LinearAddr address);
   void MapCodeBehind(Place* place, LinearAddr address);

@@ -64,7 +64,7 @@ inline constexpr u64 kShadowChunkBytes = mmu::View::kChunkEntries * sizeof(u64);
 inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkBytes;
 
 struct MachineConfig {
-  runtime::EngineKind engine = runtime::EngineKind::kAuto;
+  runtime::EngineKind engine = runtime::EngineKind::kTranslate;
   unsigned vcpus = 1;  // to vcpu::kMaxVcpus; several: all code is translated
   mmu::Coherence coherence = mmu::Coherence::kEager;
   std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy

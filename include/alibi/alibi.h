@@ -71,7 +71,7 @@ struct alibi_machine_options {
   uint64_t translation_cache_bytes; /* 1 MB to 1 GB; 64 MB */
   uint64_t most_memory_bytes;       /* of all slots together; costs address space only; 256 GB */
   const char* translation_store;    /* a folder, see MachineOptions; none */
-  const char* engine;               /* as for `alibi run --engine`; "auto" */
+  const char* engine;               /* as for `alibi run --engine`; "translate" */
   const char* engine_policy;        /* as for `alibi run --engine-policy`; the engine's own */
 };
 

@@ -25,7 +25,7 @@ struct MachineOptions {
   // What runs the guest, as for `alibi run --engine`: "translate"; "auto" and "direct", which run
   // user code in processes that one forked by Create() forks (call it while the program is small);
   // or "hardware", which needs /dev/kvm and sees nothing of `policy`, `coherence` and translations.
-  std::string engine = "auto";
+  std::string engine = "translate";
   // Which user code runs directly under "auto", as for `alibi run --engine-policy`; "": the
   // engine's own: "cost-model", or "always" under "direct" (docs/policies.md).
   std::string engine_policy;
