@@ -22,7 +22,6 @@ constexpr u64 kUserRw = kPteU | kPteW;
 constexpr u64 kCode = kUserBase + 0x40'0000, kData = kUserBase + 0x80'0000,
               kTables = kUserBase + 0xc0'0000;
 
-u64 At(const void* code, u64 offset = 0) { return reinterpret_cast<u64>(code) + offset; }
 u64& Word(u64 physical) { return *reinterpret_cast<u64*>(physical); }
 
 // As a system has it whose user code a VMM may run on the CPU itself: all state of vectors, and
