@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "direct/feature_probe.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -12,6 +11,7 @@
 #include <cstring>
 
 #include "direct/child_signal.h"
+#include "direct/retried.h"
 
 namespace alibi::direct {
 namespace {
@@ -82,8 +82,7 @@ std::vector<isa::Feature> ProbeFeatures() {
     TryAll(works);
     _exit(0);
   }
-  while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  if (child > 0) Retried([&] { return waitpid(child, nullptr, 0); });
   for (std::size_t i = 0; i < std::size(kProbes); ++i) {
     if (works[i]) features.push_back(kProbes[i].feature);
   }

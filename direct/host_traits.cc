@@ -2,7 +2,6 @@
 #include "direct/host_traits.h"
 
 #include <asm/prctl.h>
-#include <errno.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -15,6 +14,7 @@
 
 #include "direct/child_signal.h"
 #include "direct/feature_probe.h"
+#include "direct/retried.h"
 
 namespace alibi::direct {
 namespace {
@@ -93,10 +93,8 @@ bool Faults(bool (*enable)(), void (*execute)(), int signal = SIGSEGV,
     _exit(kNoFault);
   }
   int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return false;
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == kFault;
+  return Retried([&] { return waitpid(child, &status, 0); }) == child && WIFEXITED(status) &&
+         WEXITSTATUS(status) == kFault;
 }
 
 // Leaves that do not exist show nothing: Intel's CPUs repeat the highest one there.

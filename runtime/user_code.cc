@@ -45,13 +45,13 @@ void EngineImpl::Sample() {
 
 void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
   if (!view.user()) return;
-  // Machines that run no user code need not wait for it.
-  if (!direct_->Begin().ok()) {
-    direct_.reset();
-    return;
-  }
   UserCode& user = user_code_[view.id()];
   if (user.generation != view.generation()) {
+    // Machines that run no user code need not wait for it.
+    if (!direct_->Begin().ok()) {
+      direct_.reset();
+      return;
+    }
     user = {view.generation(), {}};
     user.record.number = ++user_spaces_;
   }
