@@ -147,22 +147,8 @@ static void RunThrice(const char* name, u8* page) {
 }
 
 // --- The snippets ---
-struct Snippet {
-  const char* name;
-  const u8 *begin, *end;
-};
-#define SNIPPET(name, text)                                                             \
-  asm(".pushsection .rodata.code\n.globl b_" #name ", e_" #name "\nb_" #name ":\n" text \
-      "\ne_" #name ":\n.popsection");                                                   \
-  extern const u8 b_##name[], e_##name[];
-#include "testsuite/linux/guest/snippets.inc"
-#undef SNIPPET
-static const struct Snippet snippets[] = {
-#define SNIPPET(name, text) {#name, b_##name, e_##name},
-#include "testsuite/linux/guest/snippets.inc"
-#undef SNIPPET
-};
-enum { kSnippets = sizeof(snippets) / sizeof(snippets[0]) };
+#define SNIPPETS "testsuite/linux/guest/snippets.inc"
+#include "testsuite/linux/guest/snippets.h"
 
 static u8* next_page;
 static u8* NewPage(const u8* bytes, u64 count) {

@@ -199,22 +199,8 @@ static void RunWith(const char* name, u8* page, u32 eax, u32 ecx) {
 }
 
 // --- Pieces of code ---
-struct Snippet {
-  const char* name;
-  const u8 *begin, *end;
-};
-#define SNIPPET(name, words)                                                             \
-  asm(".pushsection .rodata.code\n.globl b_" #name ", e_" #name "\nb_" #name ":\n" words \
-      "\ne_" #name ":\n.popsection");                                                    \
-  extern const u8 b_##name[], e_##name[];
-#include "testsuite/linux/guest/snippets32.inc"
-#undef SNIPPET
-static const struct Snippet snippets[] = {
-#define SNIPPET(name, words) {#name, b_##name, e_##name},
-#include "testsuite/linux/guest/snippets32.inc"
-#undef SNIPPET
-};
-enum { kSnippets = sizeof(snippets) / sizeof(snippets[0]) };
+#define SNIPPETS "testsuite/linux/guest/snippets32.inc"
+#include "testsuite/linux/guest/snippets.h"
 
 static u8* next_page = kCodeArea;
 static u8* Map(u8* at, u32 bytes, u32 rights) {
