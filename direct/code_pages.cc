@@ -28,6 +28,7 @@ Status CodePages::Init() {
     return Error{std::string("direct execution: out of address space: ") + std::strerror(errno)};
   }
   records_ = static_cast<Record*>(memory);
+  remembered_.resize(kRemembered);
   return Ok{};
 }
 
@@ -42,37 +43,39 @@ bool CodePages::KnowsBefore(LinearAddr linear) const {
          mmu_.memory().HostRw(page) != nullptr;
 }
 
+CodePages::Judged CodePages::Now(const Record& page, const Record* next, unsigned code_bits) {
+  return {&page, next, page.version, next == nullptr ? 0 : u64{next->version}, code_bits};
+}
+
 std::optional<WhyNot> CodePages::Judge(const CodeJudge& judge, unsigned code_bits,
-                                       LinearAddr linear, PhysAddr page, bool with_next) const {
-  const LinearAddr begin = linear.PageBase();
+                                       LinearAddr linear, PhysAddr page,
+                                       std::span<const u8> behind) const {
+  ++counters_.direct_judged_pages;
   std::array<u8, CodeJudge::kContextBefore> before;
-  std::array<u8, CodeJudge::kContextBehind> behind;
   // Only a whole run-up is one.
-  std::span<const u8> in_front = Around(mmu_, begin - before.size(), &before);
+  std::span<const u8> in_front = Around(mmu_, linear.PageBase() - before.size(), &before);
   if (in_front.size() != before.size()) in_front = {};
   const u8* const bytes = mmu_.memory().HostRw(page.PageBase());
-  return judge.Judge(
-      {.bytes = std::span<const u8, kPageSize>(bytes, kPageSize),
-       .code_bits = code_bits,
-       .before = in_front,
-       .behind = with_next ? Around(mmu_, begin + kPageSize, &behind) : std::span<const u8>(),
-       .starts = {}});
+  return judge.Judge({.bytes = std::span<const u8, kPageSize>(bytes, kPageSize),
+                      .code_bits = code_bits,
+                      .before = in_front,
+                      .behind = behind,
+                      .starts = {}});
 }
 
 CodePages::Verdict CodePages::Of(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
                                  PhysAddr page) {
-  Record& record = RecordOf(mmu_.memory().ArenaOffset(page));
+  Record& record = RecordOf(page);
   const bool wide = code_bits == 64;
-  const unsigned known = wide ? record.verdict64 : record.verdict32;
+  const unsigned known = record.verdict(code_bits);
   // A page whose beginning looks like anything may do so no more.
   const bool again = (wide ? record.alone64 : record.alone32) && KnowsBefore(linear);
   if (known != kUnknown && !again) return static_cast<Verdict>(known);
   if (record.period == PeriodNow() && record.rewrites == kMostRewrites) {
     return kIneligible;
   }
-  const std::optional<WhyNot> why = Judge(judge, code_bits, linear, page, false);
+  const std::optional<WhyNot> why = Judge(judge, code_bits, linear, page, {});
   const Verdict verdict = !why.has_value() ? kEligible : why->cut ? kNeedsNext : kIneligible;
-  ++counters_.direct_judged_pages;
   counters_.direct_refused_pages += verdict == kIneligible;
   mmu_.TraceDirectCode(page);
   const bool alone = verdict == kIneligible && !KnowsBefore(linear);
@@ -83,23 +86,46 @@ CodePages::Verdict CodePages::Of(const CodeJudge& judge, unsigned code_bits, Lin
     record.verdict32 = verdict & 3;
     record.alone32 = alone;
   }
+  if (verdict == kIneligible) {
+    const Judged judged = Now(record, nullptr, code_bits);
+    RememberedOf(judged) = {judged, why};
+  }
   return verdict;
 }
 
 bool CodePages::FitsWithNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
-                             PhysAddr page) const {
-  return !Judge(judge, code_bits, linear, page, true).has_value();
+                             PhysAddr page, PhysAddr next) {
+  const Record& record = RecordOf(page);
+  const Record& next_record = RecordOf(next);
+  // Without a verdict a page is not traced, and may change unseen.
+  if (record.verdict(code_bits) == kUnknown || next_record.verdict(code_bits) == kUnknown) {
+    return false;
+  }
+  const Judged judged = Now(record, &next_record, code_bits);
+  Remembered& remembered = RememberedOf(judged);
+  if (remembered.judged != judged) {
+    const u8* const behind = mmu_.memory().HostRw(next.PageBase());
+    remembered = {judged,
+                  Judge(judge, code_bits, linear, page, {behind, CodeJudge::kContextBehind})};
+  }
+  return !remembered.why.has_value();
 }
 
 HostVisiblePlaces CodePages::PlacesIn(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
-                                      PhysAddr page) const {
-  const Record& record = RecordOf(mmu_.memory().ArenaOffset(page));
-  const unsigned known = code_bits == 64 ? record.verdict64 : record.verdict32;
-  if (known != kIneligible) return {};  // it is being rewritten
-  const std::optional<WhyNot> why = Judge(judge, code_bits, linear, page, false);
-  return why ? why->places : HostVisiblePlaces();
+                                      PhysAddr page) {
+  const Record& record = RecordOf(page);
+  if (record.verdict(code_bits) != kIneligible) return {};  // it is being rewritten
+  const Judged judged = Now(record, nullptr, code_bits);
+  Remembered& remembered = RememberedOf(judged);
+  if (remembered.judged != judged) {
+    remembered = {judged, Judge(judge, code_bits, linear, page, {})};
+  }
+  return remembered.why ? remembered.why->places : HostVisiblePlaces();
 }
 
-void CodePages::ForgetAll() { madvise(records_, bytes_, MADV_DONTNEED); }
+void CodePages::ForgetAll() {
+  madvise(records_, bytes_, MADV_DONTNEED);
+  remembered_.assign(kRemembered, {});
+}
 
 }  // namespace alibi::direct

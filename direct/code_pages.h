@@ -7,6 +7,8 @@
 #include <x86intrin.h>
 
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -35,12 +37,13 @@ class CodePages {
   // 64), run directly? Never kUnknown.
   // With a verdict the page is under kDirectTrace; code that is being written has none yet.
   Verdict Of(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page);
-  // With what lies behind it now; not remembered.
-  bool FitsWithNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
-                    PhysAddr page) const;
+  // Of a page that is kNeedsNext: may the code run that begins in it and ends in `next`, which the
+  // view executes behind it? Not while either is being written.
+  bool FitsWithNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page,
+                    PhysAddr next);
   // Of a page that is kIneligible: where breakpoints make it eligible. None: they do not.
   HostVisiblePlaces PlacesIn(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
-                             PhysAddr page) const;
+                             PhysAddr page);
   // A page under kDirectTrace has been written to, and is traced no more. For general registers
   // only.
   void Written(u64 arena_offset) {
@@ -49,6 +52,7 @@ class CodePages {
     record.period = PeriodNow();
     if (record.rewrites < kMostRewrites) record.rewrites = (record.rewrites + 1) & 3;
     record.verdict64 = record.verdict32 = kUnknown;
+    ++record.version;
   }
   // What the guest may use has changed: all verdicts are void.
   void ForgetAll();
@@ -59,23 +63,47 @@ class CodePages {
   static constexpr u8 kMostRewrites = 3;
   static u8 PeriodNow() { return __rdtsc() >> kPeriodShift & 15; }
   struct Record {
-    u16 verdict64 : 2, verdict32 : 2;
+    u64 verdict64 : 2, verdict32 : 2;
     // It was refused without knowledge of what lies before the page.
-    u16 alone64 : 1, alone32 : 1;
-    u16 rewrites : 2;
-    u16 period : 4;  // in which the rewrites were
-  };
-  static_assert(sizeof(Record) == 2);
+    u64 alone64 : 1, alone32 : 1;
+    u64 rewrites : 2;
+    u64 period : 4;    // in which the rewrites were
+    u64 version : 52;  // how often it was written under kDirectTrace
 
+    unsigned verdict(unsigned code_bits) const { return code_bits == 64 ? verdict64 : verdict32; }
+  };
+  static_assert(sizeof(Record) == 8);
+
+  // Why pages are not eligible, alone or with the one behind: a verdict has no room for it, and
+  // finding it takes as long as three stops. Kept as long as both stay as they are.
+  struct Judged {
+    const Record* page = nullptr;
+    const Record* next = nullptr;  // nullptr: alone
+    u64 page_version = 0, next_version = 0;
+    unsigned code_bits = 0;
+    bool operator==(const Judged&) const = default;
+  };
+  struct Remembered {
+    Judged judged;
+    std::optional<WhyNot> why;
+  };
+  static constexpr unsigned kRemembered = 1024;  // by their pages
+
+  static Judged Now(const Record& page, const Record* next, unsigned code_bits);
   bool KnowsBefore(LinearAddr linear) const;
   std::optional<WhyNot> Judge(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
-                              PhysAddr page, bool with_next) const;
+                              PhysAddr page, std::span<const u8> behind) const;
+  Remembered& RememberedOf(const Judged& judged) {
+    return remembered_[static_cast<std::size_t>(judged.page - records_) % kRemembered];
+  }
+  Record& RecordOf(PhysAddr page) const { return RecordOf(mmu_.memory().ArenaOffset(page)); }
   Record& RecordOf(u64 arena_offset) const { return records_[arena_offset / kPageSize]; }
 
   mmu::Mmu& mmu_;
   Counters& counters_;
   Record* records_ = nullptr;  // of each page of the arena
   u64 bytes_ = 0;
+  std::vector<Remembered> remembered_;
 };
 
 }  // namespace alibi::direct

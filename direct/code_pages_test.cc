@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "direct/code_pages.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <initializer_list>
 
 #include "mmu/test_machine.h"
 
 namespace alibi::direct {
 namespace {
 
-constexpr u64 kLinear = 0x401000, kPage = 0x800000, kBefore = 0x802000;
+constexpr u64 kLinear = 0x401000, kPage = 0x800000, kBefore = 0x802000, kNext = 0x804000;
 
 struct Machine : mmu::TestMachine {
   Machine() : pages(*mmu, counters), judge({}, {}) {
     EnterLongMode();
     Require(pages.Init().ok());
     Map(kLinear, kPage);
-    for (const u64 page : {kPage, kBefore}) {
+    for (const u64 page : {kPage, kBefore, kNext}) {
       // MOV EAX, [ESP+8]; ADD EAX, 7
       constexpr u8 kPlain[] = {0x8b, 0x44, 0x24, 0x08, 0x83, 0xc0, 0x07};
       for (u64 at = 0; at + 7 <= kPageSize; at += 7) std::memcpy(Bytes(page) + at, kPlain, 7);
@@ -26,6 +28,22 @@ struct Machine : mmu::TestMachine {
   u8* Bytes(u64 page) { return memory->HostRw(PhysAddr(page)); }
   CodePages::Verdict Of(unsigned code_bits) {
     return pages.Of(judge, code_bits, LinearAddr(kLinear), PhysAddr(kPage));
+  }
+  CodePages::Verdict OfNext() {
+    return pages.Of(judge, 64, LinearAddr(kLinear + kPageSize), PhysAddr(kNext));
+  }
+  bool Fits() {
+    return pages.FitsWithNext(judge, 64, LinearAddr(kLinear), PhysAddr(kPage), PhysAddr(kNext));
+  }
+  HostVisiblePlaces Places() {
+    return pages.PlacesIn(judge, 64, LinearAddr(kLinear), PhysAddr(kPage));
+  }
+  void Put(u64 page, u64 offset, std::initializer_list<u8> bytes) {
+    std::copy(bytes.begin(), bytes.end(), Bytes(page) + offset);
+  }
+  void Write(u64 page, u64 offset, std::initializer_list<u8> bytes) {
+    Put(page, offset, bytes);
+    pages.Written(memory->ArenaOffset(PhysAddr(page)));
   }
   Counters counters;
   CodePages pages;
@@ -59,6 +77,52 @@ TEST_CASE("What was refused for want of what lies before is judged again", "[cod
   CHECK(m.Of(32) == CodePages::kEligible);
   CHECK(m.Of(32) == CodePages::kEligible);
   CHECK(m.counters.direct_judged_pages == 2);
+}
+
+// A Debian boot judged the same pairs 60,000 times: in every process, and at each fetch that was
+// refused.
+TEST_CASE("Two pages are judged together once, until either is written to", "[code_pages]") {
+  Machine m;
+  // CPUID, or SETcc
+  m.Put(kPage, kPageSize - 2, {0x90, 0x0f});
+  m.Put(kNext, 0, {0xa2, 0x90, 0x90});
+  CHECK(m.Of(64) == CodePages::kNeedsNext);
+  CHECK_FALSE(m.Fits());  // the other may be changing
+  CHECK(m.OfNext() == CodePages::kEligible);
+  CHECK(m.counters.direct_judged_pages == 2);
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(m.Fits());
+  CHECK(m.counters.direct_judged_pages == 3);
+  m.Write(kNext, 0, {0x94, 0xc0});
+  CHECK_FALSE(m.Fits());
+  CHECK(m.OfNext() == CodePages::kEligible);
+  for (int i = 0; i < 3; ++i) CHECK(m.Fits());
+  CHECK(m.counters.direct_judged_pages == 5);
+  m.Write(kNext, 0, {0xa2, 0x90});
+  CHECK(m.OfNext() == CodePages::kEligible);
+  CHECK_FALSE(m.Fits());
+  m.Write(kPage, kPageSize - 2, {0x31, 0xc0});
+  CHECK_FALSE(m.Fits());
+  CHECK(m.Of(64) == CodePages::kEligible);
+  CHECK(m.Fits());
+}
+
+TEST_CASE("Where breakpoints help is known from the verdict on", "[code_pages]") {
+  Machine m;
+  m.Put(kPage, 700, {0x0f, 0xa2, 0x90, 0x90, 0x90, 0x90, 0x90});
+  CHECK(m.Of(64) == CodePages::kIneligible);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(m.Places().count == 1);
+    CHECK(m.Places().offset[0] == 700);
+  }
+  CHECK(m.counters.direct_judged_pages == 1);
+  m.Write(kPage, 1400, {0x0f, 0xa2, 0x90, 0x90, 0x90, 0x90, 0x90});
+  CHECK(m.Places().count == 0);  // without a verdict
+  CHECK(m.Of(64) == CodePages::kIneligible);
+  CHECK(m.Places().count == 2);
+  CHECK(m.counters.direct_judged_pages == 2);
+  // Others than the guest's CPU had before.
+  m.pages.ForgetAll();
+  CHECK(m.Places().count == 0);
 }
 
 }  // namespace

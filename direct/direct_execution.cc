@@ -196,7 +196,6 @@ DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
   if (best->view != nullptr) best->view->set_follower(nullptr);
   best->pages->ChangedAll();
   best->guards.Forget();
-  best->unfit = {};
   best->has_run = false;
   best->view = &view;
   view.set_follower(best->pages.get());

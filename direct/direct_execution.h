@@ -8,7 +8,6 @@
 #ifndef ALIBI_DIRECT_DIRECT_EXECUTION_H_
 #define ALIBI_DIRECT_DIRECT_EXECUTION_H_
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -91,18 +90,11 @@ class DirectExecution {
   const Counters& counters() const { return counters_; }
 
  private:
-  // A page that cannot run together with what lies behind it, and how often it was refused so.
-  struct UnfitPage {
-    u64 index = 0;
-    u32 refusals = 0;
-  };
-
   // A satellite and the view that it follows.
   struct Place {
     std::unique_ptr<Satellite> satellite;  // null: lost, or there can be none
     std::unique_ptr<mmu::FollowedPages> pages;
     Guards guards;
-    std::array<UnfitPage, 8> unfit;  // by their indices
     mmu::View* view = nullptr;
     bool has_run = false;     // since it lost all
     unsigned code_bits = 64;  // of the code that it runs: its pages were judged for that
@@ -137,8 +129,8 @@ class DirectExecution {
   unsigned OrderPages(Place* place, u64 first, u64 count, unsigned calls);
   void OrderPage(Place* place, u64 index, u64 offset, u8 rights);
   bool MapData(Place* place, LinearAddr address, bool write);
-  bool FitsTogether(Place* place, LinearAddr address, PhysAddr page);
-  bool FitsBehind(Place* place, LinearAddr address);
+  bool FitsBehind(Place* place, LinearAddr address, PhysAddr page);
+  bool FitsAhead(Place* place, LinearAddr address, PhysAddr page);
   bool Guard(Place* place, LinearAddr address, PhysAddr page);
   Mapped MapCode(Place* place, LinearAddr address);
   void MapCodeBehind(Place* place, LinearAddr address);

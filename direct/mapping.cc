@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A satellite's mappings: what its view's shadow entries and fetches say, and nothing else.
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "direct/direct_execution.h"
@@ -133,32 +132,27 @@ void DirectExecution::OrderPage(Place* place, u64 index, u64 offset, u8 rights) 
   ++counters_.direct_mapped_pages;
 }
 
-// Is what begins in the page, and ends in the one behind it, fit to run? Judging takes as long as
-// some stops: who was refused is judged anew after twice as many refusals each time.
-bool DirectExecution::FitsTogether(Place* place, LinearAddr address, PhysAddr page) {
-  const u64 index = EntryIndex(address);
-  UnfitPage& known = place->unfit[index % place->unfit.size()];
-  const bool refused = known.index == index && known.refusals != 0;
-  if (refused && !std::has_single_bit(++known.refusals)) return false;
-  const bool fits = code_pages_.FitsWithNext(*judge_, place->code_bits, address, page);
-  if (fits) {
-    if (refused) known = {};
-  } else if (!refused) {
-    known = {index, 1};
-  }
-  return fits;
-}
-
-// The same of the page in front of `address`. Nobody has asked as long as this one was not
-// executable.
-bool DirectExecution::FitsBehind(Place* place, LinearAddr address) {
+// Is what begins in the page in front of `address`, and ends in its own, fit to run? Nobody has
+// asked as long as this one was not executable.
+bool DirectExecution::FitsBehind(Place* place, LinearAddr address, PhysAddr page) {
   const LinearAddr before = address.PageBase() - kPageSize;
   const u64 index = EntryIndex(before);
   if (!(place->pages->RightsOf(index) & FollowedPages::kExecute)) return true;
-  const PhysPage page = place->view->ExecutedAs(index);
-  return page != mmu::View::kNoPage &&
-         (code_pages_.Of(*judge_, place->code_bits, before, page.Base()) != CodePages::kNeedsNext ||
-          FitsTogether(place, before, page.Base()));
+  const PhysPage in_front = place->view->ExecutedAs(index);
+  if (in_front == mmu::View::kNoPage) return false;
+  const unsigned bits = place->code_bits;
+  return code_pages_.Of(*judge_, bits, before, in_front.Base()) != CodePages::kNeedsNext ||
+         code_pages_.FitsWithNext(*judge_, bits, before, in_front.Base(), page);
+}
+
+// The same of what begins in the page itself, at `address`. An instruction that the page's end cuts
+// cannot be executed before the next page can.
+bool DirectExecution::FitsAhead(Place* place, LinearAddr address, PhysAddr page) {
+  const u64 index = EntryIndex(address) + 1;
+  if (!(place->pages->RightsOf(index) & FollowedPages::kExecute)) return true;
+  const PhysPage next = place->view->ExecutedAs(index);
+  return next != mmu::View::kNoPage &&
+         code_pages_.FitsWithNext(*judge_, place->code_bits, address, page, next.Base());
 }
 
 // The page, which must be translated as it is: can breakpoints help?
@@ -189,7 +183,7 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   const u64 offset = mmu_.memory().ArenaOffset(page.PageBase());
   if (offset == mmu::GuestMemory::kNotRam) return Mapped::kRefused;
   const CodePages::Verdict verdict = code_pages_.Of(*judge_, place->code_bits, address, page);
-  if (!FitsBehind(place, address)) return Mapped::kRefused;
+  if (!FitsBehind(place, address, page)) return Mapped::kRefused;
   if (verdict != CodePages::kIneligible) {
     place->guards.Release(index);
   } else if (!Guard(place, address, page)) {
@@ -197,9 +191,7 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   }
   FlushChanged(place);
   if (pages.RightsOf(index) & FollowedPages::kExecute) return Mapped::kNo;
-  // An instruction that the page's end cuts cannot be executed before the next page can.
-  const bool next_runs = pages.RightsOf(index + 1) & FollowedPages::kExecute;
-  if (verdict == CodePages::kNeedsNext && next_runs && !FitsTogether(place, address, page)) {
+  if (verdict == CodePages::kNeedsNext && !FitsAhead(place, address, page)) {
     return Mapped::kRefused;
   }
   OrderPage(place, index, offset, FollowedPages::kRead | FollowedPages::kExecute);
