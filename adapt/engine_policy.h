@@ -31,7 +31,7 @@ struct EngineEvent {
     kFirst,         // its user code is about to run for the first time
     kSample,        // translated user code was interrupted, by a timer mostly
     kKernelSample,  // its kernel was, or the machine was idle
-    kRan,           // user code has run directly, up to now
+    kRan,           // user code has run directly, and has stopped some times by now
     kRefused,       // it should have, but it was about to run code that must be translated
     kUnfit,         // it cannot run directly in its present state
     kEmptied        // what it had mapped has gone: its program has ended, another one may come
@@ -39,8 +39,9 @@ struct EngineEvent {
   Kind kind = Kind::kSample;
   u64 now = 0;  // TSC
   // kSample, kKernelSample: TSC cycles since the last one. kRefused: those it took to find out.
-  // kRan: those it ran, hand-overs and mapping calls included, less the VMM's; how often it
-  // stopped, how often of these for want of a mapping; and how many mapping calls were made.
+  // kRan: the CPU time of user code, with stops and mapping calls at their prices, less the VMM's
+  // between them; how often it stopped, how often of these for want of a mapping; and how many
+  // mapping calls were made; all since the last event of this kind.
   u64 cycles = 0;
   u32 stops = 0, faults = 0, calls = 0;
 };

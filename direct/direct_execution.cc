@@ -24,6 +24,9 @@ namespace {
 // The fork server's jobs: the satellites by their places' numbers, and these.
 constexpr unsigned kSetterJob = DirectExecution::kSatellites, kProbeJob = kSetterJob + 1;
 
+// In TSC cycles: judging pages, setting breakpoints. What takes longer was waiting for a core.
+constexpr u64 kMostHere = 1'000'000;
+
 constexpr u64 kVsyscallPage = 0xffffffffff600000;
 
 // A repeated string instruction?
@@ -140,7 +143,9 @@ void DirectExecution::MeasurePrices() {
     return samples[kSamples / 2];
   };
   Satellite& satellite = *places_[0].satellite;
+  const u64 before = cpu_times_.CyclesOf(satellite.process());
   const u64 hand_over = median([&] { satellite.Go(false); });
+  const u64 cpu_time = cpu_times_.CyclesOf(satellite.process()) - before;
   const u64 with_calls = median([&] {
     for (unsigned i = 0; i < kCalls; ++i) {
       const LinearAddr address(satellite.stub_begin() - (2 * i + 2) * kPageSize);
@@ -149,6 +154,7 @@ void DirectExecution::MeasurePrices() {
     satellite.Go(false);
   });
   prices_.stop = hand_over + trap_price_;
+  stop_cpu_time_ = cpu_time / kSamples + trap_price_;
   prices_.call = (std::max(with_calls, hand_over) - hand_over) / kCalls;
   satellite.OrderUnmapAll();
   satellite.Go(false);
@@ -196,6 +202,7 @@ DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
   if (best->view != nullptr) best->view->set_follower(nullptr);
   best->pages->ChangedAll();
   best->guards.Forget();
+  (void)Settle(best);
   best->has_run = false;
   best->view = &view;
   view.set_follower(best->pages.get());
@@ -254,18 +261,33 @@ Exit DirectExecution::Run(Report* report) {
   }
   if (MapAhead(place, LinearAddr(state_.rip)) == Mapped::kRefused) {
     ++counters_.direct_refusals;
-    return Exit::kCode;
+    return Exit::kRefused;
   }
   ++counters_.direct_entries;
   place->has_run = true;
   LoadUserState(state_, place->satellite.get());
   const u64 begin = __rdtsc();
   u64 in_satellite = 0;
-  const Exit exit = Go(place, report, &in_satellite);
-  const u64 here = __rdtsc() - begin - in_satellite;
-  report->cycles = in_satellite - std::min(here, in_satellite);
+  const Exit exit = Go(place, &in_satellite);
   counters_.direct_cycles += in_satellite;
+  place->here += std::min<u64>(__rdtsc() - begin - in_satellite, kMostHere);
+  if (place->ran.stops >= kStopsPerReport && exit != Exit::kLost) *report = Settle(place);
   return exit;
+}
+
+// What there is to be reported, which is then no more.
+Report DirectExecution::Settle(Place* place) {
+  Report report = std::exchange(place->ran, {});
+  const u64 here = std::exchange(place->here, 0);
+  const u64 now = cpu_times_.CyclesOf(place->satellite->process());
+  const u64 cpu_time = now - std::exchange(place->cpu_time, now);
+  const u64 calls = report.calls * prices_.call;
+  const u64 own = report.stops * stop_cpu_time_ + calls;
+  const u64 user = cpu_time - std::min(own, cpu_time);
+  counters_.direct_user_cycles += user;
+  report.cycles = user + report.stops * prices_.stop + calls;
+  report.cycles -= std::min(here, report.cycles);
+  return report;
 }
 
 // The host gives no more mappings. Without any there is room for those that are wanted now.
@@ -290,7 +312,8 @@ bool DirectExecution::SetGuards(Place* place) {
   return true;
 }
 
-Exit DirectExecution::Go(Place* place, Report* report, u64* in_satellite) {
+Exit DirectExecution::Go(Place* place, u64* in_satellite) {
+  Report* const report = &place->ran;
   Satellite& satellite = *place->satellite;
   // Until user code has run, the satellite knows of parts of the state what the last program left.
   bool has_run = false;

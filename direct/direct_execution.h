@@ -20,6 +20,7 @@
 #include "direct/code_judge.h"
 #include "direct/code_pages.h"
 #include "direct/counters.h"
+#include "direct/cpu_time.h"
 #include "direct/fork_server.h"
 #include "direct/guards.h"
 #include "direct/satellite.h"
@@ -35,15 +36,16 @@ enum class Exit : u8 {
   kSystemCall,   // in front of a SYSCALL
   kInstruction,  // in front of an instruction that the host has not executed, or must not
   kCode,         // in front of code that must be translated
+  kRefused,      // the same, and it has not run at all
   kTrap,         // behind an instruction that was single-stepped: #DB
   kX87Error,     // in front of an instruction that met an earlier one's exception, by CR0.NE: #MF
   kLost,         // the satellite has died, and with it what it has done to the registers
 };
 
-// What a run has cost and what it was good for, in TSC cycles.
+// What runs have cost and what they were good for, in TSC cycles.
 struct Report {
-  // In the satellite, hand-overs and mapping calls included, less what was done for it here between
-  // its stops.
+  // The CPU time of the user code; with hand-overs and mapping calls at their prices, less what was
+  // done for it here between its stops.
   u64 cycles = 0;
   u32 stops = 0;   // of the satellite
   u32 faults = 0;  // of these: for a mapping
@@ -53,6 +55,8 @@ struct Report {
 class DirectExecution {
  public:
   static constexpr unsigned kSatellites = 8;  // at most
+  // From which on a report is made: CPU time costs a tenth of a stop to ask for.
+  static constexpr u32 kStopsPerReport = 8;
 
   struct Options {
     mmu::Mmu* mmu = nullptr;
@@ -78,7 +82,8 @@ class DirectExecution {
   // satellites, or all have been lost.
   bool Fits() const;
   // Runs user code of the current view until something else must be done. The state is precise on
-  // return, extended state included.
+  // return, extended state included. Once in a while the report is not empty: on all of the view's
+  // runs since the last one.
   Exit Run(Report* report);
   // For handlers on the VCPU's thread.
   void Interrupt();
@@ -96,6 +101,9 @@ class DirectExecution {
     std::unique_ptr<mmu::FollowedPages> pages;
     Guards guards;
     mmu::View* view = nullptr;
+    Report ran;               // since the last report, but for its cycles
+    u64 here = 0;             // cycles spent between its stops since then
+    u64 cpu_time = 0;         // of the satellite, up to then
     bool has_run = false;     // since it lost all
     unsigned code_bits = 64;  // of the code that it runs: its pages were judged for that
     LinearAddr fault;         // that the guest has to resolve; 0: none
@@ -111,7 +119,8 @@ class DirectExecution {
   void ForgetPages();
   void Lose(Place* place);
   void RenewJudge();
-  Exit Go(Place* place, Report* report, u64* in_satellite);
+  Exit Go(Place* place, u64* in_satellite);
+  Report Settle(Place* place);
   bool GivesUpMappings(Place* place);
   bool SetGuards(Place* place);
   bool GuestUsesStub(const Satellite& satellite) const;
@@ -153,6 +162,8 @@ class DirectExecution {
   std::atomic<Satellite*> running_ = nullptr;
   u64 clock_ = 0;
   u64 trap_price_;
+  CpuTime cpu_times_;
+  u64 stop_cpu_time_ = 0;   // of a satellite, for a stop
   bool real_time_ = false;  // the policy of the thread that made it
   std::optional<Status> begun_;
   adapt::EnginePrices prices_;

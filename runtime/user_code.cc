@@ -100,6 +100,7 @@ void EngineImpl::RunDirectly() {
       break;
     case direct::Exit::kSystemCall:
     case direct::Exit::kCode:
+    case direct::Exit::kRefused:
       translate_next_ = true;
       break;
     case direct::Exit::kInstruction:
@@ -117,10 +118,10 @@ void EngineImpl::RunDirectly() {
       Deliver(vcpu::GeneralProtection().fault());
       break;
   }
-  if (report.stops == 0 && exit == direct::Exit::kCode) {
+  if (exit == direct::Exit::kRefused) {
     TellEnginePolicy(view, {.kind = Kind::kRefused, .cycles = __rdtsc() - begin});
-    return;
   }
+  if (report.stops == 0) return;
   TellEnginePolicy(view, {.kind = Kind::kRan,
                           .cycles = report.cycles,
                           .stops = report.stops,

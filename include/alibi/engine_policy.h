@@ -55,9 +55,9 @@ struct alibi_engine_event {
    * many calls changed mappings. 0 of others. */
   uint32_t stops, faults, calls;
   uint64_t now; /* the host's TSC */
-  /* TSC cycles: of samples since the last one; of ALIBI_ENGINE_RAN those it ran, stops and calls
-   * included, less what the VMM did between its stops; of ALIBI_ENGINE_REFUSED those it took to
-   * find out. 0 of others. */
+  /* TSC cycles: of samples since the last one; of ALIBI_ENGINE_RAN user code's CPU time, with
+   * stops and calls at their prices, less what the VMM did between its stops; of
+   * ALIBI_ENGINE_REFUSED those it took to find out. 0 of others. */
   uint64_t cycles;
 };
 
