@@ -27,6 +27,11 @@ constexpr unsigned kSetterJob = DirectExecution::kSatellites, kProbeJob = kSette
 // In TSC cycles: judging pages, setting breakpoints. What takes longer was waiting for a core.
 constexpr u64 kMostHere = 1'000'000;
 
+// User code that bounces between pages which run directly and pages which do not computes little
+// each time: less than a stop takes more where caches are cold, or the host is being profiled, than
+// when it was measured. Such a stop counts for so many more, lest bouncing seem to pay.
+constexpr u64 kRefusedStop = 3;
+
 constexpr u64 kVsyscallPage = 0xffffffffff600000;
 
 // A repeated string instruction?
@@ -270,6 +275,7 @@ Exit DirectExecution::Run(Report* report) {
   u64 in_satellite = 0;
   const Exit exit = Go(place, &in_satellite);
   counters_.direct_cycles += in_satellite;
+  place->refused += exit == Exit::kCode;
   place->here += std::min<u64>(__rdtsc() - begin - in_satellite, kMostHere);
   if (place->ran.stops >= kStopsPerReport && exit != Exit::kLost) *report = Settle(place);
   return exit;
@@ -282,7 +288,8 @@ Report DirectExecution::Settle(Place* place) {
   const u64 now = cpu_times_.CyclesOf(place->satellite->process());
   const u64 cpu_time = now - std::exchange(place->cpu_time, now);
   const u64 calls = report.calls * prices_.call;
-  const u64 own = report.stops * stop_cpu_time_ + calls;
+  const u64 refused = std::exchange(place->refused, 0);
+  const u64 own = (report.stops + refused * kRefusedStop) * stop_cpu_time_ + calls;
   const u64 user = cpu_time - std::min(own, cpu_time);
   counters_.direct_user_cycles += user;
   report.cycles = user + report.stops * prices_.stop + calls;

@@ -102,6 +102,7 @@ class DirectExecution {
     Guards guards;
     mmu::View* view = nullptr;
     Report ran;               // since the last report, but for its cycles
+    u32 refused = 0;          // runs since then that ended in front of code to be translated
     u64 here = 0;             // cycles spent between its stops since then
     u64 cpu_time = 0;         // of the satellite, up to then
     bool has_run = false;     // since it lost all
