@@ -43,6 +43,13 @@ struct Counters {
 #undef ALIBI_VMM_COUNTER
 };
 
+// Of one of several VCPUs.
+struct VcpuCounters {
+#define ALIBI_VCPU_COUNTER(name, what) u64 name = 0;
+#include "machine/vcpu_counters.inc"
+#undef ALIBI_VCPU_COUNTER
+};
+
 // A crossing from the guest's world to the devices', counted with its cycles while it lives.
 class Crossing {
  public:
@@ -119,6 +126,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // Null: the engine has none.
   const adapt::EnginePolicy* engine_policy() const { return engine_policy_.get(); }
   const Counters& counters() const { return counters_; }
+  // Where there are several.
+  VcpuCounters counters_of(unsigned vcpu) const;
   Crossing Cross(u64 Counters::*count, u64 Counters::*cycles) {
     return Crossing(&counters_, count, cycles);
   }
@@ -150,6 +159,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // Between runs: all VCPUs are as after power-up, with the time of `tsc_offset`, and number 0
   // runs.
   void ResetVcpus(i64 tsc_offset);
+  // For a debugger, in Debugger::Turn(): the VCPU has its turn next, if it can run, and is the one
+  // of state(), mmu() and the engine.
+  void Select(unsigned vcpu);
   // A Turn() is due at this time (CLOCK_MONOTONIC, ns).
   static constexpr u64 kNoDeadline = StopTimer::kNever;
   void SetDeadline(u64 monotonic_ns) {
@@ -181,10 +193,12 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // --- vcpus.cc: whose turn it is ---
   void CreateParked(unsigned vcpus);
   void ChooseVcpu();
+  void TakeInit();
   bool Waits(unsigned vcpu);
   unsigned NextRunnable();
   void SwitchTo(unsigned vcpu);
   void NoticeWork(unsigned vcpu);
+  bool Sleep();
 
   // --- access.cc: called with the guest's vector state live ---
   void Observe(AccessKind kind, u64 address, unsigned size, u64 value);
@@ -237,7 +251,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   bool yields_ = false;     // the running one has nothing better to do
   bool init_ = false;       // it has sent itself an INIT
   unsigned pauses_ = 0;     // in its turn
-  u64 turn_end_ns_ = 0;
+  u64 turn_begin_ns_ = 0, turn_end_ns_ = 0;
+  std::vector<VcpuCounters> vcpu_counters_;  // turn_us: without the turn that it has now
   bool in_engine_ = false;
   bool hypercalls_ = false;
   std::atomic<bool> stop_ = false;

@@ -27,6 +27,15 @@ void Machine::CreateParked(unsigned vcpus) {
     vcpu::ResetToPowerUp(*state, *cpuid_);
     parked_.push_back(std::move(state));
   }
+  vcpu_counters_.resize(vcpus);
+  vcpu_counters_[0].turns = 1;
+  turn_begin_ns_ = MonotonicNs();
+}
+
+VcpuCounters Machine::counters_of(unsigned vcpu) const {
+  VcpuCounters counters = vcpu_counters_[vcpu];
+  if (vcpu == running_) counters.turn_us += (MonotonicNs() - turn_begin_ns_) / 1000;
+  return counters;
 }
 
 void Machine::ResetVcpus(i64 tsc_offset) {
@@ -56,13 +65,16 @@ unsigned Machine::NextRunnable() {
   return running_;
 }
 
+void Machine::TakeInit() {
+  if (!init_) return;
+  init_ = false;
+  vcpu::ResetToInit(*state_, *cpuid_);
+  engine_->StateChanged();
+}
+
 void Machine::ChooseVcpu() {
   if (state_->shutdown) return;  // the machine's end, before anybody else goes on
-  if (init_) {
-    init_ = false;
-    vcpu::ResetToInit(*state_, *cpuid_);
-    engine_->StateChanged();
-  }
+  TakeInit();
   const unsigned next = NextRunnable();
   contended_ = next != running_;
   // A debugger's single steps are those of the VCPU that has stopped.
@@ -70,6 +82,8 @@ void Machine::ChooseVcpu() {
       Waits(running_) || (!engine_->steps_next() && (yields_ || MonotonicNs() >= turn_end_ns_));
   if (contended_ && over) {
     counters_.vcpu_yields += yields_;
+    vcpu_counters_[running_].yields += yields_;
+    vcpu_counters_[running_].halts += state_->halted;
     SwitchTo(next);
     contended_ = NextRunnable() != running_;
   }
@@ -88,10 +102,29 @@ void Machine::SwitchTo(unsigned vcpu) {
   // Other threads ask for stops in the block at any time; one that came just now shall be seen.
   __atomic_store_n(&state_->stop_requested, 1, __ATOMIC_SEQ_CST);
   engine_->VcpuSwitched(before, vcpu);
+  if (observer_ != nullptr) engine_->DrainEvents();  // who watches knows whose accesses follow
   hooks_.VcpuEnters(vcpu);
   yields_ = false;
   pauses_ = 0;
-  turn_end_ns_ = MonotonicNs() + kTurnNs;
+  const u64 now = MonotonicNs();
+  vcpu_counters_[before].turn_us += (now - turn_begin_ns_) / 1000;
+  ++vcpu_counters_[vcpu].turns;
+  turn_begin_ns_ = now;
+  turn_end_ns_ = now + kTurnNs;
+}
+
+void Machine::Select(unsigned vcpu) {
+  if (vcpu == running_) return;
+  TakeInit();
+  SwitchTo(vcpu);
+}
+
+// All of them wait: the running one's turn stands still.
+bool Machine::Sleep() {
+  const u64 begin = vcpus() > 1 ? MonotonicNs() : 0;
+  const bool woken = hooks_.Idle();
+  if (vcpus() > 1) turn_begin_ns_ += MonotonicNs() - begin;
+  return woken;
 }
 
 // A VCPU that does not run may have got a reason to: whose turn it is will be asked soon.
