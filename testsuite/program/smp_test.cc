@@ -90,11 +90,20 @@ TEST_CASE("a trace says which VCPU each line is of") {
 
 // The other one computes; without its interrupt's answer the first does nothing.
 TEST_CASE("a VCPU that waits for another's answer cuts turns short") {
-  const nlohmann::json stats = Stats("--smp 2 --append 'only=ipi_busy samples=100'", "BENCH");
+  const nlohmann::json stats =
+      Stats("--smp 2 --append 'cpus=2 only=ipi_busy samples=100'", "BENCH");
   CHECK(stats["vmm"]["vcpu_short_turns"].get<u64>() >= 50);
   // One that is woken halts again by itself: no timer is set for it.
-  const nlohmann::json halted = Stats("--smp 2 --append 'only=ipi_halted samples=100'", "BENCH");
+  const nlohmann::json halted =
+      Stats("--smp 2 --append 'cpus=2 only=ipi_halted samples=100'", "BENCH");
   CHECK(halted["vmm"]["vcpu_short_turns"].get<u64>() < stats["vmm"]["vcpu_short_turns"].get<u64>());
+}
+
+// The other one has interrupts off for a tenth of a turn, again and again.
+TEST_CASE("a turn that ends while interrupts are off goes on") {
+  const std::string options = "--smp 2 --append 'cpus=2 samples=100 only=";
+  CHECK(Stats(options + "ipi_masked'", "BENCH")["vmm"]["vcpu_graces"].get<u64>() >= 50);
+  CHECK(Stats(options + "work_all'", "BENCH")["vmm"]["vcpu_graces"].get<u64>() < 10);
 }
 
 }  // namespace
