@@ -202,7 +202,6 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void NoticeWork(unsigned vcpu);
   bool Sleep();
   void NoteQuestion(unsigned vcpu);
-  bool TurnIsOver();
   u64 TurnNs(unsigned from, unsigned to, u64 now);
 
   // --- access.cc: called with the guest's vector state live ---
@@ -257,7 +256,6 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   bool init_ = false;       // it has sent itself an INIT
   unsigned pauses_ = 0;     // in its turn
   u64 turn_begin_ns_ = 0, turn_end_ns_ = 0;
-  u64 grace_end_ns_ = 0;  // turn_end_ns_ may be moved up to there
   // Of a VCPU that has interrupted another one, up to the end of a turn that it does not yield.
   struct Question {
     bool asked = false;

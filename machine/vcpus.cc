@@ -16,7 +16,6 @@ constexpr u64 kTurnNs = 1'000'000;
 // signal are worth, and a few of the waiting one's looks.
 constexpr u64 kShortestTurnNs = 15'000;
 constexpr unsigned kLooksInTurn = 2;
-constexpr u64 kGraceNs = 100'000;
 
 u64 MonotonicNs() {
   timespec now;
@@ -82,24 +81,14 @@ void Machine::TakeInit() {
   engine_->StateChanged();
 }
 
-// A kernel that has interrupts off may hold a lock that the others would wait for, and does not
-// expect to be held up.
-bool Machine::TurnIsOver() {
-  const u64 now = MonotonicNs();
-  if (now < turn_end_ns_) return false;
-  if (!contended_ || state_->if_flag != 0 || now >= grace_end_ns_) return true;
-  ++counters_.vcpu_graces;
-  turn_end_ns_ = std::min(now + kGraceNs, grace_end_ns_);
-  return false;
-}
-
 void Machine::ChooseVcpu() {
   if (state_->shutdown) return;  // the machine's end, before anybody else goes on
   TakeInit();
   const unsigned next = NextRunnable();
   contended_ = next != running_;
   // A debugger's single steps are those of the VCPU that has stopped.
-  const bool over = Waits(running_) || (!engine_->steps_next() && (yields_ || TurnIsOver()));
+  const bool over =
+      Waits(running_) || (!engine_->steps_next() && (yields_ || MonotonicNs() >= turn_end_ns_));
   if (contended_ && over) {
     counters_.vcpu_yields += yields_;
     vcpu_counters_[running_].yields += yields_;
@@ -126,7 +115,6 @@ void Machine::SwitchTo(unsigned vcpu) {
   if (observer_ != nullptr) engine_->DrainEvents();  // who watches knows whose accesses follow
   hooks_.VcpuEnters(vcpu);
   turn_end_ns_ = now + TurnNs(before, vcpu, now);
-  grace_end_ns_ = turn_end_ns_ + kTurnNs;
   yields_ = false;
   pauses_ = 0;
   vcpu_counters_[before].turn_us += (now - turn_begin_ns_) / 1000;

@@ -99,12 +99,5 @@ TEST_CASE("a VCPU that waits for another's answer cuts turns short") {
   CHECK(halted["vmm"]["vcpu_short_turns"].get<u64>() < stats["vmm"]["vcpu_short_turns"].get<u64>());
 }
 
-// The other one has interrupts off for a tenth of a turn, again and again.
-TEST_CASE("a turn that ends while interrupts are off goes on") {
-  const std::string options = "--smp 2 --append 'cpus=2 samples=100 only=";
-  CHECK(Stats(options + "ipi_masked'", "BENCH")["vmm"]["vcpu_graces"].get<u64>() >= 50);
-  CHECK(Stats(options + "work_all'", "BENCH")["vmm"]["vcpu_graces"].get<u64>() < 10);
-}
-
 }  // namespace
 }  // namespace alibi
