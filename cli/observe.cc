@@ -140,8 +140,9 @@ std::optional<int> Observation::Attach(PcMachine& machine, std::span<const u8> i
     tracer_.SetOutput(trace_file_ != nullptr ? trace_file_ : stderr, most_trace_bytes_);
     tracer_.set_time(&machine.time_base());
     machine.machine().set_observer(&tracer_);
-    if (tracer_.wanted_events() != 0) {
-      machine.machine().engine().set_event_observer(&tracer_, tracer_.wanted_events());
+    const u32 vcpu = machine.machine().vcpus() > 1 ? KindBit(runtime::RecordKind::kVcpu) : u32{0};
+    if ((tracer_.wanted_events() | vcpu) != 0) {
+      machine.machine().engine().set_event_observer(&tracer_, tracer_.wanted_events() | vcpu);
     }
     if (tracer_.observes_translations()) {
       machine.machine().translator()->set_translation_observer(&tracer_);

@@ -62,6 +62,10 @@ constexpr Column kColumns[] = {
      [](const Record& r, const Reader& reader) -> Cell { return LogNs(r.tsc, reader.header()); }},
     {"record", adapt::log::kAllKinds,
      [](const Record& r, const Reader&) -> Cell { return std::string(RecordKindName(r.kind)); }},
+    {"vcpu", adapt::log::kAllKinds & ~kEnd,
+     [](const Record&, const Reader& reader) -> Cell {
+       return reader.vcpu() ? Cell(u64{*reader.vcpu()}) : Cell();
+     }},
     {"cr3", adapt::log::kAllKinds & ~kEnd,
      [](const Record& r, const Reader&) -> Cell { return Address{r.cr3}; }},
     {"pc", kOfSites | kFault | kTranslation | kOverwritten | kSystem,

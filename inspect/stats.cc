@@ -30,6 +30,13 @@ void ForEachCounter(const Counters& counters, Callback&& callback) {
 #undef ALIBI_VMM_COUNTER
 }
 
+template <class Callback>
+void ForEachCounter(const VcpuCounters& counters, Callback&& callback) {
+#define ALIBI_VCPU_COUNTER(name, what) callback(#name, what, counters.name);
+#include "machine/vcpu_counters.inc"
+#undef ALIBI_VCPU_COUNTER
+}
+
 // Measured on the first development machine, in cycles; only the order of sites depends on them.
 constexpr u64 kTrapCost = 3000, kCalloutCost = 150;
 
@@ -83,6 +90,10 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
   ForEachCounterOfDirect(machine, row);
   ForEachCounter(machine.counters(), row);
   machine.ForEachDeviceCounter(row);
+  for (unsigned vcpu = 0; machine.vcpus() > 1 && vcpu < machine.vcpus(); ++vcpu) {
+    text += fmt::format("VCPU {}:\n", vcpu);
+    ForEachCounter(machine.counters_of(vcpu), row);
+  }
   text += fmt::format("memory: {:>14} {:>16} {:>16}\n", "now", "peak", "bound");
   for (const MemoryRow& row : MemoryUse(machine)) {
     const auto or_dash = [](u64 n) { return n == 0 ? std::string("-") : fmt::format("{}", n); };
@@ -137,6 +148,11 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   }
   ForEachCounter(machine.counters(), into("vmm"));
   machine.ForEachDeviceCounter(into("devices"));
+  for (unsigned vcpu = 0; machine.vcpus() > 1 && vcpu < machine.vcpus(); ++vcpu) {
+    ordered_json& object = json["vcpus"].emplace_back(ordered_json::object());
+    ForEachCounter(machine.counters_of(vcpu),
+                   [&object](const char* name, const char*, u64 value) { object[name] = value; });
+  }
   ordered_json& memory = json["memory"] = ordered_json::object();
   for (const MemoryRow& row : MemoryUse(machine)) {
     memory[row.name] = {{"now", row.now}, {"peak", row.peak}, {"bound", row.bound}};

@@ -17,7 +17,8 @@ inline constexpr unsigned kGuiltiestSites = 10;
 std::string StatsText(Machine& machine, u64 wall_ns);
 // One JSON object:
 //   {"policy", "wall_ns", "tc_bytes_used", "sites_known", "runtime": {...}, "mmu": {...},
-//    "vmm": {...}, "devices": {...}, "memory": {name: {"now", "peak", "bound"}}, "sites": [{"pc",
+//    "vmm": {...}, "devices": {...}, "memory": {name: {"now", "peak", "bound"}},
+//    "vcpus": [{...}] (of several), "sites": [{"pc",
 //    "phys", "kind", "traps", "callouts", "adaptations", "reversions", "events": {...}}]}
 std::string StatsJson(Machine& machine, u64 wall_ns);
 

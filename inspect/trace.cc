@@ -89,7 +89,8 @@ void Tracer::SetOutput(std::FILE* file, u64 most_bytes) {
 }
 
 void Tracer::Line(TraceTopic topic, u64 tsc, const std::string& text) {
-  const char* name = kTopics[static_cast<unsigned>(topic)].name;
+  std::string name = kTopics[static_cast<unsigned>(topic)].name;
+  if (vcpu_) name += fmt::format(", VCPU {}", *vcpu_);
   if (time_ == nullptr) {
     Put(fmt::format("[{}] {}\n", name, text));
     return;
@@ -109,12 +110,10 @@ void Tracer::OnAccess(AccessKind kind, u64 address, unsigned size, u64 value) {
        fmt::format("{} {:#x} size {} value {:#x}", row.what, address, size, value));
 }
 
-void Tracer::OnInterrupt(unsigned vcpu, InterruptKind kind, u8 vector, u64 rip) {
+void Tracer::OnInterrupt(InterruptKind kind, u8 vector, u64 rip) {
   if (!on(TraceTopic::kIrq)) return;
   const char* what = kind == InterruptKind::kNmi ? "NMI" : "interrupt";
-  const std::string where = vcpu == 0 ? "" : fmt::format(" of VCPU {}", vcpu);
-  Line(TraceTopic::kIrq, __rdtsc(),
-       fmt::format("{} vector {:#x} at rip {:#x}{}", what, vector, rip, where));
+  Line(TraceTopic::kIrq, __rdtsc(), fmt::format("{} vector {:#x} at rip {:#x}", what, vector, rip));
 }
 
 void Tracer::OnTranslation(const translator::Ccf& ccf) {
@@ -182,6 +181,9 @@ void Tracer::OnEvents(std::span<const runtime::Record> events) {
         Line(TraceTopic::kMsr, event.tsc,
              fmt::format("{} {:#x} value {:#x} at pc {:#x}", event.flag ? "write" : "read",
                          event.more, event.value, event.pc.value));
+        break;
+      case RecordKind::kVcpu:
+        vcpu_ = event.number;
         break;
       case RecordKind::kLost:
         Put(fmt::format("[trace] {} events lost: too many at once\n", event.value));

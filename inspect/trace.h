@@ -4,6 +4,7 @@
 #define ALIBI_INSPECT_TRACE_H_
 
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -45,7 +46,7 @@ class Tracer final : public MachineObserver,
   u32 wanted_events() const;
 
   void OnAccess(AccessKind kind, u64 address, unsigned size, u64 value) override;
-  void OnInterrupt(unsigned vcpu, InterruptKind kind, u8 vector, u64 rip) override;
+  void OnInterrupt(InterruptKind kind, u8 vector, u64 rip) override;
   void OnTranslation(const translator::Ccf& ccf) override;
   void OnAdaptation(const translator::Ccf& from, const translator::Ccf& to) override;
   void OnEvents(std::span<const runtime::Record> events) override;
@@ -55,6 +56,7 @@ class Tracer final : public MachineObserver,
   void Put(const std::string& line);
 
   u32 topics_ = 0;
+  std::optional<unsigned> vcpu_;  // of several: which one runs
   const TimeBase* time_ = nullptr;
   std::FILE* file_ = stderr;
   FileBound bound_;

@@ -236,7 +236,7 @@ TEST_CASE("A fixed latch that the instruction names is memory from the beginning
 class Counts final : public MachineObserver {
  public:
   void OnAccess(AccessKind, u64, unsigned, u64) override { ++accesses; }
-  void OnInterrupt(unsigned, InterruptKind, u8, u64) override {}
+  void OnInterrupt(InterruptKind, u8, u64) override {}
   int accesses = 0;
 };
 

@@ -176,7 +176,7 @@ Stop Machine::Loop() {
     if (state_->halted || state_->waits_for_startup) {
       ++counters_.idle_sleeps;
       stop_timer_.Suspend();
-      if (!hooks_.Idle() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
+      if (!Sleep() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
       continue;
     }
     stop_timer_.Resume();
@@ -218,8 +218,9 @@ void Machine::TakeInterrupts() {
   if (state_->nmi_pending && vcpu::CanTakeNmi(*state_)) {
     state_->nmi_pending = 0;
     ++counters_.nmis_taken;
+    ++vcpu_counters_[running_].interrupts;
     if (observer_ != nullptr) {
-      observer_->OnInterrupt(running_, InterruptKind::kNmi, vcpu::kNmi, state_->rip);
+      observer_->OnInterrupt(InterruptKind::kNmi, vcpu::kNmi, state_->rip);
     }
     state_->nmi_blocked = 1;
     vcpu::DeliverEvent(*state_, *mmu_, vcpu::Event::External(vcpu::kNmi), state_->rip);
@@ -227,8 +228,9 @@ void Machine::TakeInterrupts() {
   if (state_->irq_pending && vcpu::CanTakeInterrupt(*state_)) {
     const u8 vector = interrupts_.Acknowledge();
     ++counters_.interrupts_taken;
+    ++vcpu_counters_[running_].interrupts;
     if (observer_ != nullptr) {
-      observer_->OnInterrupt(running_, InterruptKind::kMaskable, vector, state_->rip);
+      observer_->OnInterrupt(InterruptKind::kMaskable, vector, state_->rip);
     }
     engine_->InjectInterrupt(vector);
     InterruptsChanged();

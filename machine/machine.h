@@ -5,7 +5,9 @@
 // Several VCPUs take turns on one thread (vcpus.cc). The one that runs has its state in the VCPU
 // block, where translated code finds it; the others' are parked. A VCPU changes only between two
 // instructions, so that each instruction is atomic to the others, and its turn ends when it halts,
-// executes PAUSE over and over, or has had a millisecond while another one could run.
+// executes PAUSE over and over, or has had a millisecond while another one could run. One that has
+// interrupted another and then executes PAUSE waits for an answer, which is there soon: it looks
+// again after a short turn of the others, and after longer ones while it finds none.
 #ifndef ALIBI_MACHINE_MACHINE_H_
 #define ALIBI_MACHINE_MACHINE_H_
 
@@ -41,6 +43,13 @@ struct Counters {
 #define ALIBI_VMM_COUNTER(name, what) u64 name = 0;
 #include "machine/counters.inc"
 #undef ALIBI_VMM_COUNTER
+};
+
+// Of one of several VCPUs.
+struct VcpuCounters {
+#define ALIBI_VCPU_COUNTER(name, what) u64 name = 0;
+#include "machine/vcpu_counters.inc"
+#undef ALIBI_VCPU_COUNTER
 };
 
 // A crossing from the guest's world to the devices', counted with its cycles while it lives.
@@ -119,6 +128,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // Null: the engine has none.
   const adapt::EnginePolicy* engine_policy() const { return engine_policy_.get(); }
   const Counters& counters() const { return counters_; }
+  // Where there are several.
+  VcpuCounters counters_of(unsigned vcpu) const;
   Crossing Cross(u64 Counters::*count, u64 Counters::*cycles) {
     return Crossing(&counters_, count, cycles);
   }
@@ -150,6 +161,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // Between runs: all VCPUs are as after power-up, with the time of `tsc_offset`, and number 0
   // runs.
   void ResetVcpus(i64 tsc_offset);
+  // For a debugger, in Debugger::Turn(): the VCPU has its turn next, if it can run, and is the one
+  // of state(), mmu() and the engine.
+  void Select(unsigned vcpu);
   // A Turn() is due at this time (CLOCK_MONOTONIC, ns).
   static constexpr u64 kNoDeadline = StopTimer::kNever;
   void SetDeadline(u64 monotonic_ns) {
@@ -181,10 +195,14 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   // --- vcpus.cc: whose turn it is ---
   void CreateParked(unsigned vcpus);
   void ChooseVcpu();
+  void TakeInit();
   bool Waits(unsigned vcpu);
   unsigned NextRunnable();
   void SwitchTo(unsigned vcpu);
   void NoticeWork(unsigned vcpu);
+  bool Sleep();
+  void NoteQuestion(unsigned vcpu);
+  u64 TurnNs(unsigned from, unsigned to, u64 now);
 
   // --- access.cc: called with the guest's vector state live ---
   void Observe(AccessKind kind, u64 address, unsigned size, u64 value);
@@ -237,7 +255,18 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   bool yields_ = false;     // the running one has nothing better to do
   bool init_ = false;       // it has sent itself an INIT
   unsigned pauses_ = 0;     // in its turn
-  u64 turn_end_ns_ = 0;
+  u64 turn_begin_ns_ = 0, turn_end_ns_ = 0;
+  // Of a VCPU that has interrupted another one, up to the end of a turn that it does not yield.
+  struct Question {
+    bool asked = false;
+    u8 looks = 0;  // turns since then that it has yielded
+  };
+  std::vector<Question> questions_;
+  static constexpr unsigned kNobody = ~0u;
+  unsigned waiter_ = kNobody;  // has yielded, and others' turns are short until it runs again
+  u64 short_turn_ns_ = 0;
+  u64 look_ns_ = 0;  // what a turn costs that only finds that there is no answer yet
+  std::vector<VcpuCounters> vcpu_counters_;  // turn_us: without the turn that it has now
   bool in_engine_ = false;
   bool hypercalls_ = false;
   std::atomic<bool> stop_ = false;

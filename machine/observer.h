@@ -17,8 +17,8 @@ class MachineObserver {
   // An access that reached the machine: before a write, after a read. `address` is a port or a
   // guest-physical address.
   virtual void OnAccess(AccessKind kind, u64 address, unsigned size, u64 value) = 0;
-  // A VCPU takes an interrupt at `rip`.
-  virtual void OnInterrupt(unsigned vcpu, InterruptKind kind, u8 vector, u64 rip) = 0;
+  // The VCPU that runs takes an interrupt at `rip`.
+  virtual void OnInterrupt(InterruptKind kind, u8 vector, u64 rip) = 0;
 };
 
 }  // namespace alibi::vmm

@@ -2,6 +2,8 @@
 // The Machine's VCPUs: whose turn it is, and what they do to each other.
 #include <time.h>
 
+#include <algorithm>
+
 #include "machine/machine.h"
 #include "vcpu/interrupts.h"
 #include "vcpu/reset.h"
@@ -10,6 +12,10 @@ namespace alibi::vmm {
 namespace {
 
 constexpr u64 kTurnNs = 1'000'000;
+// The others' turn while one waits for an answer: at least what setting a timer and taking its
+// signal are worth, and a few of the waiting one's looks.
+constexpr u64 kShortestTurnNs = 15'000;
+constexpr unsigned kLooksInTurn = 2;
 
 u64 MonotonicNs() {
   timespec now;
@@ -27,11 +33,23 @@ void Machine::CreateParked(unsigned vcpus) {
     vcpu::ResetToPowerUp(*state, *cpuid_);
     parked_.push_back(std::move(state));
   }
+  questions_.resize(vcpus);
+  vcpu_counters_.resize(vcpus);
+  vcpu_counters_[0].turns = 1;
+  turn_begin_ns_ = MonotonicNs();
+}
+
+VcpuCounters Machine::counters_of(unsigned vcpu) const {
+  VcpuCounters counters = vcpu_counters_[vcpu];
+  if (vcpu == running_) counters.turn_us += (MonotonicNs() - turn_begin_ns_) / 1000;
+  return counters;
 }
 
 void Machine::ResetVcpus(i64 tsc_offset) {
   if (running_ != 0) SwitchTo(0);
   init_ = contended_ = false;
+  waiter_ = kNobody;
+  for (Question& question : questions_) question = {};
   for (unsigned vcpu = 0; vcpu < vcpus(); ++vcpu) {
     vcpu::ResetToPowerUp(state(vcpu), *cpuid_);
     state(vcpu).tsc_offset = tsc_offset;
@@ -56,13 +74,16 @@ unsigned Machine::NextRunnable() {
   return running_;
 }
 
+void Machine::TakeInit() {
+  if (!init_) return;
+  init_ = false;
+  vcpu::ResetToInit(*state_, *cpuid_);
+  engine_->StateChanged();
+}
+
 void Machine::ChooseVcpu() {
   if (state_->shutdown) return;  // the machine's end, before anybody else goes on
-  if (init_) {
-    init_ = false;
-    vcpu::ResetToInit(*state_, *cpuid_);
-    engine_->StateChanged();
-  }
+  TakeInit();
   const unsigned next = NextRunnable();
   contended_ = next != running_;
   // A debugger's single steps are those of the VCPU that has stopped.
@@ -70,6 +91,8 @@ void Machine::ChooseVcpu() {
       Waits(running_) || (!engine_->steps_next() && (yields_ || MonotonicNs() >= turn_end_ns_));
   if (contended_ && over) {
     counters_.vcpu_yields += yields_;
+    vcpu_counters_[running_].yields += yields_;
+    vcpu_counters_[running_].halts += state_->halted;
     SwitchTo(next);
     contended_ = NextRunnable() != running_;
   }
@@ -80,6 +103,7 @@ void Machine::ChooseVcpu() {
 // The block is copied whole: what a VCPU is cannot be forgotten field by field.
 void Machine::SwitchTo(unsigned vcpu) {
   ++counters_.vcpu_switches;
+  const u64 now = MonotonicNs();
   hooks_.VcpuLeaves();
   const unsigned before = running_;
   *parked_[before] = *state_;
@@ -88,10 +112,54 @@ void Machine::SwitchTo(unsigned vcpu) {
   // Other threads ask for stops in the block at any time; one that came just now shall be seen.
   __atomic_store_n(&state_->stop_requested, 1, __ATOMIC_SEQ_CST);
   engine_->VcpuSwitched(before, vcpu);
+  if (observer_ != nullptr) engine_->DrainEvents();  // who watches knows whose accesses follow
   hooks_.VcpuEnters(vcpu);
+  turn_end_ns_ = now + TurnNs(before, vcpu, now);
   yields_ = false;
   pauses_ = 0;
-  turn_end_ns_ = MonotonicNs() + kTurnNs;
+  vcpu_counters_[before].turn_us += (now - turn_begin_ns_) / 1000;
+  ++vcpu_counters_[vcpu].turns;
+  turn_begin_ns_ = now;
+}
+
+// How long the turn is that begins now. The waiting VCPU's looks become rarer, so that they take a
+// small part of however long it waits.
+u64 Machine::TurnNs(unsigned from, unsigned to, u64 now) {
+  Question& question = questions_[from];
+  if (!yields_) {
+    question = {};
+  } else if (question.asked) {
+    const u64 look = std::min(now - turn_begin_ns_, kTurnNs);
+    if (question.looks != 0) look_ns_ = look_ns_ == 0 ? look : (7 * look_ns_ + look) / 8;
+    const u64 shortest = std::max(kShortestTurnNs, kLooksInTurn * look_ns_);
+    short_turn_ns_ = std::min(kTurnNs, shortest << question.looks);
+    if (short_turn_ns_ < kTurnNs) ++question.looks;
+    waiter_ = from;
+  }
+  if (waiter_ == to) waiter_ = kNobody;
+  // One that is woken answers and halts again, mostly: no timer is worth setting.
+  if (waiter_ == kNobody || state_->halted) return kTurnNs;
+  counters_.vcpu_short_turns += short_turn_ns_ < kTurnNs;
+  return short_turn_ns_;
+}
+
+// The running VCPU's instruction has interrupted another one.
+void Machine::NoteQuestion(unsigned vcpu) {
+  if (in_engine_ && vcpu != running_) questions_[running_] = {.asked = true};
+}
+
+void Machine::Select(unsigned vcpu) {
+  if (vcpu == running_) return;
+  TakeInit();
+  SwitchTo(vcpu);
+}
+
+// All of them wait: the running one's turn stands still.
+bool Machine::Sleep() {
+  const u64 begin = vcpus() > 1 ? MonotonicNs() : 0;
+  const bool woken = hooks_.Idle();
+  if (vcpus() > 1) turn_begin_ns_ += MonotonicNs() - begin;
+  return woken;
 }
 
 // A VCPU that does not run may have got a reason to: whose turn it is will be asked soon.
@@ -102,6 +170,7 @@ void Machine::NoticeWork(unsigned vcpu) {
 }
 
 void Machine::InterruptsChangedFor(unsigned vcpu) {
+  NoteQuestion(vcpu);
   if (vcpu == running_) {
     InterruptsChanged();
   } else {
@@ -110,6 +179,7 @@ void Machine::InterruptsChangedFor(unsigned vcpu) {
 }
 
 void Machine::RaiseNmi(unsigned vcpu) {
+  NoteQuestion(vcpu);
   if (state(vcpu).waits_for_startup) return;
   state(vcpu).nmi_pending = 1;
   if (vcpu == running_) {

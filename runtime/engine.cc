@@ -326,6 +326,7 @@ void EngineImpl::VcpuSwitched(unsigned from, unsigned to) {
   vcpu::PrepareFastSyscall(state_);
   vcpu::UpdateRdtsc(state_);
   mmu_.VcpuSwitched(from, to);
+  events_.Vcpu(static_cast<u8>(to));
 }
 
 void EngineImpl::InjectInterrupt(u8 vector) {
@@ -333,9 +334,15 @@ void EngineImpl::InjectInterrupt(u8 vector) {
   vcpu::DeliverEvent(state_, mmu_, vcpu::Event::External(vector), state_.rip);
 }
 
+void EngineImpl::set_event_observer(EventObserver* observer, u32 kinds) {
+  events_.Observe(observer, kinds);
+  if (options_.vcpus > 1) events_.Vcpu(state_.number);
+}
+
 void EngineImpl::set_event_log(adapt::log::Ring* log) {
   events_.set_log(log);
   sites_->WantClock(log != nullptr);
+  if (options_.vcpus > 1) events_.Vcpu(state_.number);
 }
 
 MemoryUse EngineImpl::memory_use() const {

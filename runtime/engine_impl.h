@@ -57,9 +57,7 @@ class EngineImpl final : public TranslatingEngine,
   void StepNext(bool step) override { step_next_ = step; }
   bool steps_next() const override { return step_next_; }
   void ForgetDebugStop() override { points_.Forget(); }
-  void set_event_observer(EventObserver* observer, u32 kinds) override {
-    events_.Observe(observer, kinds);
-  }
+  void set_event_observer(EventObserver* observer, u32 kinds) override;
   void set_event_log(adapt::log::Ring* log) override;
   void DrainEvents() override { events_.Drain(); }
   const Counters& counters() const override { return counters_; }

@@ -146,6 +146,13 @@ void Events::Flush(bool site_table_too) {
   Push(record);
 }
 
+void Events::Vcpu(u8 number) {
+  if (!Wants(RecordKind::kVcpu)) return;
+  Record record = NewRecord(RecordKind::kVcpu, LinearAddr(0));
+  record.number = number;
+  Push(record);
+}
+
 void Events::EngineVerdict(u64 root, const adapt::log::EngineOccurrence& what) {
   Record record = RecordOf(what);
   record.cr3 = root;

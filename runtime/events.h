@@ -44,6 +44,8 @@ class Events {
   void ForgottenPage(PhysPage page);
   void Translation(const translator::Ccf& ccf, adapt::log::Why why, u64 begin_tsc);
   void Flush(bool site_table_too);
+  // One of several runs from now on; its state is the current one.
+  void Vcpu(u8 number);
   // Of the address space with this root.
   void EngineVerdict(u64 root, const adapt::log::EngineOccurrence& what);
 

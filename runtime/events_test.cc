@@ -189,6 +189,17 @@ TEST_CASE("Translations: what was made, and what it was overwritten by") {
   CHECK(seen[1].more == 2);
 }
 
+TEST_CASE("Which VCPU runs is recorded for who wants it") {
+  Bench bench;
+  bench.events.Vcpu(1);
+  bench.events.set_log(&bench.log);
+  bench.events.Vcpu(2);
+  const std::vector<Record> logged = bench.Logged();
+  REQUIRE(logged.size() == 1);
+  CHECK(logged[0].kind == RecordKind::kVcpu);
+  CHECK(logged[0].number == 2);
+}
+
 TEST_CASE("What an engine policy was told is of the address space that it is about") {
   Bench bench;
   CHECK_FALSE(bench.events.Wants(RecordKind::kEngine));

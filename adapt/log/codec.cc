@@ -152,6 +152,7 @@ unsigned HighHalf(const Record& record) {
     case RecordKind::kTranslation:
       return static_cast<unsigned>(record.why) | flag << 3;
     case RecordKind::kControl:
+    case RecordKind::kVcpu:
       return record.number;
     case RecordKind::kEngine:
       return record.number | static_cast<unsigned>(record.extra) << 3;
@@ -175,8 +176,9 @@ bool SetHighHalf(unsigned half, Record* record) {
       record->flag = half >> 3;
       return (half & 7) < kWhyCount;
     case RecordKind::kControl:
+    case RecordKind::kVcpu:
       record->number = static_cast<u8>(half);
-      return true;
+      return half < 16;
     case RecordKind::kEngine:
       record->number = half & 7;
       record->extra = static_cast<u8>(half >> 3);
@@ -275,6 +277,7 @@ void Body(Stream& stream, Record& record) {
       stream.Plain(record.value);
       break;
     case RecordKind::kFlush:
+    case RecordKind::kVcpu:
       break;
     case RecordKind::kEnd:
       stream.Plain(record.value);

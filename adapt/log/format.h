@@ -14,9 +14,9 @@
 namespace alibi::adapt::log {
 
 inline constexpr char kMagic[8] = {'A', 'l', 'i', 'b', 'i', 'L', 'o', 'g'};
-// Grows when a reader of the older one would misunderstand. Version 1 has no records of kinds from
-// 16 on, and is read as ever.
-inline constexpr u32 kVersion = 2;
+// Grows when a reader of the older one would misunderstand. Versions 1 and 2 have no records of
+// kinds from 16 and from 17 on, and are read as ever.
+inline constexpr u32 kVersion = 3;
 
 struct Preamble {
   char magic[8];

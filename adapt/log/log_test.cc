@@ -173,6 +173,9 @@ class RecordMaker {
         CHECK(RecordOf(EngineOccurrenceOf(record)).more == record.more);
         break;
       }
+      case RecordKind::kVcpu:
+        record.number = static_cast<u8>(Pick(16));
+        break;
       case RecordKind::kLost:
         record.value = Number();
         break;
@@ -294,7 +297,8 @@ TEST_CASE("The header comes back, and another version's members do no harm") {
   }
 }
 
-TEST_CASE("A log of version 1 is read as ever") {
+TEST_CASE("A log of an earlier version is read as ever") {
+  const u32 version = GENERATE(1u, 2u);
   // As the first Alibi wrote it: a header without engines, a page forgotten at 5, a flush at 7.
   const std::string header =
       R"({"program":"alibi 0.1","tsc_hz":1000,"start_tsc":2,"prices":{"trap":3,"callout":4}})";
@@ -309,7 +313,7 @@ TEST_CASE("A log of version 1 is read as ever") {
     put(Checksum(bytes, size));
     log.append(reinterpret_cast<const char*>(bytes), size);
   };
-  put(1);
+  put(version);
   put(static_cast<u32>(header.size()));
   put(Checksum(header.data(), header.size()));
   put(0);
@@ -370,7 +374,7 @@ TEST_CASE("What is no log, or a later version's, is refused with a reason") {
   std::string later = whole;
   later[8] = static_cast<char>(kVersion + 1);
   file.Become(later);
-  CHECK(Contains(ReadLog(path).error, "version 3; this Alibi reads versions up to 2 (byte 8)"));
+  CHECK(Contains(ReadLog(path).error, "version 4; this Alibi reads versions up to 3 (byte 8)"));
   file.Become(whole + "x");
   CHECK(Contains(ReadLog(path).error, "damaged at byte " + std::to_string(whole.size())));
   for (std::size_t at = sizeof(Preamble::magic); at < whole.size(); ++at) {
@@ -462,7 +466,9 @@ TEST_CASE("What no engine record says is refused") {
   CHECK_FALSE(decodes({0x00, 0x07, 1, 2, 3}));  // no such event
   CHECK_FALSE(decodes({0x00, 0x21, 1, 2, 3}));  // no such engine
   CHECK_FALSE(decodes({0x00, 0x01, 1, 0xff, 0xff, 0xff, 0xff, 0x1f, 3}));
-  CHECK_FALSE(decodes({0x10, 0x01, 1, 2, 3}));  // no such kind
+  CHECK(decodes({0x10, 0x0f, 1}));              // VCPU 15
+  CHECK_FALSE(decodes({0x10, 0x10, 1}));        // no such VCPU
+  CHECK_FALSE(decodes({0x20, 0x01, 1, 2, 3}));  // no such kind
   CHECK_FALSE(decodes({0x00}));
 }
 

@@ -107,6 +107,7 @@ Result<bool> Reader::Next(Record* record) {
       record->pc = sites_[record->site].pc;
       record->physical = sites_[record->site].physical;
     }
+    if (record->kind == RecordKind::kVcpu) vcpu_ = record->number;
     ended_ = record->kind == RecordKind::kEnd;
     return true;
   }

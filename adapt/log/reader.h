@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ class Reader {
 
   // Those defined so far, by Record::site. References do not survive Next().
   const std::vector<Site>& sites() const { return sites_; }
+  // Which VCPU the record that was read last is of; none: the machine has one.
+  std::optional<unsigned> vcpu() const { return vcpu_; }
   // After the end was read.
   const FinalCounters& counters() const { return counters_; }
   u64 offset() const { return offset_; }  // in the file, of what was not read yet: whole blocks
@@ -66,6 +69,7 @@ class Reader {
   bool truncated_ = false;
   bool failed_ = false;
   std::vector<Site> sites_;
+  std::optional<unsigned> vcpu_;
   FinalCounters counters_;
 };
 

@@ -71,6 +71,7 @@ struct Record {
   // control         pc  -         value         -                -               register
   // msr             pc  -         value         number           written         -
   // engine          see EngineOccurrence: its address space is that of the event
+  // vcpu            -   -         -             -                -               which one
   // lost            -   -         how many      -                -               -
   // end             -   -         lost records  records that     -               -
   //                               in all        did not fit

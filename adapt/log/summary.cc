@@ -79,6 +79,7 @@ void Summary::Add(const Record& record) {
       break;
     case RecordKind::kControl:
     case RecordKind::kMsr:
+    case RecordKind::kVcpu:
       break;
   }
 }

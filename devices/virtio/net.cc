@@ -100,17 +100,27 @@ void Net::Noticed() {
 void Net::Deliver() {
   Virtqueue& queue = transport().queue(kReceive);
   if (!queue.enabled()) return;
+  DeliverFrames();
+  // While nothing waits for room, new room is no news.
+  queue.WantNotifications(has_held_);
+  // There may be room that came before the driver knew so.
+  if (has_held_ && queue.HasChains()) {
+    DeliverFrames();
+    queue.WantNotifications(has_held_);
+  }
+  transport().Interrupt(kReceive);
+}
+
+// As many as there are, or have room.
+void Net::DeliverFrames() {
   for (;;) {
     if (!has_held_) {
-      if (!backend_->Receive(&held_)) break;
+      if (!backend_->Receive(&held_)) return;
       Describe();
     }
     has_held_ = !DeliverFrame(held_);
-    if (has_held_ || !queue.ok()) break;
+    if (has_held_ || !transport().queue(kReceive).ok()) return;
   }
-  // While nothing waits for room, new room is no news.
-  queue.WantNotifications(has_held_);
-  transport().Interrupt(kReceive);
 }
 
 void Net::Describe() {

@@ -67,6 +67,7 @@ class Net final : public VirtioDevice {
  private:
   void Noticed();
   void Deliver();
+  void DeliverFrames();
   // False: the guest has no room for it now.
   bool DeliverFrame(const net::Frame& frame);
   // Describes held_ in header_, and leaves what the driver is told to do itself.

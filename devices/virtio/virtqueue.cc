@@ -2,6 +2,7 @@
 #include "devices/virtio/virtqueue.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 
 #include "base/check.h"
@@ -86,8 +87,10 @@ bool Virtqueue::HasChains() {
 
 bool Virtqueue::Pop(Chain* chain) {
   if (!HasChains()) {
-    if (enabled_ && ok()) PublishAvailableEvent();
-    return false;
+    if (!enabled_ || !ok()) return false;
+    // A driver on another CPU that has looked at the event index before it was published does not
+    // notify of the chain that it has made available since this looked.
+    if (!PublishAvailableEvent(next_available_) || !HasChains()) return false;
   }
   if (in_use_ >= size_) {
     Break("a chain is available again before it was used");
@@ -203,25 +206,32 @@ void Virtqueue::WantNotifications(bool want) {
   want_notifications_ = want;
   if (!enabled_ || !ok()) return;
   if (event_index_) {
-    PublishAvailableEvent();
-  } else {
-    const u16 flags = want ? 0 : kNoNotify;
-    Write(rings_.device + kFlags, &flags, sizeof(flags));
+    // New is what is not there yet, popped or not.
+    u16 index;
+    if (want && ReadAvailableIndex(&index)) PublishAvailableEvent(index);
+    return;
   }
+  const u16 flags = want ? 0 : kNoNotify;
+  if (Write(rings_.device + kFlags, &flags, sizeof(flags))) LookBehind();
 }
 
 void Virtqueue::NotifyAfter(u16 chains) {
   if (chains == notify_after_) return;
   notify_after_ = chains;
-  if (enabled_ && ok()) PublishAvailableEvent();
+  if (enabled_ && ok()) PublishAvailableEvent(next_available_);
 }
+
+// A driver makes chains available and then looks whether it shall notify; here it is the reverse.
+void Virtqueue::LookBehind() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 // The driver notifies when it fills the entry that the event index names; one it has passed already
 // silences it for as long as the index does not come round.
-void Virtqueue::PublishAvailableEvent() {
-  if (!event_index_ || !want_notifications_) return;
-  const u16 event = static_cast<u16>(next_available_ + notify_after_ - 1);
-  Write(rings_.device + (kRing + size_ * kUsedEntry), &event, sizeof(event));
+bool Virtqueue::PublishAvailableEvent(u16 next) {
+  if (!event_index_ || !want_notifications_) return false;
+  const u16 event = static_cast<u16>(next + notify_after_ - 1);
+  if (!Write(rings_.device + (kRing + size_ * kUsedEntry), &event, sizeof(event))) return false;
+  LookBehind();
+  return true;
 }
 
 bool Virtqueue::TakeInterruptWish() {

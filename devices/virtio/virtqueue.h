@@ -52,7 +52,8 @@ class Virtqueue {
   // The chain is used, its first `written` writable bytes were written. In any order; without
   // effect if the queue was reset since. An interrupt follows by VirtioTransport::Interrupt().
   void Push(const Chain& chain, u32 written);
-  // Whether the driver shall notify of new chains (at first, yes). A hint, as always.
+  // Whether the driver shall notify of new chains (at first, yes). A hint, as always. Chains that
+  // came while it was not wanted may be there: look again.
   void WantNotifications(bool want);
   // The driver need not notify before so many chains wait (at first, 1). A hint that drivers
   // without event indices do not get: see has_event_index().
@@ -97,7 +98,9 @@ class Virtqueue {
   bool Walk(PhysAddr table, u64 count, u64 first, bool indirect, unsigned* left, Chain* chain);
   bool AddSegment(const Descriptor& descriptor, Chain* chain);
   bool ReadAvailableIndex(u16* index);
-  void PublishAvailableEvent();
+  // True: the driver may have made chains available meanwhile, and told nobody.
+  bool PublishAvailableEvent(u16 next);  // `next`: the first chain that is to come
+  static void LookBehind();
 
   Dma* dma_;
   u16 max_size_;

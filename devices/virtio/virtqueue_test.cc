@@ -2,8 +2,11 @@
 #include "devices/virtio/virtqueue.h"
 
 #include <catch2/catch.hpp>
+#include <functional>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "devices/virtio/test_util.h"
 
@@ -290,6 +293,53 @@ TEST_CASE("Virtqueue: interrupts and notifications by event indices") {
   CHECK(rig.memory.Get<u16>(available_event) == 4);
   rig.queue.WantNotifications(true);
   CHECK(rig.memory.Get<u16>(available_event) == 5);
+}
+
+// Memory whose driver runs on another CPU: it does something when the device has stored somewhere.
+class BusyRam final : public Dma {
+ public:
+  bool Read(PhysAddr address, void* out, u64 size) override { return ram.Read(address, out, size); }
+  bool Write(PhysAddr address, const void* data, u64 size) override {
+    const bool ok = ram.Write(address, data, size);
+    if (at && address == *at) std::exchange(at, std::nullopt), then();
+    return ok;
+  }
+  TestRam ram;
+  std::optional<PhysAddr> at;
+  std::function<void()> then;
+};
+
+TEST_CASE("Virtqueue: a chain that comes when the driver does not notify yet is found") {
+  BusyRam memory;
+  TestQueue driver(memory.ram, 0x10000, 8);
+  Virtqueue queue(memory, 256);
+  REQUIRE(queue.SetSize(8));
+  queue.rings() = {PhysAddr(driver.descriptors()), PhysAddr(driver.available()),
+                   PhysAddr(driver.used())};
+  queue.Enable(true, true);
+  const u64 available_event = driver.used() + 4 + 8 * 8;
+  Chain chain;
+  driver.Add(0x1000, 4, true);
+  REQUIRE(queue.Pop(&chain));
+  // It has looked at the old index, which it has passed, and looks at no other.
+  memory.at = PhysAddr(available_event);
+  memory.then = [&] { driver.Add(0x2000, 4, true); };
+  REQUIRE(queue.Pop(&chain));
+  CHECK(chain.writable[0].address == PhysAddr(0x2000));
+  CHECK_FALSE(queue.Pop(&chain));
+  CHECK(memory.ram.Get<u16>(available_event) == 2);
+}
+
+TEST_CASE("Virtqueue: notifications that are wanted again are of chains that are not there yet") {
+  Rig rig(true, true);
+  const u64 available_event = rig.driver.used() + 4 + 8 * 8;
+  rig.queue.WantNotifications(false);
+  for (int i = 0; i < 3; ++i) rig.driver.Add(0x1000, 4, true);
+  Chain chain;
+  REQUIRE(rig.queue.Pop(&chain));
+  rig.queue.Unpop();  // it needs more of them at once than there are
+  rig.queue.WantNotifications(true);
+  CHECK(rig.memory.Get<u16>(available_event) == 3);
 }
 
 // Garbage everywhere: it ends, stays inside memory, and an ok() queue keeps its books.

@@ -177,4 +177,21 @@ bool RunOn(unsigned cpu, void (*function)(u64), u64 argument) {
   return Finish(cpu);
 }
 
+bool Everywhere(void (*function)(u64), u64 argument) {
+  for (unsigned cpu = 1; cpu < CpusWanted(); ++cpu) Begin(cpu, function, argument);
+  function(argument);
+  bool ended = true;
+  for (unsigned cpu = 1; cpu < CpusWanted(); ++cpu) ended = Finish(cpu) && ended;
+  return ended;
+}
+
+void TakeLock(volatile u32* lock) {
+  for (u32 taken = 1;;) {
+    asm volatile("xchg %0, %1" : "+r"(taken), "+m"(*lock) : : "memory");
+    if (taken == 0) return;
+    while (*lock != 0) Relax();
+    taken = 1;
+  }
+}
+
 }  // namespace alibi::frobos

@@ -51,6 +51,16 @@ bool Finish(unsigned cpu);
 // Both.
 bool RunOn(unsigned cpu, void (*function)(u64), u64 argument = 0);
 
+// On all processors at once, this one included. False: one does not come back.
+bool Everywhere(void (*function)(u64), u64 argument = 0);
+
+// A spin lock, 0 when it is free.
+void TakeLock(volatile u32* lock);
+inline void LeaveLock(volatile u32* lock) {
+  asm volatile("" : : : "memory");
+  *lock = 0;
+}
+
 inline void Relax() { asm volatile("pause" : : : "memory"); }
 
 }  // namespace alibi::frobos

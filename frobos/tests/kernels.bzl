@@ -34,6 +34,7 @@ KERNELS = [
 
 # Kernels for several processors: with four.
 SMP_KERNELS = [
+    "smp_litmus",
     "smp_memory",
     "smp_start",
 ]

@@ -18,15 +18,6 @@ namespace {
 constexpr u8 kShootdownVector = 0x61;
 constexpr u64 kRounds = 20'000;
 
-// Runs on all processors at once, this one included.
-bool Everywhere(void (*function)(u64), u64 argument) {
-  for (unsigned cpu = 1; cpu < CpusWanted(); ++cpu) Begin(cpu, function, argument);
-  function(argument);
-  bool ended = true;
-  for (unsigned cpu = 1; cpu < CpusWanted(); ++cpu) ended = Finish(cpu) && ended;
-  return ended;
-}
-
 // --- Atomic instructions ---
 
 u64 crossing;  // where 8 bytes lie on two pages
@@ -39,15 +30,9 @@ void AddByLock(u64) {
 }
 void AddUnderSpinLock(u64) {
   for (u64 i = 0; i < kRounds; ++i) {
-    for (u32 taken = 1;;) {
-      asm volatile("xchg %0, %1" : "+r"(taken), "+m"(lock_word) : : "memory");
-      if (taken == 0) break;
-      while (lock_word != 0) Relax();
-      taken = 1;
-    }
+    TakeLock(&lock_word);
     guarded = guarded + 1;
-    asm volatile("" : : : "memory");
-    lock_word = 0;
+    LeaveLock(&lock_word);
   }
 }
 void AddByCompare(u64) {
@@ -249,17 +234,11 @@ void TestCode() {
 volatile u64 latest, backwards;
 void CompareClocks(u64) {
   for (u64 i = 0; i < kRounds / 4; ++i) {
-    for (u32 taken = 1;;) {
-      asm volatile("xchg %0, %1" : "+r"(taken), "+m"(lock_word) : : "memory");
-      if (taken == 0) break;
-      while (lock_word != 0) Relax();
-      taken = 1;
-    }
+    TakeLock(&lock_word);
     const u64 now = Rdtsc();
     if (now < latest) backwards = backwards + 1;
     latest = now;
-    asm volatile("" : : : "memory");
-    lock_word = 0;
+    LeaveLock(&lock_word);
   }
 }
 constexpr u32 kMsrTsc = 0x10;

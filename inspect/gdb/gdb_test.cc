@@ -178,6 +178,52 @@ detach
   CHECK(guest.Wait() == kGuestPassed);
 }
 
+TEST_CASE("gdb has a thread for each VCPU") {
+  if (!HaveGdb()) return;
+  Guest guest("SMP_KERNEL", {"--gdb-arch", "amd64", "--smp", "4"});
+  const std::string out = RunGdb("SMP_KERNEL", guest, "i386:x86-64", R"(
+break SmpEnter
+continue
+info threads
+thread 1
+echo where the first one is:\n
+backtrace 4
+set var $first_pc = $pc
+set var $first_rbx = $rbx
+thread 2
+set var $saved = $rbx
+set var $rbx = 0x1234
+thread 1
+printf "kept %d\n", $rbx == $first_rbx
+thread 2
+printf "rbx %x\n", $rbx
+set var $rbx = $saved
+set var $second_pc = $pc
+stepi
+printf "moved %d\n", $pc != $second_pc
+thread 1
+printf "stood still %d\n", $pc == $first_pc
+continue
+echo the next one:\n
+thread
+delete
+thread apply all -s x/i $pc
+)");
+  INFO(out);
+  CHECK(Has(out, "Thread 2 hit Breakpoint 1, "));
+  CHECK(Has(out, "  1    Thread 1 (VCPU 0, running)"));
+  CHECK(Has(out, "* 2    Thread 2 (VCPU 1, running)"));
+  CHECK(Has(out, "  4    Thread 4 (VCPU 3, waits to be started)"));
+  const std::size_t first = out.find("where the first one is:");
+  CHECK(out.find("in alibi::frobos::StartCpu", first) != std::string::npos);
+  CHECK(Has(out, "kept 1"));
+  CHECK(Has(out, "rbx 1234"));
+  CHECK(Has(out, "moved 1"));
+  CHECK(Has(out, "stood still 1"));
+  CHECK(Has(out, "the next one:\n[Current thread is 3 "));
+  CHECK(guest.Wait() == kGuestPassed);
+}
+
 TEST_CASE("gdb kills the machine") {
   if (!HaveGdb()) return;
   Guest guest("KERNEL", {"--gdb-arch", "amd64"});

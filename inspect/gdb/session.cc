@@ -37,7 +37,7 @@ std::string Session::StopReply(unsigned signal, const runtime::DebugStop& stop) 
     const char* name = watch.reads && watch.writes ? "awatch" : watch.reads ? "rwatch" : "watch";
     reply += fmt::format("{}:{:x};", name, stop.address.value);
   }
-  reply += "thread:01;";
+  reply += Thread(target_.vcpu());
   last_stop_ = reply;
   return reply;
 }
@@ -81,8 +81,11 @@ Reply Session::Handle(std::string_view payload) {
     case 'k':
       return {std::nullopt, {Action::Kind::kKill}};
     case 'H':
-    case 'T':
-      return Say(kOk);  // there is one thread
+      return Say(SelectThread(cursor));
+    case 'T': {
+      std::optional<unsigned> vcpu;
+      return Say(TakeThread(&cursor, &vcpu) && vcpu ? kOk : kBadPacket);
+    }
     case 'q':
     case 'Q':
       return Query(payload);
@@ -91,6 +94,45 @@ Reply Session::Handle(std::string_view payload) {
     default:
       return Say("");
   }
+}
+
+std::string Session::Thread(unsigned vcpu) { return fmt::format("thread:{:02x};", vcpu + 1); }
+
+bool Session::TakeThread(Cursor* cursor, std::optional<unsigned>* vcpu) const {
+  u64 number;
+  if (cursor->Skip("-1")) return cursor->end();
+  if (!cursor->Hex(&number) || !cursor->end() || number > target_.vcpus()) return false;
+  if (number != 0) *vcpu = static_cast<unsigned>(number - 1);
+  return true;
+}
+
+// "c" or "g" in front: what goes on next, or what is read and written next. Here they are one.
+std::string Session::SelectThread(Cursor cursor) {
+  std::optional<unsigned> vcpu;
+  if (!cursor.Skip("c") && !cursor.Skip("g")) return kBadPacket;
+  if (!TakeThread(&cursor, &vcpu)) return kBadPacket;
+  if (vcpu) target_.Select(*vcpu);
+  return kOk;
+}
+
+std::string Session::AllThreads() const {
+  std::string text;
+  for (unsigned vcpu = 0; vcpu < target_.vcpus(); ++vcpu) {
+    text += fmt::format("{}{:02x}", vcpu == 0 ? "" : ",", vcpu + 1);
+  }
+  return text;
+}
+
+// What `info threads` shows.
+std::string Session::DescribeThread(Cursor cursor) const {
+  std::optional<unsigned> vcpu;
+  if (!TakeThread(&cursor, &vcpu) || !vcpu) return kBadPacket;
+  const vcpu::VcpuState& state = target_.state(*vcpu);
+  const char* what = state.waits_for_startup ? "waits to be started"
+                     : state.shutdown        ? "shut down"
+                     : state.halted          ? "halted"
+                                             : "running";
+  return ToHex(fmt::format("VCPU {}, {}", *vcpu, what));
 }
 
 Reply Session::Query(std::string_view payload) {
@@ -110,14 +152,18 @@ Reply Session::Query(std::string_view payload) {
     if (text.size() > kMaxMemoryBytes) text.resize(kMaxMemoryBytes);
     return Say(ToHex(text));
   }
-  if (cursor.Skip("qThreadExtraInfo,")) return Say(ToHex("the VCPU"));
+  if (cursor.Skip("qThreadExtraInfo,")) return Say(DescribeThread(cursor));
+  if (payload == "qfThreadInfo") return Say("m" + AllThreads());
+  if (payload == "qC") return Say(fmt::format("QC{:02x}", target_.vcpu() + 1));
   struct Fixed {
     const char* query;
     const char* answer;
   };
   static constexpr Fixed kFixed[] = {
-      {"qfThreadInfo", "m01"}, {"qsThreadInfo", "l"}, {"qC", "QC01"},
-      {"qAttached", "1"},      {"qSymbol::", "OK"},   {"QStartNoAckMode", "OK"},
+      {"qsThreadInfo", "l"},
+      {"qAttached", "1"},
+      {"qSymbol::", "OK"},
+      {"QStartNoAckMode", "OK"},
   };
   for (const Fixed& row : kFixed) {
     if (payload == row.query) return Say(row.answer);
@@ -133,13 +179,16 @@ Reply Session::VPacket(std::string_view payload) {
   return Say("");
 }
 
-// ";action[:thread]"...: the first one is ours, whichever way it names the only thread.
+// ";action[:thread]"...: the first one is ours. gdb steps one thread at most and names it first.
 Reply Session::Resume(std::string_view actions) {
   Cursor cursor(actions);
   if (!cursor.Skip(";")) return Say(kBadPacket);
   Cursor action(cursor.Until(';'));
   const std::string_view what = action.Until(':');
   if (what.empty()) return Say(kBadPacket);
+  std::optional<unsigned> vcpu;
+  if (!action.end() && !TakeThread(&action, &vcpu)) return Say(kBadPacket);
+  if (vcpu) target_.Select(*vcpu);
   switch (what[0]) {
     case 'c':
     case 'C':

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GDB's packets mean, for one stopped VCPU. No sockets and no threads: packet in, answer out.
+// What GDB's packets mean, for a stopped machine. A thread is a VCPU: number 0 is thread 1. No
+// sockets and no threads: packet in, answer out.
 #ifndef ALIBI_INSPECT_GDB_SESSION_H_
 #define ALIBI_INSPECT_GDB_SESSION_H_
 
@@ -19,7 +20,12 @@ namespace alibi::vmm::gdb {
 class Target {
  public:
   virtual ~Target() = default;
+  virtual unsigned vcpus() = 0;
+  // The one that all else here is about. The one that has stopped, until another is selected.
+  virtual unsigned vcpu() = 0;
+  virtual void Select(unsigned vcpu) = 0;
   virtual vcpu::VcpuState& state() = 0;
+  virtual vcpu::VcpuState& state(unsigned vcpu) = 0;
   // Registers were written.
   virtual void StateChanged() = 0;
   // Guest-linear, through the page tables as they are, without side effects. How many bytes.
@@ -35,7 +41,8 @@ class Target {
 struct Action {
   enum class Kind : u8 { kStay, kContinue, kStep, kDetach, kKill };
   Kind kind = Kind::kStay;
-  // kStep: goes on while the PC is in [begin, end). Empty: one instruction.
+  // kStep: the selected VCPU, while the others stand still. Goes on while the PC is in [begin,
+  // end). Empty: one instruction.
   LinearAddr range_begin{}, range_end{};
 };
 
@@ -49,7 +56,7 @@ class Session {
  public:
   // `target` outlives the session.
   Session(Target& target, Architecture architecture, bool avx)
-      : target_(target), registers_(architecture, avx) {}
+      : target_(target), registers_(architecture, avx), last_stop_("T05" + Thread(target.vcpu())) {}
   // Takes back every breakpoint and watchpoint.
   ~Session();
   Session(const Session&) = delete;
@@ -71,6 +78,13 @@ class Session {
     bool operator==(const Point&) const = default;
   };
 
+  // "thread:02;" of VCPU 1.
+  static std::string Thread(unsigned vcpu);
+  // The thread that a packet names; nothing: any, or all. False: there is none like that.
+  bool TakeThread(Cursor* cursor, std::optional<unsigned>* vcpu) const;
+  std::string SelectThread(Cursor cursor);
+  std::string AllThreads() const;
+  std::string DescribeThread(Cursor cursor) const;
   Reply Query(std::string_view payload);
   Reply VPacket(std::string_view payload);
   Reply Resume(std::string_view actions);
@@ -88,7 +102,7 @@ class Session {
   Target& target_;
   RegisterFile registers_;
   std::vector<Point> points_;
-  std::string last_stop_ = "T05thread:01;";
+  std::string last_stop_;
 };
 
 }  // namespace alibi::vmm::gdb

@@ -8,13 +8,18 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <vector>
 
 namespace alibi::vmm::gdb {
 namespace {
 
 class FakeTarget : public Target {
  public:
-  vcpu::VcpuState& state() override { return *state_; }
+  unsigned vcpus() override { return static_cast<unsigned>(states_.size()); }
+  unsigned vcpu() override { return selected_; }
+  void Select(unsigned vcpu) override { selected_ = vcpu; }
+  vcpu::VcpuState& state() override { return state(selected_); }
+  vcpu::VcpuState& state(unsigned vcpu) override { return *states_[vcpu]; }
   void StateChanged() override { ++changes; }
   unsigned ReadMemory(LinearAddr address, u8* out, unsigned size) override {
     const u64 at = address.value;
@@ -42,7 +47,12 @@ class FakeTarget : public Target {
   int changes = 0;
 
  private:
-  std::unique_ptr<vcpu::VcpuState> state_ = std::make_unique<vcpu::VcpuState>();
+  std::vector<std::unique_ptr<vcpu::VcpuState>> states_ = [] {
+    std::vector<std::unique_ptr<vcpu::VcpuState>> states;
+    for (unsigned i = 0; i < 3; ++i) states.push_back(std::make_unique<vcpu::VcpuState>());
+    return states;
+  }();
+  unsigned selected_ = 0;
 };
 
 std::string Answer(Session& session, std::string_view packet) {
@@ -69,6 +79,41 @@ TEST_CASE("registers are read and written one by one and all at once") {
   CHECK(Answer(session, "G" + all.substr(1)) == "E16");
   CHECK(Answer(session, "p999") == "E16");
   CHECK(Answer(session, "P1=01") == "E01");
+}
+
+TEST_CASE("each VCPU is a thread") {
+  FakeTarget target;
+  Session session(target, Architecture::kAmd64, false);
+  for (unsigned i = 0; i < 3; ++i) target.state(i).gpr[vcpu::kRbx] = 0x10 + i;
+  target.state(1).halted = 1;
+  target.state(2).waits_for_startup = 1;
+  CHECK(Answer(session, "qfThreadInfo") == "m01,02,03");
+  CHECK(Answer(session, "qsThreadInfo") == "l");
+  CHECK(Answer(session, "qC") == "QC01");
+  CHECK(Answer(session, "Hg3") == "OK");
+  CHECK(Answer(session, "p1") == "1200000000000000");
+  CHECK(Answer(session, "P1=0200000000000000") == "OK");
+  CHECK(target.state(2).gpr[vcpu::kRbx] == 2);
+  CHECK(Answer(session, "Hg0") == "OK");  // any
+  CHECK(Answer(session, "Hc-1") == "OK");
+  CHECK(target.vcpu() == 2);
+  CHECK(session.StopReply(5, {}) == "T05thread:03;");
+  CHECK(FromHex(Answer(session, "qThreadExtraInfo,01")) == "VCPU 0, running");
+  CHECK(FromHex(Answer(session, "qThreadExtraInfo,2")) == "VCPU 1, halted");
+  CHECK(FromHex(Answer(session, "qThreadExtraInfo,3")) == "VCPU 2, waits to be started");
+  CHECK(session.Handle("vCont;s:2;c").action.kind == Action::Kind::kStep);
+  CHECK(target.vcpu() == 1);
+  CHECK(session.Handle("vCont;c").action.kind == Action::Kind::kContinue);
+  CHECK(session.Handle("vCont;r10,20:1;c:-1").action.range_end == LinearAddr(0x20));
+  CHECK(target.vcpu() == 0);
+  CHECK(Answer(session, "T3") == "OK");
+  // There is no such thread, and nothing has changed.
+  for (const char* packet : {"Hg4", "Hgffffffffffffffff", "Hx1", "H", "Hg", "Hg1x", "T4", "T0", "T",
+                             "vCont;s:4", "qThreadExtraInfo,4", "qThreadExtraInfo,"}) {
+    INFO(packet);
+    CHECK(Answer(session, packet) == "E16");
+  }
+  CHECK(target.vcpu() == 0);
 }
 
 TEST_CASE("what a debugger may not change it cannot") {

@@ -45,7 +45,11 @@ class Stub final : public Debugger, public Target {
   Stub(const StubOptions& options, PcMachine& machine) : options_(options), machine_(machine) {}
 
   // --- Target ---
+  unsigned vcpus() override { return machine_.machine().vcpus(); }
+  unsigned vcpu() override { return machine_.machine().running(); }
+  void Select(unsigned vcpu) override { machine_.machine().Select(vcpu); }
   vcpu::VcpuState& state() override { return machine_.machine().state(); }
+  vcpu::VcpuState& state(unsigned vcpu) override { return machine_.machine().state(vcpu); }
   void StateChanged() override { machine_.machine().StateChanged(); }
   unsigned ReadMemory(LinearAddr address, u8* out, unsigned size) override;
   bool WriteMemory(LinearAddr address, const u8* data, unsigned size) override;

@@ -332,7 +332,7 @@ TEST_CASE("alibi log and --log: what is wrong is said on one line") {
       {{"log", path, "--csv", "--site", "0xg"}, 64, "0xg"},
       {{"log", TempFile("missing.log")}, 66, "No such file"},
       {{"log", hello}, 65, "wrong magic"},
-      {{"log", variant("newer.log", newer)}, 65, "version 9; this Alibi reads versions up to 2"},
+      {{"log", variant("newer.log", newer)}, 65, "version 9; this Alibi reads versions up to 3"},
       {{"log", variant("damaged.log", damaged)}, 65, "damaged at byte"},
       {{"log", variant("cut.log", whole.substr(0, 40))}, 65, "truncated at byte 40"},
       {{"log", path}, 0, ""},
