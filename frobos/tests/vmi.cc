@@ -214,7 +214,7 @@ constexpr Section kSections[] = {
     {"returns", TestReturns}, {"halt", TestHalt},
     {"pages", TestPages32},   {"pae", TestPagesPae},
     {"hostile", TestHostile}, {"apic", TestLocalApic},
-    {"timer", TestTimer},
+    {"timer", TestTimer},     {"linux", TestLinux},
 };
 
 }  // namespace

@@ -357,7 +357,7 @@ FUNCTION flush_tlb
     movl %cr3, %eax               // without CR4.PGE the above is no flush
     movl %eax, %cr3
     ret
-FUNCTION identity
+FUNCTION nothing
     ret
 
 // --- Hypercalls ---
