@@ -300,10 +300,19 @@ FUNCTION iret_
 FUNCTION sysexit_
     sti
     sysexit
+// The VMM knows these by what they are made of, and shows their faults at the call
+// (simulator/hypercall.cc).
+    .macro DROP_RETURN_ADDRESS
+    .byte 0x3e
+    leal 4(%esp), %esp
+    .endm
 FUNCTION return_from_interrupt
-    HYPERCALL ReturnFromInterrupt
+    DROP_RETURN_ADDRESS
+    iretl
 FUNCTION return_to_user
-    HYPERCALL ReturnToUser
+    DROP_RETURN_ADDRESS
+    sti
+    sysexit
 
 // --- Page tables ---
 // Leaf tables and those above have their stores in different places: they fare differently
