@@ -366,6 +366,9 @@ FUNCTION flush_tlb
     movl %cr3, %eax               // without CR4.PGE the above is no flush
     movl %eax, %cr3
     ret
+FUNCTION release_page
+    HYPERCALL ReleasePage
+    ret
 FUNCTION nothing
     ret
 
