@@ -114,6 +114,12 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // filled serves the others, and what one flushes goes for all.
   void VcpuSwitched(unsigned from, unsigned to);
 
+  // The VCPU, which does not run, begins anew in some mode: nothing that it had loaded counts.
+  void VcpuStarts(unsigned vcpu) {
+    parked_[vcpu] = {};
+    InvalidateAll();
+  }
+
   // Translated code has switched views by itself (abi/contract.h): the one at gs_base runs.
   void ViewEntered(HostAddr gs_base);
 

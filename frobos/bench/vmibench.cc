@@ -162,7 +162,10 @@ void PassingSpaces(u32 n) {
       Release(passing_table);
       Release(passing_directory);
     }
-    for (u32 i = 0; i < 1024; i++) top[i] = i, table[i] = i;
+    for (u32 i = 0; i < 1024; i++) {
+      top[i] = i;
+      table[i] = i;
+    }
   }
 }
 

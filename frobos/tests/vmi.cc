@@ -215,6 +215,7 @@ constexpr Section kSections[] = {
     {"pages", TestPages32},   {"pae", TestPagesPae},
     {"hostile", TestHostile}, {"apic", TestLocalApic},
     {"timer", TestTimer},     {"linux", TestLinux},
+    {"smp", TestSmp},
 };
 
 }  // namespace

@@ -37,6 +37,7 @@ void TestHostile();
 void TestLocalApic();
 void TestTimer();
 void TestLinux();
+void TestSmp();
 
 }  // namespace alibi::frobos
 

@@ -380,6 +380,61 @@ FUNCTION apic_write
 FUNCTION apic_read
     HYPERCALL ReadLocalApic
     ret
+// EAX: the record; EDX: the APIC's ID. Its words go to the VMM one by one, and then the descriptors
+// of its segments, so that only the guest's own instructions read what the guest names.
+#define RECORD_WORDS 23
+#define SELECTORS 0x40
+#define SEGMENTS 7
+#define GDT_LIMIT 0x4e
+#define GDT_BASE 0x50
+FUNCTION set_initial_ap_state
+    pushl %ebx
+    pushl %esi
+    pushl %edi
+    pushl %ebp
+    movl %eax, %esi
+    movl %edx, %edi
+    xorl %ebx, %ebx
+1:  movl (%esi,%ebx,4), %ecx
+    call set_start_word
+    cmpl $RECORD_WORDS, %ebx
+    jb 1b
+    xorl %ebp, %ebp
+2:  movzwl SELECTORS(%esi,%ebp,2), %edx
+    xorl %eax, %eax
+    xorl %ecx, %ecx
+    testb $4, %dl                 // there is no LDT yet
+    jnz 3f
+    andl $~7, %edx
+    jz 3f
+    movl %edx, %ecx
+    orl $7, %edx
+    cmpw GDT_LIMIT(%esi), %dx
+    movl %ecx, %edx
+    movl $0, %ecx
+    ja 3f
+    addl GDT_BASE(%esi), %edx
+    movl (%edx), %ecx
+    movl 4(%edx), %eax
+3:  pushl %eax
+    call set_start_word
+    popl %ecx
+    call set_start_word
+    incl %ebp
+    cmpl $SEGMENTS, %ebp
+    jb 2b
+    popl %ebp
+    popl %edi
+    popl %esi
+    popl %ebx
+    ret
+// ECX: word number EBX, of processor EDI; and EBX is the next.
+FUNCTION set_start_word
+    movl %edi, %eax
+    movl %ebx, %edx
+    HYPERCALL SetStartState
+    incl %ebx
+    ret
 FUNCTION cycle_frequency
     HYPERCALL CycleFrequency
     ret
