@@ -81,7 +81,7 @@ licence:
     .org ROM + 0x88
     jmp relocation_info
 
-    .balign 4
+    .org ROM + 0x90
 // The groups that are on; the loader fills it in.
 alibi_vmi_rom_groups:
     .long 0
