@@ -148,7 +148,6 @@ TEST_CASE("Bad command lines and images") {
       {{"run", hello, "--smp", "two"}, 64, "--smp"},
       {{"run", hello, "--smp", "2", "--engine", "direct"}, 64, "need --engine translate"},
       {{"run", hello, "--smp", "2", "--engine", "hardware"}, 64, "need --engine translate"},
-      {{"run", hello, "--smp", "2", "--vmi"}, 64, "--vmi is for one CPU"},
       {{"run", hello, "--engine", "diesel"},
        64,
        "there is no engine 'diesel'; there are translate, auto, direct, hardware"},

@@ -485,7 +485,6 @@ RunCommand::Failed RunCommand::CheckChoices() {
   }
   if (options_.vmi != "none") {
     if (!Translates()) return Fail(kUsage, "--vmi needs an engine that translates");
-    if (options_.smp != 1) return Fail(kUsage, "--vmi is for one CPU; leave out --smp");
     auto groups = loader::ParseVmiGroups(options_.vmi);
     if (!groups.ok()) return Fail(kUsage, "--vmi: " + groups.error().message);
     config_.vmi = *groups;

@@ -147,6 +147,9 @@ bool Machine::PeekLocalApic(u32 offset, u64* value) {
 void Machine::Hypercall(const vcpu::HypercallArguments& arguments, u64* result) {
   ++counters_.hypercalls;
   if (arguments.number == vcpu::Hypercall::kAnnouncePageTables) return mmu_->BeginDeferral();
+  if (arguments.number == vcpu::Hypercall::kReleasePage) {
+    return mmu_->TableReleased(PhysPage(arguments.eax).Base());
+  }
   if (arguments.number == vcpu::Hypercall::kReadLocalApic && PeekLocalApic(arguments.eax, result)) {
     return;
   }

@@ -114,6 +114,12 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // filled serves the others, and what one flushes goes for all.
   void VcpuSwitched(unsigned from, unsigned to);
 
+  // The VCPU, which does not run, begins anew in some mode: nothing that it had loaded counts.
+  void VcpuStarts(unsigned vcpu) {
+    parked_[vcpu] = {};
+    InvalidateAll();
+  }
+
   // Translated code has switched views by itself (abi/contract.h): the one at gs_base runs.
   void ViewEntered(HostAddr gs_base);
 
@@ -155,6 +161,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // kEager's place. EndDeferral() is back to what Create() was told, between runs of the guest.
   void BeginDeferral();
   void EndDeferral();
+  // The guest says that the page is no page table any more. If that is not so, the next walk knows.
+  void TableReleased(PhysAddr page);
   const Counters& counters() const { return counters_; }
   MemoryUse memory_use() const;
   GuestMemory& memory() { return *memory_; }
@@ -255,6 +263,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void FollowStore(u64 arena_offset, u64 old_value, u64 new_value);
   bool FollowUnit(u64 arena_offset, u64 old_value, u64 new_value);
   bool FollowUse(Use use, u64 in_page, u64 old_value, u64 new_value);
+  template <class Entry>
+  void SyncEntries(View& view, Use use, u64 in_page, const void* known, const void* now, u64 bytes);
   void ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u8 upper_rights);
   bool ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new_entry);
   u64 EntryBeforeStore(PhysAddr address, unsigned bytes) const;

@@ -96,16 +96,37 @@ void Mmu::FollowStore(u64 arena_offset, u64 old_value, u64 new_value) {
   }
 }
 
-// `bytes` of an out-of-sync table, aligned to units, become known to the shadow.
+// `bytes` of an out-of-sync table, aligned to units, become known to the shadow: at each of its
+// places, which are leaf tables all.
 void Mmu::SyncPart(u64 arena_offset, u64 bytes) {
   const PageInfo& info = memory_->InfoAt(arena_offset);
-  u64* known = out_of_sync_.CopyOf(info.flood) + (arena_offset & kPageMask) / 8;
+  const u64 in_page = arena_offset & kPageMask;
+  u64* known = out_of_sync_.CopyOf(info.flood) + in_page / 8;
   const u64* now = (memory_->rw_base() + arena_offset).As<const u64>();
-  for (u64 i = 0; i < bytes / 8; ++i) {
-    const u64 old_value = known[i], value = now[i];
-    if (old_value == value) continue;
-    known[i] = value;
-    FollowUnit(arena_offset + 8 * i, old_value, value);
+  for (u32 node = info.table_chain; node != 0; node = uses_[node].next) {
+    const Use use = uses_[node].use;
+    View& view = pool_[use.view()];
+    if (view.context().format->entry_bytes == 8) {
+      SyncEntries<u64>(view, use, in_page, known, now, bytes);
+    } else {
+      SyncEntries<u32>(view, use, in_page, known, now, bytes);
+    }
+  }
+  RawCopy(known, now, bytes);
+}
+
+template <class Entry>
+void Mmu::SyncEntries(View& view, Use use, u64 in_page, const void* known, const void* now,
+                      u64 bytes) {
+  const Entry* before = static_cast<const Entry*>(known);
+  const Entry* after = static_cast<const Entry*>(now);
+  const u64 first = use.index() + in_page / sizeof(Entry);
+  const u8 upper_rights = static_cast<u8>(use.rights());
+  for (u64 i = 0; i < bytes / sizeof(Entry); ++i) {
+    const u64 old_entry = before[i], new_entry = after[i];
+    if (old_entry != new_entry) {
+      ApplyLeafChange(view, first + i, old_entry, new_entry, upper_rights);
+    }
   }
 }
 
@@ -252,6 +273,13 @@ void Mmu::DropTable(u64 arena_offset) {
     const PhysAddr table = memory_->PhysOf(arena_offset);
     const bool removed = RemoveTable(view, use.level(), table, use.index());
     ALIBI_CHECK(removed, "a page-table use is found through its own page");
+  }
+}
+
+void Mmu::TableReleased(PhysAddr page) {
+  const u64 offset = memory_->ArenaOffset(page.PageBase());
+  if (offset != GuestMemory::kNotRam && memory_->InfoAt(offset).table_chain != 0) {
+    DropTable(offset);
   }
 }
 

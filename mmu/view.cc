@@ -291,6 +291,7 @@ void View::RecordExecuted(u64 index, PhysPage page) {
     execute_log_[execute_log_count_++] = index;
   }
   execute_[at] = Executed{index + 1, page};
+  leaf_states_[index >> kChunkShift].executed |= LeafBit(index);
 }
 
 // Backward-shift deletion: no tombstones.
@@ -412,7 +413,7 @@ void View::Clear(bool release) {
     for (u32 i = 0; i < chunk_count_; ++i) {
       const u64 first = u64{chunks_[i]} << kChunkShift;
       PoisonFilled(first, first + kChunkEntries - 1);
-      leaf_states_[chunks_[i]].large = 0;
+      leaf_states_[chunks_[i]].large = leaf_states_[chunks_[i]].executed = 0;
     }
   }
   ClearSlots(0, kShadowEntries);

@@ -289,7 +289,7 @@ class View {
   }
   // The mapping changed: the page is not known as executed any more.
   void DropExecuted(u64 index) {
-    if (execute_count_ != 0) DropExecutedSlow(index);
+    if (leaf_states_[index >> kChunkShift].executed & LeafBit(index)) DropExecutedSlow(index);
   }
   void DropExecutedRange(u64 first, u64 count);
 
@@ -377,10 +377,10 @@ class View {
   u64* root_entries_ = nullptr;  // kMaxRootEntries
   // Of a chunk, a bit per leaf table in it.
   struct LeafStates {
-    u8 filled;  // clear: all its entries are poison
-    u8 local;   // see NoteDerived
-    u8 large;   // there may be entries of a page that is larger than 4 KB, and reaches here
-    u8 unused;
+    u8 filled;    // clear: all its entries are poison
+    u8 local;     // see NoteDerived
+    u8 large;     // there may be entries of a page that is larger than 4 KB, and reaches here
+    u8 executed;  // clear: none of its pages is in execute_
   };
   LeafStates* leaf_states_ = nullptr;
   HostAddr guard_;

@@ -113,7 +113,7 @@ devices::PcHooks PcMachine::BoardHooks() {
     pc_->lapic(cpu).Reset(/*keep_mode=*/true);
     machine_->InitVcpu(cpu);
   };
-  hooks.startup = [this](unsigned cpu, u8 vector) { machine_->StartVcpu(cpu, vector); };
+  hooks.startup = [this](unsigned cpu, u8 vector) { StartCpu(cpu, vector); };
   hooks.reset = [this] { End(PcEnd::kReset); };
   hooks.power_off = [this] { End(PcEnd::kPowerOff); };
   hooks.countdown = [this](u64 end_ns) { WatchTsc(end_ns); };
@@ -149,7 +149,7 @@ void PcMachine::RegisterTimers() {
     screen_(pc_->vga().Capture());
   });
   if (screen_) pc_->timers().Arm(screen_timer_, clock_.NowNs());
-  if (vmi_.has_value()) CreateVmiTimer();
+  if (vmi_.has_value()) CreateVmiCpus();
   SetClockStart();
   // A device armed a timer from inside the guest: the deadline moves at once.
   pc_->timers().OnEarlierDeadline([this](u64) { machine_->SetDeadline(HostDeadline()); });
@@ -215,7 +215,7 @@ void PcMachine::ReportTimes(const Machine::CounterReport& report) const {
 
 PcEnd PcMachine::RunUntilReset() {
   const u64 begin = __rdtsc(), work = ThreadWorkNs();
-  BeginStolenTime();
+  BeginTurns(work);
   const Stop stop = machine_->Run();
   run_cycles_ += __rdtsc() - begin;
   vcpu_us_ += (ThreadWorkNs() - work) / 1000;
@@ -456,7 +456,7 @@ bool PcMachine::Idle() {
   }
   const u64 begin = __rdtsc();
   const u64 deadline_ns = HostDeadline();
-  if (vmi_timer_.has_value()) stolen_counter_.Note(tsc_->NowTsc(), WorkTicks());
+  BeginIdle();
   events_->Sleep(deadline_ns);
   EndIdle(deadline_ns);
   idle_cycles_ += __rdtsc() - begin;

@@ -38,6 +38,7 @@
 #include "pc/serial_link.h"
 #include "pc/stolen_counter.h"
 #include "pc/stolen_time.h"
+#include "vcpu/start_state.h"
 
 namespace alibi::vmm {
 
@@ -199,8 +200,14 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   // --- RunHooks ---
   void Turn() override;
   bool Idle() override;
-  void VcpuLeaves() override { SyncTprToLapic(); }
-  void VcpuEnters(unsigned vcpu) override { pc_->RunCpu(vcpu); }
+  void VcpuLeaves() override {
+    SyncTprToLapic();
+    EndTurn();
+  }
+  void VcpuEnters(unsigned vcpu) override {
+    pc_->RunCpu(vcpu);
+    BeginTurn(vcpu);
+  }
   void TscWritten() override;
   void TscReading(u64 host_tsc) override { HideStolenTime(host_tsc); }
   void Hypercall(const vcpu::HypercallArguments& arguments, u64* result) override;
@@ -218,13 +225,28 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   void CatchUp();
 
   // --- pc_hypercalls.cc ---
-  void CreateVmiTimer();
+  // What a paravirtual guest has of each VCPU.
+  struct VmiCpu {
+    std::optional<devices::VmiTimer> timer;
+    StolenCounter stolen;
+    u64 work_ns = 0;      // CPU time of its turns so far
+    bool waited = false;  // it had nothing to do when its turn ended
+    vcpu::StartState start;
+  };
+  void CreateVmiCpus();
   void ForgetHypercalls();
-  u64 WorkTicks() const { return tsc_->TicksOf(ThreadWorkNs()); }
-  void BeginStolenTime();
+  VmiCpu& RunningVmiCpu() { return *vmi_cpus_[machine_->running()]; }
+  u64 WorkTicks(unsigned cpu) const;
+  u64 StolenTicks(unsigned cpu, u64 now);
+  void BeginStolenTime(unsigned cpu);
+  void BeginTurns(u64 thread_work_ns);
+  void EndTurn();
+  void BeginTurn(unsigned cpu);
   void TellTscMoved();
+  void BeginIdle();
   void EndIdle(u64 deadline_ns);
-  void FireAlarm(bool local);
+  void FireAlarm(unsigned cpu, bool local);
+  void StartCpu(unsigned cpu, u8 vector);
   u64 ReadLocalApic(const vcpu::HypercallArguments& arguments);
   u64 WriteLocalApic(const vcpu::HypercallArguments& arguments);
   u64 CycleFrequency(const vcpu::HypercallArguments& arguments);
@@ -232,6 +254,7 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   u64 SetAlarm(const vcpu::HypercallArguments& arguments);
   u64 CancelAlarm(const vcpu::HypercallArguments& arguments);
   u64 WallclockTime(const vcpu::HypercallArguments& arguments);
+  u64 SetStartState(const vcpu::HypercallArguments& arguments);
 
   bool CanWake();
   u64 HostDeadline();
@@ -284,9 +307,9 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   u64 watch_hidden_ticks_ = 0;  // since then
   devices::TimerQueue::TimerId watch_timer_ = 0;
   std::optional<loader::VmiGroups> vmi_;
-  std::optional<devices::VmiTimer> vmi_timer_;  // with it there are hypercalls
-  StolenCounter stolen_counter_;
-  i64 utc_start_ns_ = 0;  // UTC when the clock shows 0
+  std::vector<std::unique_ptr<VmiCpu>> vmi_cpus_;  // by VCPU; with them there are hypercalls
+  u64 turn_begin_ns_ = 0;                          // the running one's turn, by ThreadWorkNs()
+  i64 utc_start_ns_ = 0;                           // UTC when the clock shows 0
   bool frozen_ = false;
   u64 frozen_tsc_ = 0;  // the host's, when the guest's clocks were stopped
   u64 low_ram_bytes_ = 0;

@@ -155,7 +155,10 @@ Outcome handlers::RetFar(Execution& e) {
 }
 
 Outcome handlers::Iret(Execution& e) {
-  return e.Transferred(vcpu::InterruptReturn(e.state, e.memory, e.instr.operand_bits, e.next_rip));
+  const Outcome outcome =
+      vcpu::InterruptReturn(e.state, e.memory, e.instr.operand_bits, e.next_rip);
+  if (outcome.faulted()) BlameCallSite(e);
+  return e.Transferred(outcome);
 }
 
 Outcome handlers::Int(Execution& e) {
@@ -203,8 +206,10 @@ Outcome handlers::Sysenter(Execution& e) {
   return e.Transferred(vcpu::Sysenter(e.state, e.memory, e.context.cpuid.vendor()));
 }
 Outcome handlers::Sysexit(Execution& e) {
-  return e.Transferred(
-      vcpu::Sysexit(e.state, e.memory, e.context.cpuid.vendor(), e.instr.operand_bits));
+  const Outcome outcome =
+      vcpu::Sysexit(e.state, e.memory, e.context.cpuid.vendor(), e.instr.operand_bits);
+  if (outcome.faulted()) BlameCallSite(e);
+  return e.Transferred(outcome);
 }
 
 }  // namespace alibi::simulator

@@ -86,6 +86,12 @@ struct Execution {
   }
 };
 
+// IRET or SYSEXIT has faulted. Where hypercalls are offered, and it is the end of a function that
+// drops its return address and does nothing else (pc/boot/vmi_rom.S), then the call instruction is
+// to blame: a kernel knows that place, and can mend what it wanted to return to. EIP becomes its
+// address; ESP is what it was there.
+void BlameCallSite(Execution& e);
+
 // One function per operation, or per few that differ little: those that isa/ops.inc names,
 // and no others.
 namespace handlers {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// VMCALL: how the guest asks its platform for what vcpu/hypercalls.inc lists.
+// VMCALL: how the guest asks its platform for what vcpu/hypercalls.inc lists; and the faults of
+// returns that a paravirtual kernel makes by a call.
 #include "vcpu/hypercall.h"
 
+#include <cstring>
 #include <iterator>
 
 #include "simulator/execution.h"
-#include "vcpu/control_transfer.h"
 #include "vcpu/descriptors.h"
-#include "vcpu/interrupt_flag.h"
 
 namespace alibi::simulator {
 
@@ -40,23 +40,53 @@ bool Callable(const Execution& e) {
          !vcpu::RealOrVirtual8086(e.state);
 }
 
-// IRET, or STI and SYSEXIT, as if the call instruction that led here had been that. A fault, too,
-// is then the call instruction's: a kernel knows the place and can mend what it tried to return to.
-Outcome ReturnAtSite(Execution& e, Hypercall which, u64 pointer) {
-  u64 behind;
-  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, kWord, &behind));
-  e.state.rip = LowBits(behind - kCallBytes, 32);
-  e.CommitStackPointer(pointer);
-  if (which == Hypercall::kReturnFromInterrupt) {
-    return e.Transferred(vcpu::InterruptReturn(e.state, e.memory, 32, behind));
+// What the functions begin with that a site calls instead of executing IRET, or STI and SYSEXIT: ds
+// lea esp, [esp + 4]. Without a meaning of its own, the prefix marks them.
+constexpr u8 kDropReturnAddress[] = {0x3e, 0x8d, 0x64, 0x24, 0x04};
+constexpr u8 kSti = 0xfb, kCallRelative = 0xe8;
+
+// What the guest itself could read there.
+template <unsigned kSize>
+bool ReadBytes(Execution& e, SegmentIndex segment, u64 offset, u8 (&bytes)[kSize]) {
+  for (unsigned i = 0; i < kSize; ++i) {
+    u64 value;
+    if (e.Read(segment, LowBits(offset + i, 32), 1, &value).faulted()) return false;
+    bytes[i] = static_cast<u8>(value);
   }
-  ALIBI_RETURN_IF_FAULT(vcpu::SetInterruptFlag(e.state));
-  const Outcome outcome = vcpu::Sysexit(e.state, e.memory, e.context.cpuid.vendor(), 32);
-  e.state.interrupt_shadow = 0;  // it held interrupts back until here
-  return e.Transferred(outcome);
+  return true;
+}
+
+u32 Word(const u8* bytes) {
+  u32 word;
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
 }
 
 }  // namespace
+
+void BlameCallSite(Execution& e) {
+  if (!Callable(e)) return;
+  const u64 here = LowBits(e.next_rip - e.instr.length, 32);
+  // A task switch has another EIP, and nothing of this is about it.
+  if (e.state.rip != here || e.StackBits() != 32) return;
+  u64 function = here - sizeof(kDropReturnAddress);
+  if (e.instr.op == Op::kSysexit) {
+    u8 sti[1];
+    if (!ReadBytes(e, vcpu::kCs, here - 1, sti) || sti[0] != kSti) return;
+    --function;
+  }
+  u8 begin[sizeof(kDropReturnAddress)], address[kWord], call[kCallBytes];
+  if (!ReadBytes(e, vcpu::kCs, function, begin) ||
+      std::memcmp(begin, kDropReturnAddress, sizeof(begin)) != 0 ||
+      !ReadBytes(e, kSs, e.StackPointer() - kWord, address)) {
+    return;
+  }
+  const u64 behind = Word(address);
+  if (ReadBytes(e, vcpu::kCs, behind - kCallBytes, call) && call[0] == kCallRelative &&
+      LowBits(behind + Word(call + 1), 32) == LowBits(function, 32)) {
+    e.state.rip = LowBits(behind - kCallBytes, 32);
+  }
+}
 
 Outcome handlers::Hypercall(Execution& e) {
   if (!Callable(e)) return vcpu::InvalidOpcode();
@@ -64,9 +94,6 @@ Outcome handlers::Hypercall(Execution& e) {
   ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, kWord, &number));
   if (number >= std::size(kStackWords)) return vcpu::InvalidOpcode();
   const auto which = static_cast<vcpu::Hypercall>(number);
-  if (which == vcpu::Hypercall::kReturnFromInterrupt || which == vcpu::Hypercall::kReturnToUser) {
-    return ReturnAtSite(e, which, pointer);
-  }
   const auto low = [&](unsigned reg) { return static_cast<u32>(e.Reg(reg, 32)); };
   vcpu::HypercallArguments arguments = {which, low(kRax), low(kRdx), low(kRcx), {}};
   u64 argument = LowBits(pointer + kWord, e.StackBits());  // above the return address

@@ -137,6 +137,38 @@ asm(".pushsection .text\n"
     "movl $0x2400003, %eax\nmovl $leaf_table, %edx\nmovl $1, %ecx\n" SITE(
         38) "popl %ecx\npopl %edx\npopl %eax\naddl $4, %esp\n" SITE(33) ".popsection");
 
+// The page tables of a process that comes and goes: a directory and a table, which map a page that
+// is read; then both are announced to be free, and are data.
+alignas(4096) u32 passing_directory[1024], passing_table[1024];
+void Release(const u32* table) {
+  u32 frame = At(table) >> 12, flags = table == passing_table ? 0x41 : 0x42;
+  asm volatile(SITE(45) : "+a"(frame), "+d"(flags) : : "ecx", "memory", "cc");
+}
+template <bool kReleases>
+void PassingSpaces(u32 n) {
+  volatile u32* top = passing_directory;
+  volatile u32* table = passing_table;
+  for (u32 round = 0; round < n; round++) {
+    for (u32 i = 0; i < 1024; i++) top[i] = directory[i];
+    for (u32 i = 0; i < 1024; i++) table[i] = 0;
+    table[0] = kFrames | kW | kP;
+    top[kArea >> 22] = At(passing_table) | kW | kP;
+    WriteCr3(At(passing_directory));
+    rounds_left |= *reinterpret_cast<volatile u32*>(kArea);
+    table[0] = 0;
+    top[kArea >> 22] = 0;
+    WriteCr3(At(directory));
+    if (kReleases) {
+      Release(passing_table);
+      Release(passing_directory);
+    }
+    for (u32 i = 0; i < 1024; i++) {
+      top[i] = i;
+      table[i] = i;
+    }
+  }
+}
+
 // System calls: EBX rounds of a program in ring 3.
 asm(".pushsection .text\n"
     "sysenter_entry:\n"
@@ -189,6 +221,10 @@ constexpr Benchmark kBenchmarks[] = {
      .operations = kBatch},
     {.name = "ptetouch", .native = PteTouch, .vmi = PteTouchVmi, .call = kVmiSetPxe},
     {.name = "pgfault_map", .native = Fault, .vmi = FaultVmi, .call = kVmiSetPxe, .faults = true},
+    {.name = "tablelife",
+     .native = PassingSpaces<false>,
+     .vmi = PassingSpaces<true>,
+     .call = kVmiReleasePage},
     {.name = "delay", .native = Delay, .vmi = DelayVmi, .call = kVmiIoDelay},
     {.name = "clock", .native = Clock, .vmi = ClockVmi, .call = kVmiGetCycleCounter},
     {.name = "apicread", .native = ReadApic, .vmi = ReadApicVmi, .call = kVmiApicRead},

@@ -10,6 +10,8 @@ namespace alibi::frobos {
 namespace {
 
 const VmiHeader* rom;
+// Where calls with odd numbers lead: to `rom`, but in TestMixed().
+const VmiHeader* other_rom;
 
 bool Is(const char* text, const char* word) {
   while (*word != 0 && *text == *word) text++, word++;
@@ -207,6 +209,27 @@ void TestWithoutRom() {
   }
 }
 
+// Both forms of calls in one machine, in turn: half of them are those of a copy of the ROM, which
+// has the other groups.
+void TestMixed() {
+  constexpr u32 kCopy = 0x00300000, kGroupsAt = 0x90;
+  u32* groups = reinterpret_cast<u32*>(kCopy + kGroupsAt);
+  for (const bool swapped : List{false, true}) {
+    memcpy(reinterpret_cast<void*>(kCopy), rom, rom->blocks * 512u);
+    *groups = ~*groups;
+    const VmiHeader* found = rom;
+    const VmiHeader* copy = reinterpret_cast<const VmiHeader*>(kCopy);
+    rom = swapped ? copy : found;
+    other_rom = swapped ? found : copy;
+    CheckEq("VMI_Init of a copy", InitVmi(copy), 0);
+    TestFlags();
+    TestReturns();
+    TestPages32();
+    TestPagesPae();
+    rom = other_rom = found;
+  }
+}
+
 constexpr Section kSections[] = {
     {"header", TestHeader},   {"relocations", TestRelocations},
     {"cpuid", TestCpuid},     {"tables", TestTables},
@@ -214,12 +237,15 @@ constexpr Section kSections[] = {
     {"returns", TestReturns}, {"halt", TestHalt},
     {"pages", TestPages32},   {"pae", TestPagesPae},
     {"hostile", TestHostile}, {"apic", TestLocalApic},
-    {"timer", TestTimer},
+    {"timer", TestTimer},     {"linux", TestLinux},
+    {"smp", TestSmp},         {"mixed", TestMixed},
 };
 
 }  // namespace
 
-Relocation RelocationOf(VmiCall call) { return RelocationOf(rom, call); }
+Relocation RelocationOf(VmiCall call) {
+  return RelocationOf((call & 1) != 0 ? other_rom : rom, call);
+}
 
 Outcome Vmi(VmiCall call, u32 eax, u32 edx, u32 ecx, const u32* words, u32 count, u32 eflags) {
   Frame frame = kMarked;
@@ -240,7 +266,7 @@ Outcome CheckVmi(const char* name, VmiCall call, u32 eax, u32 edx, u32 ecx, cons
 }
 
 int Main() {
-  rom = FindVmi();
+  rom = other_rom = FindVmi();
   const char* wanted = Option("rom");
   if (rom == nullptr) {
     if (wanted != nullptr) Check(false, "there is a VMI ROM");

@@ -36,6 +36,8 @@ void TestPagesPae();
 void TestHostile();
 void TestLocalApic();
 void TestTimer();
+void TestLinux();
+void TestSmp();
 
 }  // namespace alibi::frobos
 

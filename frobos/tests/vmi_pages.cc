@@ -256,6 +256,19 @@ void TestUpperLevels(const Tables& tables) {
     Announce(kVmiAllocatePage, page, ~0u, ~0u, ~0u, ~0u);
   }
   Check(ReadsFrame(0, 0), "announcements of pages that are no tables");
+  // Tables that are in use, and go on to be: what they say counts, before and after.
+  const u32 top = tables.pae ? At(pae_directories[0][0]) : At(directory[0]);
+  for (u32 round = 0; round < 20; round++) {
+    const u32 released = round % 3 == 0 ? tables.Root(0) : round % 3 == 1 ? top : first;
+    tables.SetPage(0, 5, FrameAt(30 + round) | kAll);
+    Announce(kVmiReleasePage, released, flags | (released == first ? kLevelPt : kLevelPd));
+    Vmi(kVmiInvalPage, kArea + 5 * 4096);
+    if (!ReadsFrame(5, 30 + round)) Check(false, "a released table that is in use");
+    tables.SetPage(0, 5, 0);
+    Announce(kVmiReleasePage, released, flags);
+    Vmi(kVmiFlushTlb, 1);
+    if (!FaultsAt(5, Read(kArea + 5 * 4096), 0)) Check(false, "... loses a page");
+  }
 }
 
 void TestPages(const Tables& tables) {

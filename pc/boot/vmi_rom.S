@@ -81,7 +81,7 @@ licence:
     .org ROM + 0x88
     jmp relocation_info
 
-    .balign 4
+    .org ROM + 0x90
 // The groups that are on; the loader fills it in.
 alibi_vmi_rom_groups:
     .long 0
@@ -300,10 +300,19 @@ FUNCTION iret_
 FUNCTION sysexit_
     sti
     sysexit
+// The VMM knows these by what they are made of, and shows their faults at the call
+// (simulator/hypercall.cc).
+    .macro DROP_RETURN_ADDRESS
+    .byte 0x3e
+    leal 4(%esp), %esp
+    .endm
 FUNCTION return_from_interrupt
-    HYPERCALL ReturnFromInterrupt
+    DROP_RETURN_ADDRESS
+    iretl
 FUNCTION return_to_user
-    HYPERCALL ReturnToUser
+    DROP_RETURN_ADDRESS
+    sti
+    sysexit
 
 // --- Page tables ---
 // Leaf tables and those above have their stores in different places: they fare differently
@@ -357,7 +366,10 @@ FUNCTION flush_tlb
     movl %cr3, %eax               // without CR4.PGE the above is no flush
     movl %eax, %cr3
     ret
-FUNCTION identity
+FUNCTION release_page
+    HYPERCALL ReleasePage
+    ret
+FUNCTION nothing
     ret
 
 // --- Hypercalls ---
@@ -367,6 +379,61 @@ FUNCTION apic_write
     ret
 FUNCTION apic_read
     HYPERCALL ReadLocalApic
+    ret
+// EAX: the record; EDX: the APIC's ID. Its words go to the VMM one by one, and then the descriptors
+// of its segments, so that only the guest's own instructions read what the guest names.
+#define RECORD_WORDS 23
+#define SELECTORS 0x40
+#define SEGMENTS 7
+#define GDT_LIMIT 0x4e
+#define GDT_BASE 0x50
+FUNCTION set_initial_ap_state
+    pushl %ebx
+    pushl %esi
+    pushl %edi
+    pushl %ebp
+    movl %eax, %esi
+    movl %edx, %edi
+    xorl %ebx, %ebx
+1:  movl (%esi,%ebx,4), %ecx
+    call set_start_word
+    cmpl $RECORD_WORDS, %ebx
+    jb 1b
+    xorl %ebp, %ebp
+2:  movzwl SELECTORS(%esi,%ebp,2), %edx
+    xorl %eax, %eax
+    xorl %ecx, %ecx
+    testb $4, %dl                 // there is no LDT yet
+    jnz 3f
+    andl $~7, %edx
+    jz 3f
+    movl %edx, %ecx
+    orl $7, %edx
+    cmpw GDT_LIMIT(%esi), %dx
+    movl %ecx, %edx
+    movl $0, %ecx
+    ja 3f
+    addl GDT_BASE(%esi), %edx
+    movl (%edx), %ecx
+    movl 4(%edx), %eax
+3:  pushl %eax
+    call set_start_word
+    popl %ecx
+    call set_start_word
+    incl %ebp
+    cmpl $SEGMENTS, %ebp
+    jb 2b
+    popl %ebp
+    popl %edi
+    popl %esi
+    popl %ebx
+    ret
+// ECX: word number EBX, of processor EDI; and EBX is the next.
+FUNCTION set_start_word
+    movl %edi, %eax
+    movl %ebx, %edx
+    HYPERCALL SetStartState
+    incl %ebx
     ret
 FUNCTION cycle_frequency
     HYPERCALL CycleFrequency
