@@ -11,7 +11,7 @@
 
 #include "bench/lab/chart.h"
 #include "bench/lab/files.h"
-#include "bench/lab/lab_runner.h"
+#include "bench/lab/lab_folder.h"
 
 namespace alibi::bench::lab {
 namespace {
@@ -93,6 +93,37 @@ void LabData::AddDigest(const std::string& run, LogDigest digest) {
 
 void LabData::AddProfile(const std::string& run, ordered_json profile) {
   profiles_[run] = std::move(profile);
+}
+
+std::vector<std::string> LabData::Hosts() const {
+  std::vector<std::string> names;
+  for (const TidyRow& row : rows_) {
+    if (!row.host.empty()) AddOnce(row.host, &names);
+  }
+  return names;
+}
+
+LabData LabData::OnHost(const std::string& name) const {
+  ordered_json experiment = experiment_;
+  if (const auto hosts = experiment.find("hosts"); hosts != experiment.end()) {
+    experiment["host"] = hosts->value(name, ordered_json::object());
+    experiment.erase("hosts");
+  }
+  ordered_json runs = ordered_json::array();
+  for (const auto& run : experiment.value("runs", ordered_json::array())) {
+    if (run.value("host", std::string()) == name) runs.push_back(run);
+  }
+  experiment["runs"] = std::move(runs);
+  std::vector<TidyRow> rows = rows_;
+  std::erase_if(rows, [&](const TidyRow& row) { return row.host != name; });
+  LabData data(std::move(experiment), std::move(rows));
+  for (const auto& [run, key] : data.observed_) {
+    if (const auto it = digests_.find(run); it != digests_.end()) data.AddDigest(run, it->second);
+    if (const auto it = profiles_.find(run); it != profiles_.end()) {
+      data.AddProfile(run, it->second);
+    }
+  }
+  return data;
 }
 
 double LabData::tsc_hz() const {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 namespace alibi::bench::lab {
 namespace {
@@ -72,10 +73,13 @@ std::vector<RunSpec> Matrix(const Experiment& experiment) {
   }
   std::vector<RunSpec> runs;
   SplitMix random(experiment.seed);
+  unsigned cell = 0;
   const auto add_round = [&](std::vector<RunSpec> specs, unsigned repeat) {
     const std::size_t first = runs.size();
     for (RunSpec& run : specs) {
       run.repeat = repeat;
+      if (runs.size() == first || run.workload.name != runs.back().workload.name) ++cell;
+      run.cell = cell;
       run.id = IdOf(run, runs.size() + 1);
       runs.push_back(std::move(run));
     }
@@ -90,6 +94,20 @@ std::vector<RunSpec> Matrix(const Experiment& experiment) {
     add_round(round, kObserved);
   }
   return runs;
+}
+
+std::vector<Cell> Cells(const Experiment& experiment) {
+  std::map<unsigned, Cell> cells;
+  for (const RunSpec& run : Matrix(experiment)) {
+    Cell& cell = cells[run.cell];
+    cell.number = run.cell;
+    cell.workload = run.workload.name;
+    cell.repeat = run.repeat;
+    cell.runs.push_back(run.id);
+  }
+  std::vector<Cell> all;
+  for (auto& [number, cell] : cells) all.push_back(std::move(cell));
+  return all;
 }
 
 }  // namespace alibi::bench::lab
