@@ -98,7 +98,7 @@ class Logs(unittest.TestCase):
     def test_pieces_make_the_same_frame(self):
         whole = alibi.event_log(self.log)
         events = sys.modules['alibi._events']
-        usual, events.CHUNK = events.CHUNK, 1000
+        usual, events.CHUNK = events.CHUNK, 20_000
         try:
             pandas.testing.assert_frame_equal(alibi.event_log(self.log), whole)
         finally:

@@ -15,7 +15,7 @@
 namespace alibi::bench::lab {
 
 // The copy of the experiment's file in its folder, which jobs read.
-inline constexpr const char* kCopiedExperiment = "experiment.toml";
+inline constexpr const char* kCopiedExperiment = "spread.toml";
 
 // FOLDER/cells/NUMBER, of a cell's own runs.
 std::string CellFolder(const std::string& folder, unsigned cell);

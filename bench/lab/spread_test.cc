@@ -199,12 +199,12 @@ std::string CommandOf(std::size_t engine, const std::vector<std::string>& option
 }
 
 TEST_CASE("The engines' commands") {
-  const std::string job = R"('\''/opt/my alibi'\'' lab run experiment.toml --out . --cell )";
+  const std::string job = R"('\''/opt/my alibi'\'' lab run spread.toml --out . --cell )";
   CHECK(CommandOf(0, {}) ==
         "parallel --will-cite --jobs 1 --workdir '/data/my lab' '" + job + "{}' ::: 1 2 3 7");
   // Files travel only where there is somewhere to go.
   CHECK(CommandOf(0, {"--sshlogin", "a,b"}) ==
-        "parallel --will-cite --jobs 1 --workdir '/data/my lab' --basefile experiment.toml "
+        "parallel --will-cite --jobs 1 --workdir '/data/my lab' --basefile spread.toml "
         "--return 'cells/{}' --sshlogin a,b '" +
             job + "{}' ::: 1 2 3 7");
   CHECK(
