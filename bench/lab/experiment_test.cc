@@ -107,7 +107,7 @@ TEST_CASE("What is wrong with a file is said on one line, with its place and wha
       {"policies = [\"never\", \"never\"]", "x.toml:2: policies: 'never' is there twice"},
       {"policies = [3]", "x.toml:2: policies is a list of texts in quotes"},
       {"policies = []", "x.toml:1: no policies and no peers"},
-      {"peers = [\"xen\"]", "x.toml:2: peers: there is no 'xen'; there are native, qemu-tcg"},
+      {"peers = [\"xen\"]", "x.toml:2: peers: there is no 'xen'; there are native, qemu-tcg, uml"},
       {"parameters = 3", "x.toml:2: parameters is a table"},
       {"[parameters]\nspeed = [\"1\"]", "x.toml:3: unknown key 'speed' of [parameters]; there are"},
       {"[parameters]\nram = []", "x.toml:3: ram has no values"},
@@ -243,6 +243,19 @@ std::vector<TidyRow> Rows() {
   };
 }
 
+TEST_CASE("User-Mode Linux runs what Linux guests run, but for those of 32 bits") {
+  Experiment e = TwoByTwo();
+  e.workloads.push_back({"programs", Program::kLinux, {}, "cloud-amd64"});
+  e.workloads.push_back({"network", Program::kNetwork, {}, "amd64"});
+  e.peers = {kUml};
+  e.repeats = 1;
+  std::vector<RunSpec> runs = Matrix(e);
+  std::erase_if(runs, [](const RunSpec& run) { return run.system.system != kUml; });
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0].workload.name == "programs");
+  CHECK(runs[0].parameters.empty());
+}
+
 TEST_CASE("Results as CSV") {
   const std::string text = WriteCsv(Rows(), {"coherence"});
   CHECK(testsuite::CompareWithGolden("bench/lab/golden/results.csv", text) == "");
@@ -310,8 +323,8 @@ TEST_CASE("A CSV file that is none of ours is refused with its line") {
 
 TEST_CASE("The experiment files that come with it are right") {
   // The test's data: every file of bench/lab/experiments.
-  for (const char* name :
-       {"boot", "coherence", "hosted_io", "hybrid", "nanobenchmarks", "policies", "smoke"}) {
+  for (const char* name : {"boot", "coherence", "hosted_io", "hybrid", "nanobenchmarks", "policies",
+                           "smoke", "type_ii"}) {
     const std::string file = std::string("bench/lab/experiments/") + name + ".toml";
     std::ifstream in(file);
     REQUIRE(in.good());

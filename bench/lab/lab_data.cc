@@ -140,6 +140,7 @@ std::vector<Configuration> LabData::Ours() const {
 
 std::string LabData::Label(const Configuration& configuration) const {
   if (configuration.system.system == kQemuTcg) return "QEMU TCG";
+  if (configuration.system.system == kUml) return "User-Mode Linux";
   if (configuration.system.system != kAlibi) return configuration.system.system;
   std::set<std::string> policies;
   std::map<std::string, std::set<std::string>> values;
@@ -159,6 +160,7 @@ std::string LabData::Label(const Configuration& configuration) const {
 std::string LabData::Css(const Configuration& configuration) const {
   if (configuration.system.system == kNative) return "native";
   if (configuration.system.system == kQemuTcg) return "tcg";
+  if (configuration.system.system == kUml) return "uml";
   const std::vector<Configuration> ours = Ours();
   const auto at = std::find(ours.begin(), ours.end(), configuration);
   return SeriesClass(static_cast<std::size_t>(at - ours.begin()));

@@ -147,6 +147,15 @@ class LabRunner {
 
   Status Prepare() {
     for (const std::string& peer : experiment_.peers) {
+      if (peer == kUml && RunsUml()) {
+        uml_ = FindProgram("linux.uml");
+        if (uml_.empty()) {
+          return Error{
+              "no linux.uml here; run: sudo apt-get install user-mode-linux, or take uml out of "
+              "the "
+              "experiment's peers"};
+        }
+      }
       if (peer != kQemuTcg) continue;
       qemu_ = FindProgram("qemu-system-x86_64");
       if (qemu_.empty()) {
@@ -176,6 +185,11 @@ class LabRunner {
       return Error{fmt::format("{}/logs: cannot be made: {}", options_.folder, error.message())};
     }
     return CheckFolder();
+  }
+
+  bool RunsUml() const {
+    return std::any_of(runs_.begin(), runs_.end(),
+                       [](const RunSpec& run) { return run.system.system == kUml; });
   }
 
   Status PrepareLinux(const Workload& workload) {
@@ -426,6 +440,7 @@ class LabRunner {
     machine.boots = run.system.system != kNative;
     machine.command = [&](const std::string& words) {
       record.command = run.system.system == kNative ? NativeLinuxCommand(files, words)
+                       : run.system.system == kUml  ? UmlLinuxCommand(files, uml_, words)
                        : run.system.system == kQemuTcg
                            ? QemuLinuxCommand(files, qemu_, words)
                            : Configured(AlibiLinuxCommand(files, options_.alibi, words), run);
@@ -472,7 +487,7 @@ class LabRunner {
   std::map<std::string, Record> records_;
   LabSummary summary_;
   Programs programs_;
-  std::string qemu_;
+  std::string qemu_, uml_;
   std::map<std::string, LinuxFiles> linux_;      // by kernel
   std::map<std::string, NetworkFiles> network_;  // likewise
   std::vector<std::unique_ptr<ScratchFolder>> scratch_;

@@ -7,6 +7,8 @@
 #include <cctype>
 #include <map>
 
+#include "bench/linux/guest_files.h"
+
 namespace alibi::bench::lab {
 namespace {
 
@@ -63,6 +65,9 @@ std::vector<RunSpec> Matrix(const Experiment& experiment) {
           workload.program == Program::kBoot || workload.program == Program::kTransmit;
       if (peer == kNative && (boots || !workload.rate.empty())) continue;
       if (peer == kQemuTcg && !workload.rate.empty()) continue;
+      // A kernel of its own, for programs of 64 bits.
+      const bool linux = workload.program == Program::kLinux || workload.program == Program::kBoot;
+      if (peer == kUml && !(linux && RunsLinuxbench(workload.kernel))) continue;
       round.push_back({"", workload, {peer, ""}, {}, 1});
     }
     for (const std::string& policy : experiment.policies) {
