@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // alibi lab reproduce: the papers' claims, measured again, as a page.
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +18,7 @@
 #include "cli/bench_files.h"
 #include "cli/cli.h"
 #include "cli/cmd_lab.h"
+#include "cli/stop_request.h"
 #include "machine/host_check.h"
 #include "machine/machine.h"
 
@@ -45,19 +44,6 @@ std::string ChapterNames() {
     names += (names.empty() ? "" : ", ") + std::string(chapter.id);
   }
   return names;
-}
-
-std::atomic<bool>& Stopped() {
-  static std::atomic<bool> stopped = false;
-  return stopped;
-}
-
-// The first Ctrl-C ends the run at hand in order; the second one is final.
-void StopAfterThisRun() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { Stopped() = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
 }
 
 // What tells one build of the program from another.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // alibi lab run: an experiment file's matrix, measured; alibi lab report: its report again.
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 
 #include "bench/lab/experiment.h"
 #include "bench/lab/files.h"
@@ -17,25 +15,13 @@
 #include "cli/bench_files.h"
 #include "cli/cmd_lab.h"
 #include "cli/lab_spread.h"
+#include "cli/stop_request.h"
 #include "inspect/log_columns.h"
 
 namespace alibi::vmm {
 namespace {
 
 namespace lab = bench::lab;
-
-std::atomic<bool>& Stopped() {
-  static std::atomic<bool> stopped = false;
-  return stopped;
-}
-
-// The first Ctrl-C lets the current run end, so that its record is whole; the second one is final.
-void StopAfterThisRun() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { Stopped() = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
-}
 
 // "a/policies.toml" -> "policies-lab".
 std::string DefaultFolder(const std::string& file) {
