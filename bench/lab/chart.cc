@@ -10,9 +10,9 @@
 
 namespace alibi::bench::lab {
 
-// Chosen by a search for colours that are far apart (CIE 1976, at least 25) for normal sight and
-// for protanopia, deuteranopia and tritanopia (Machado et al. 2009), with a contrast of 3 or more
-// to the ground. Lines differ by their dashes as well.
+// Chosen by a search for colours that are far apart (CIE 1976, at least 25; --uml 22) for normal
+// sight and for protanopia, deuteranopia and tritanopia (Machado et al. 2009), with a contrast of 3
+// or more to the ground. Lines differ by their dashes as well.
 const char* const kChartStyle = R"(
 :root { --native: #858b96; --tcg: #770703; --uml: #240000; --s0: #0641e3; --s1: #0c6f47; --s2: #a30c91;
   --s3: #4697e2; --s4: #ae8100; --s5: #343a47; --grid: #e4e7eb; }
