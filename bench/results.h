@@ -29,6 +29,8 @@ inline constexpr const char* kAlibi = "alibi";
 // Alibi on the host's CPU, through the KVM API.
 inline constexpr const char* kHardware = "hardware";
 inline constexpr const char* kQemuTcg = "qemu-tcg";
+// User-Mode Linux: its own kernel, as a process whose guests' processes are traced ones.
+inline constexpr const char* kUml = "uml";
 // In front of the names of compute programs, whose samples are cycles of a whole run.
 inline constexpr const char* kComputePrefix = "compute_";
 // The same programs as 32-bit code.

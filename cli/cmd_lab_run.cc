@@ -1,39 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // alibi lab run: an experiment file's matrix, measured; alibi lab report: its report again.
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 
 #include "bench/lab/experiment.h"
 #include "bench/lab/files.h"
 #include "bench/lab/lab_data.h"
 #include "bench/lab/lab_runner.h"
 #include "bench/lab/report.h"
+#include "bench/lab/spread.h"
 #include "cli/bench_files.h"
 #include "cli/cmd_lab.h"
+#include "cli/lab_spread.h"
+#include "cli/stop_request.h"
 #include "inspect/log_columns.h"
 
 namespace alibi::vmm {
 namespace {
 
 namespace lab = bench::lab;
-
-std::atomic<bool>& Stopped() {
-  static std::atomic<bool> stopped = false;
-  return stopped;
-}
-
-// The first Ctrl-C lets the current run end, so that its record is whole; the second one is final.
-void StopAfterThisRun() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { Stopped() = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
-}
 
 // "a/policies.toml" -> "policies-lab".
 std::string DefaultFolder(const std::string& file) {
@@ -46,12 +34,34 @@ int Report(const std::string& folder) {
   const auto data = lab::LabData::Load(folder, InstructionText);
   if (!data.ok()) return Fail(kNoInput, data.error().message);
   const std::string path = folder + "/report.html";
-  if (const Status written = lab::WriteWholeFile(path, lab::MakeReport(data.value()));
-      !written.ok()) {
-    return Fail(kCannotCreate, written.error().message);
+  std::vector<std::pair<std::string, std::string>> pages;
+  const std::vector<std::string> hosts = data.value().Hosts();
+  for (const std::string& host : hosts) {
+    pages.emplace_back(folder + "/" + lab::HostReportName(host),
+                       lab::MakeReport(data.value().OnHost(host)));
+  }
+  pages.emplace_back(
+      path, hosts.empty() ? lab::MakeReport(data.value()) : lab::MakeHostIndex(data.value()));
+  for (const auto& [name, text] : pages) {
+    if (const Status written = lab::WriteWholeFile(name, text); !written.ok()) {
+      return Fail(kCannotCreate, written.error().message);
+    }
   }
   fmt::print("{}\n", path);
   return kSuccess;
+}
+
+// What is said behind a run, and the exit status.
+int Conclude(const lab::LabSummary& done, const std::string& folder) {
+  for (const std::string& failure : done.failures) fmt::print(stderr, "alibi: {}\n", failure);
+  if (done.earlier != 0) fmt::print(stderr, "alibi: {} runs of an earlier time\n", done.earlier);
+  if (const int status = Report(folder); status != kSuccess) return status;
+  if (done.done < done.runs) {
+    fmt::print(stderr, "alibi: stopped after {} of {} runs; the same command goes on\n", done.done,
+               done.runs);
+    return kInterrupted;
+  }
+  return done.failures.empty() ? kSuccess : kBenchFailed;
 }
 
 }  // namespace
@@ -59,6 +69,8 @@ int Report(const std::string& folder) {
 int CmdLabRun(int argc, char** argv) {
   std::string file, folder;
   bool check = false;
+  unsigned cell = 0;
+  SpreadOptions spread;
   CLI::App app(
       "Runs the matrix of an experiment file (docs/lab.md): workloads x policies x parameters,\n"
       "repeated. Writes results.csv, experiment.json, logs/ and report.html to a folder. What is\n"
@@ -67,6 +79,19 @@ int CmdLabRun(int argc, char** argv) {
   app.add_option("--out", folder, "where results go (EXPERIMENT's name with -lab behind)")
       ->type_name("FOLDER");
   app.add_flag("--check", check, "only read the file, and list the runs it asks for");
+  auto* engine = app.add_option("--spread", spread.engine,
+                                "make the runs on several hosts: each workload's rounds are jobs\n"
+                                "of GNU parallel over ssh, or of Slurm")
+                     ->type_name("parallel|slurm");
+  app.add_option("--spread-options", spread.engine_options,
+                 "more words for parallel or sbatch, such as '--sshlogin one,two'")
+      ->type_name("WORDS")
+      ->needs(engine);
+  app.add_flag("--plan", spread.plan, "only print the jobs")->needs(engine);
+  app.add_option("--cell", cell, "what a job does: only runs of this cell, to FOLDER/cells/N")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000))
+      ->excludes(engine);
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "lab run", argc, argv)) return *status;
   const auto text = lab::ReadWholeFile(file);
@@ -78,10 +103,29 @@ int CmdLabRun(int argc, char** argv) {
     return kSuccess;
   }
 
+  if (folder.empty()) folder = DefaultFolder(file);
+  if (!spread.engine.empty()) {
+    spread.file = file;
+    spread.folder = folder;
+    spread.alibi = OwnPath();
+    StopAfterThisRun();
+    lab::LabSummary summary;
+    const int status = Spread(experiment.value(), text.value(), spread, &summary);
+    return status != kSuccess || spread.plan ? status : Conclude(summary, folder);
+  }
+  if (cell != 0) {
+    const auto cells = lab::Cells(experiment.value());
+    if (cell > cells.size()) {
+      return Fail(kUsage, fmt::format("--cell: {} has {} cells", file, cells.size()));
+    }
+    folder = lab::CellFolder(folder, cell);
+  }
+
   const bool terminal = isatty(STDERR_FILENO);
   lab::LabOptions options;
   options.file = file;
-  options.folder = folder.empty() ? DefaultFolder(file) : folder;
+  options.folder = folder;
+  options.cell = cell;
   options.alibi = OwnPath();
   options.data_folder = DataFolder(options.alibi);
   options.stopped = [] { return Stopped().load(); };
@@ -93,16 +137,7 @@ int CmdLabRun(int argc, char** argv) {
   const auto summary = lab::RunLab(experiment.value(), text.value(), options);
   if (terminal) fmt::print(stderr, "\r\x1b[K");
   if (!summary.ok()) return Fail(kNoInput, summary.error().message);
-  const lab::LabSummary& done = summary.value();
-  for (const std::string& failure : done.failures) fmt::print(stderr, "alibi: {}\n", failure);
-  if (done.earlier != 0) fmt::print(stderr, "alibi: {} runs of an earlier time\n", done.earlier);
-  if (const int status = Report(options.folder); status != kSuccess) return status;
-  if (done.done < done.runs) {
-    fmt::print(stderr, "alibi: stopped after {} of {} runs; the same command goes on\n", done.done,
-               done.runs);
-    return kInterrupted;
-  }
-  return done.failures.empty() ? kSuccess : kBenchFailed;
+  return Conclude(summary.value(), options.folder);
 }
 
 int CmdLabReport(int argc, char** argv) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the Debian package from what Bazel has built.
+"""Makes the Debian packages, alibi and python3-alibi, from what Bazel has built.
 
-Usage: build_package.py --out FILE.deb --changelog CHANGELOG.md FILE...
+Usage: build_package.py --out FILE.deb --python-out FILE.deb --changelog CHANGELOG.md FILE...
 
 The files are told apart by their paths: //packaging:package's list has them all. Needs dpkg-deb,
 dpkg-shlibdeps and strip; no root. Equal inputs make equal packages.
@@ -29,6 +29,7 @@ import man_pages
 LIBRARIES = 'usr/lib/x86_64-linux-gnu'
 DATA = 'usr/lib/alibi'  # where the program looks for guests, see cli/bench_files.cc
 DOCUMENTS = 'usr/share/doc/alibi'
+MODULES = 'usr/lib/python3/dist-packages/alibi'
 
 CONTROL = '''\
 Package: alibi
@@ -48,6 +49,40 @@ Description: x86 virtual machines in an ordinary process
  .
  This package has the program, the library with its C++ and C APIs, and FrobOS,
  a guest for tests and benchmarks.
+'''
+
+PYTHON_CONTROL = '''\
+Package: python3-alibi
+Version: {version}
+Architecture: all
+Maintainer: {maintainer}
+Installed-Size: {size}
+Depends: alibi (= {version}), python3:any, python3-pandas
+Section: python
+Priority: optional
+Description: results and event logs of Alibi, for pandas
+ Alibi runs x86 operating systems inside an unprivileged Linux process, by
+ adaptive dynamic binary translation. Its laboratory leaves tables of results
+ behind, and its runs event logs of all that adaptation saw and did.
+ .
+ This package has the Python package "alibi", which loads both into pandas'
+ DataFrames, and writes them as CSV or Parquet.
+'''
+
+# Byte code of this system's Python, as dh_python3 has it made; not for another root's.
+PYTHON_POSTINST = '''\
+#!/bin/sh
+set -e
+if [ "$1" = configure ] && [ -z "$DPKG_ROOT" ] && command -v py3compile >/dev/null 2>&1; then
+  py3compile -p python3-alibi
+fi
+'''
+PYTHON_PRERM = '''\
+#!/bin/sh
+set -e
+if [ -z "$DPKG_ROOT" ] && command -v py3clean >/dev/null 2>&1; then
+  py3clean -p python3-alibi
+fi
 '''
 
 
@@ -131,6 +166,8 @@ def place(tree, path, version):
             tree.strip(copy)
     elif parts == 'packaging/copyright':
         tree.copy(path, f'{DOCUMENTS}/copyright')
+    elif parts.startswith(('python/', 'docs/')):
+        return  # python3-alibi's
     elif parts == 'packaging/lintian-overrides':
         tree.copy(path, 'usr/share/lintian/overrides/alibi')
     elif parts.endswith('.in'):
@@ -166,9 +203,41 @@ def dependencies(tree, work):
     return re.search(r'^shlibs:Depends=(.*)$', out, re.M).group(1)
 
 
+def build(tree, out, control, version):
+    """DEBIAN/control and sums, then the package."""
+    tree.write('DEBIAN/control', control.format(version='.'.join(version), size=tree.kilobytes(),
+                                                maintainer=changelog.MAINTAINER))
+    tree.finish()
+    sums = [f'{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(tree.root)}\n'
+            for path in sorted((tree.root / 'usr').rglob('*'))
+            if path.is_file() and not path.is_symlink()]
+    tree.write('DEBIAN/md5sums', ''.join(sums))
+    tree.finish()
+    subprocess.run(['dpkg-deb', '--root-owner-group', '-Zxz', '--build', tree.root,
+                    os.path.abspath(out)], check=True, stdout=subprocess.DEVNULL,
+                   env=dict(os.environ, SOURCE_DATE_EPOCH=str(tree.time)))
+
+
+def build_python(work, arguments, version, releases, time):
+    tree = Tree(work / 'python', time)
+    documents = 'usr/share/doc/python3-alibi'
+    for path in arguments.files:
+        if path.startswith('python/alibi/'):
+            tree.copy(path, f'{MODULES}/{os.path.basename(path)}')
+        elif path == 'packaging/copyright':
+            tree.copy(path, f'{documents}/copyright')
+        elif path == 'docs/notebook.md':
+            tree.copy(path, f'{documents}/notebook.md')
+    tree.write_compressed(f'{documents}/changelog.gz', changelog.debian(releases))
+    tree.write('DEBIAN/postinst', PYTHON_POSTINST, 0o755)
+    tree.write('DEBIAN/prerm', PYTHON_PRERM, 0o755)
+    build(tree, arguments.python_out, PYTHON_CONTROL, version)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--out', required=True)
+    parser.add_argument('--python-out', required=True)
     parser.add_argument('--changelog', required=True)
     parser.add_argument('files', nargs='+')
     arguments = parser.parse_args()
@@ -192,22 +261,13 @@ def main():
         tree.write('usr/share/bash-completion/completions/alibi',
                    completion.script(os.path.abspath(program)))
         tree.write_compressed(f'{DOCUMENTS}/changelog.gz', changelog.debian(releases))
-        control = CONTROL.format(version='.'.join(version), maintainer=changelog.MAINTAINER,
-                                 size=tree.kilobytes(), depends=dependencies(tree, work))
-        tree.write('DEBIAN/control', control)
         # A new library's name is looked up through the loader's cache.
         tree.write('DEBIAN/triggers', 'activate-noawait ldconfig\n')
         tree.write('DEBIAN/symbols', symbols(tree, version))
         tree.write('DEBIAN/shlibs', f'libalibi {version[0]} alibi (>= {".".join(version)})\n')
-        tree.finish()
-        sums = [f'{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(tree.root)}\n'
-                for path in sorted((tree.root / 'usr').rglob('*'))
-                if path.is_file() and not path.is_symlink()]
-        tree.write('DEBIAN/md5sums', ''.join(sums))
-        tree.finish()
-        subprocess.run(['dpkg-deb', '--root-owner-group', '-Zxz', '--build', tree.root,
-                        os.path.abspath(arguments.out)], check=True, stdout=subprocess.DEVNULL,
-                       env=dict(os.environ, SOURCE_DATE_EPOCH=str(time)))
+        control = CONTROL.replace('{depends}', dependencies(tree, work))
+        build(tree, arguments.out, control, version)
+        build_python(work, arguments, version, releases, time)
 
 
 main()

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The package as a user has it, installed by dpkg to a root of this test's (this system stays as it
+# The packages as a user has them, installed by dpkg to a root of this test's (this system stays as it
 # is): the examples are built against it with g++, CMake and gcc, and run; so is the program.
 #
-# Usage: package_test.sh ALIBI.deb EMBED_TEST EXPORTED_SYMBOLS
+# Usage: package_test.sh ALIBI.deb PYTHON3-ALIBI.deb EMBED_TEST EXPORTED_SYMBOLS
 set -euo pipefail
-deb=$PWD/$1 embed_test=$PWD/$2 exported=$PWD/$3
+deb=$PWD/$1 python_deb=$PWD/$2 embed_test=$PWD/$3 exported=$PWD/$4
 root=$TEST_TMPDIR/root
 libraries=$root/usr/lib/x86_64-linux-gnu
 examples=$root/usr/share/doc/alibi/examples
@@ -107,6 +107,16 @@ status=0
 "$root/usr/bin/alibi" bench --quick --repeats 1 --only syscall --no-qemu --json bench.json \
   >bench 2>&1 || { cat bench && fail "alibi bench does not find its programs"; }
 
+# --- The Python package, on top of the other ---
+packages --install "$python_deb" ||
+  fail "dpkg does not install it: $(grep -v 'files list file' "$TEST_TMPDIR/dpkg")"
+PYTHONPATH=$root/usr/lib/python3/dist-packages PYTHONDONTWRITEBYTECODE=1 ALIBI=$root/usr/bin/alibi \
+  /usr/bin/python3 -c 'import alibi; print(alibi.program())' >module 2>&1 ||
+  { cat module && fail "the Python package cannot be imported"; }
+[[ $(<module) == "$root/usr/bin/alibi" ]] || fail "it runs $(<module)"
+packages --remove python3-alibi || fail "dpkg does not remove python3-alibi"
+[[ ! -e $root/usr/lib/python3 ]] || fail "behind it are left: $(find "$root/usr/lib/python3")"
+
 # --- Man pages and completion ---
 for page in "$root"/usr/share/man/man1/*.gz; do
   warnings=$(man --warnings -l -Tutf8 -Z "$page" 2>&1 >/dev/null)
@@ -137,8 +147,10 @@ done
 # --- Debian's own checker ---
 # Its own scratch files need room; the name must be a package's.
 cp "$deb" "alibi_${version}_amd64.deb"
+cp "$python_deb" "python3-alibi_${version}_all.deb"
 unset LD_LIBRARY_PATH
 lintian --allow-root --fail-on error,warning,info --display-info "alibi_${version}_amd64.deb" \
+  "python3-alibi_${version}_all.deb" \
   >lint 2>&1 || { cat lint && fail "lintian is not content"; }
 
 packages --remove alibi || fail "dpkg does not remove it"

@@ -10,17 +10,17 @@
 
 namespace alibi::bench::lab {
 
-// Chosen by a search for colours that are far apart (CIE 1976, at least 25) for normal sight and
-// for protanopia, deuteranopia and tritanopia (Machado et al. 2009), with a contrast of 3 or more
-// to the ground. Lines differ by their dashes as well.
+// Chosen by a search for colours that are far apart (CIE 1976, at least 25; --uml 22) for normal
+// sight and for protanopia, deuteranopia and tritanopia (Machado et al. 2009), with a contrast of 3
+// or more to the ground. Lines differ by their dashes as well.
 const char* const kChartStyle = R"(
-:root { --native: #858b96; --tcg: #770703; --s0: #0641e3; --s1: #0c6f47; --s2: #a30c91;
+:root { --native: #858b96; --tcg: #770703; --uml: #240000; --s0: #0641e3; --s1: #0c6f47; --s2: #a30c91;
   --s3: #4697e2; --s4: #ae8100; --s5: #343a47; --grid: #e4e7eb; }
 @media (prefers-color-scheme: dark) {
-  :root { --native: #dbdcdc; --tcg: #c53826; --s0: #97b5fe; --s1: #2aec8e; --s2: #ae3da1;
+  :root { --native: #dbdcdc; --tcg: #c53826; --uml: #489c60; --s0: #97b5fe; --s1: #2aec8e; --s2: #ae3da1;
     --s3: #0f5adc; --s4: #deb20d; --s5: #8e9092; --grid: #2d343d; }
 }
-.native { --c: var(--native); } .tcg { --c: var(--tcg); }
+.native { --c: var(--native); } .tcg { --c: var(--tcg); } .uml { --c: var(--uml); }
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); }
 .s3 { --c: var(--s3); } .s4 { --c: var(--s4); } .s5 { --c: var(--s5); }
 .s1.line { stroke-dasharray: 7 3; } .s2.line { stroke-dasharray: 2 3; }

@@ -129,7 +129,7 @@ class Parser {
         {"policies", [this](const toml::node& node) { Policies(node); }},
         {"peers",
          [this](const toml::node& node) {
-           out_.peers = Choices(node, "peers", {kNative, kQemuTcg});
+           out_.peers = Choices(node, "peers", {kNative, kQemuTcg, kUml});
          }},
         {"parameters", [this](const toml::node& node) { Parameters(node); }},
         {"repeats",

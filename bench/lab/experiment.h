@@ -50,7 +50,7 @@ struct Experiment {
   std::string question;  // for the report
   std::vector<Workload> workloads;
   std::vector<std::string> policies;
-  std::vector<std::string> peers;  // "native", "qemu-tcg"
+  std::vector<std::string> peers;  // "native", "qemu-tcg", "uml"
   std::vector<Parameter> parameters;
   unsigned repeats = 3;
   Order order = Order::kInterleaved;

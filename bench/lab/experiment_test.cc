@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/lab/experiment.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
@@ -105,7 +107,7 @@ TEST_CASE("What is wrong with a file is said on one line, with its place and wha
       {"policies = [\"never\", \"never\"]", "x.toml:2: policies: 'never' is there twice"},
       {"policies = [3]", "x.toml:2: policies is a list of texts in quotes"},
       {"policies = []", "x.toml:1: no policies and no peers"},
-      {"peers = [\"xen\"]", "x.toml:2: peers: there is no 'xen'; there are native, qemu-tcg"},
+      {"peers = [\"xen\"]", "x.toml:2: peers: there is no 'xen'; there are native, qemu-tcg, uml"},
       {"parameters = 3", "x.toml:2: parameters is a table"},
       {"[parameters]\nspeed = [\"1\"]", "x.toml:3: unknown key 'speed' of [parameters]; there are"},
       {"[parameters]\nram = []", "x.toml:3: ram has no values"},
@@ -241,6 +243,19 @@ std::vector<TidyRow> Rows() {
   };
 }
 
+TEST_CASE("User-Mode Linux runs what Linux guests run, but for those of 32 bits") {
+  Experiment e = TwoByTwo();
+  e.workloads.push_back({"programs", Program::kLinux, {}, "cloud-amd64"});
+  e.workloads.push_back({"network", Program::kNetwork, {}, "amd64"});
+  e.peers = {kUml};
+  e.repeats = 1;
+  std::vector<RunSpec> runs = Matrix(e);
+  std::erase_if(runs, [](const RunSpec& run) { return run.system.system != kUml; });
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0].workload.name == "programs");
+  CHECK(runs[0].parameters.empty());
+}
+
 TEST_CASE("Results as CSV") {
   const std::string text = WriteCsv(Rows(), {"coherence"});
   CHECK(testsuite::CompareWithGolden("bench/lab/golden/results.csv", text) == "");
@@ -255,6 +270,42 @@ TEST_CASE("CSV is read back as it was written") {
   CHECK(read.value()[0].parameters.empty());
   CHECK(read.value()[1].system.policy == "hysteresis(2,256)");
   CHECK(read.value()[3].workload == "say \"x\"");
+}
+
+TEST_CASE("Results of several hosts have a column for them") {
+  std::vector<TidyRow> rows = Rows();
+  for (TidyRow& row : rows) row.host = "one";
+  rows[3].host = "two";
+  const std::string text = WriteCsv(rows, {"coherence"});
+  CHECK_THAT(text, Catch::StartsWith("run,workload,system,policy,host,coherence,repeat,"));
+  const auto read = ReadCsv(text, "results.csv");
+  REQUIRE(read.ok());
+  CHECK(WriteCsv(read.value(), {"coherence"}) == text);
+  CHECK(read.value()[0].host == "one");
+  CHECK(read.value()[3].host == "two");
+  CHECK(read.value()[3].parameters == std::vector<Setting>{{"coherence", "dropped"}});
+}
+
+TEST_CASE("A cell is one round of one workload, with all that ratios are taken of") {
+  for (const char* order : {"interleaved", "shuffled"}) {
+    const auto parsed = ParseExperiment(
+        fmt::format("{}policies = [\"never\", \"always\"]\npeers = [\"native\"]\nrepeats = 2\n"
+                    "order = \"{}\"\n{}[[workload]]\nprogram = \"compute\"\n",
+                    kHead, order, kWorkload),
+        "x.toml");
+    REQUIRE(parsed.ok());
+    const std::vector<Cell> cells = Cells(parsed.value());
+    REQUIRE(cells.size() == 6);  // 2 workloads x (2 rounds and the observed one)
+    std::set<std::string> runs;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      CHECK(cells[i].number == i + 1);
+      CHECK(cells[i].workload == (i % 2 == 0 ? "nanobench" : "compute"));
+      CHECK(cells[i].repeat == (i < 2 ? 1 : i < 4 ? 2 : kObserved));
+      CHECK(cells[i].runs.size() == (i < 4 ? 3 : 2));
+      runs.insert(cells[i].runs.begin(), cells[i].runs.end());
+    }
+    CHECK(runs.size() == Matrix(parsed.value()).size());
+  }
 }
 
 TEST_CASE("A CSV file that is none of ours is refused with its line") {
@@ -272,7 +323,8 @@ TEST_CASE("A CSV file that is none of ours is refused with its line") {
 
 TEST_CASE("The experiment files that come with it are right") {
   // The test's data: every file of bench/lab/experiments.
-  for (const char* name : {"boot", "coherence", "nanobenchmarks", "policies", "smoke"}) {
+  for (const char* name : {"boot", "coherence", "hosted_io", "hybrid", "nanobenchmarks", "policies",
+                           "smoke", "type_ii"}) {
     const std::string file = std::string("bench/lab/experiments/") + name + ".toml";
     std::ifstream in(file);
     REQUIRE(in.good());

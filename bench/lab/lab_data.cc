@@ -11,7 +11,7 @@
 
 #include "bench/lab/chart.h"
 #include "bench/lab/files.h"
-#include "bench/lab/lab_runner.h"
+#include "bench/lab/lab_folder.h"
 
 namespace alibi::bench::lab {
 namespace {
@@ -95,6 +95,37 @@ void LabData::AddProfile(const std::string& run, ordered_json profile) {
   profiles_[run] = std::move(profile);
 }
 
+std::vector<std::string> LabData::Hosts() const {
+  std::vector<std::string> names;
+  for (const TidyRow& row : rows_) {
+    if (!row.host.empty()) AddOnce(row.host, &names);
+  }
+  return names;
+}
+
+LabData LabData::OnHost(const std::string& name) const {
+  ordered_json experiment = experiment_;
+  if (const auto hosts = experiment.find("hosts"); hosts != experiment.end()) {
+    experiment["host"] = hosts->value(name, ordered_json::object());
+    experiment.erase("hosts");
+  }
+  ordered_json runs = ordered_json::array();
+  for (const auto& run : experiment.value("runs", ordered_json::array())) {
+    if (run.value("host", std::string()) == name) runs.push_back(run);
+  }
+  experiment["runs"] = std::move(runs);
+  std::vector<TidyRow> rows = rows_;
+  std::erase_if(rows, [&](const TidyRow& row) { return row.host != name; });
+  LabData data(std::move(experiment), std::move(rows));
+  for (const auto& [run, key] : data.observed_) {
+    if (const auto it = digests_.find(run); it != digests_.end()) data.AddDigest(run, it->second);
+    if (const auto it = profiles_.find(run); it != profiles_.end()) {
+      data.AddProfile(run, it->second);
+    }
+  }
+  return data;
+}
+
 double LabData::tsc_hz() const {
   const auto host = experiment_.find("host");
   if (host == experiment_.end() || !host->is_object()) return 0;
@@ -109,6 +140,7 @@ std::vector<Configuration> LabData::Ours() const {
 
 std::string LabData::Label(const Configuration& configuration) const {
   if (configuration.system.system == kQemuTcg) return "QEMU TCG";
+  if (configuration.system.system == kUml) return "User-Mode Linux";
   if (configuration.system.system != kAlibi) return configuration.system.system;
   std::set<std::string> policies;
   std::map<std::string, std::set<std::string>> values;
@@ -128,6 +160,7 @@ std::string LabData::Label(const Configuration& configuration) const {
 std::string LabData::Css(const Configuration& configuration) const {
   if (configuration.system.system == kNative) return "native";
   if (configuration.system.system == kQemuTcg) return "tcg";
+  if (configuration.system.system == kUml) return "uml";
   const std::vector<Configuration> ours = Ours();
   const auto at = std::find(ours.begin(), ours.end(), configuration);
   return SeriesClass(static_cast<std::size_t>(at - ours.begin()));

@@ -30,6 +30,11 @@ class LabData {
   // digests are written beside the logs.
   static Result<LabData> Load(const std::string& folder, const Disassembler& disassemble);
 
+  // Of an experiment that was spread over hosts: their names, in the order of the rows. Its figures
+  // are only comparable within a host: look at OnHost.
+  std::vector<std::string> Hosts() const;
+  LabData OnHost(const std::string& name) const;
+
   const nlohmann::ordered_json& experiment() const { return experiment_; }
   const std::vector<TidyRow>& rows() const { return rows_; }
   double tsc_hz() const;  // 0: not known

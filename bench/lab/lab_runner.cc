@@ -16,6 +16,7 @@
 #include "bench/child_process.h"
 #include "bench/host_info.h"
 #include "bench/lab/files.h"
+#include "bench/lab/lab_folder.h"
 #include "bench/lab/network.h"
 #include "bench/linux/engines.h"
 #include "bench/linux/guest_files.h"
@@ -29,15 +30,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
-
-constexpr int kFormat = 1;  // of experiment.json and of the runs' records
-
-// What came of one run.
-struct Record {
-  std::vector<std::string> command;
-  std::string failure;  // "": none
-  std::vector<Value> values;
-};
 
 bool IsFrobos(Program program) {
   return program == Program::kNanobench || program == Program::kCompute ||
@@ -56,6 +48,11 @@ void SetOption(std::vector<std::string>* command, const std::string& name,
   } else {
     command->insert(command->end(), {name, value});
   }
+}
+
+std::string HostName() {
+  char name[256] = "";
+  return gethostname(name, sizeof(name) - 1) == 0 && *name != '\0' ? name : "unnamed";
 }
 
 // What every counter of `alibi run --stats-json` counts; its name ends with the unit if it has one.
@@ -85,45 +82,13 @@ void AddCounters(const std::string& text, Record* record) {
   }
 }
 
-ordered_json ToJson(const RunSpec& run, const Record& record) {
-  ordered_json json = {{"format", kFormat},
-                       {"run", run.id},
-                       {"workload", run.workload.name},
-                       {"system", run.system.system},
-                       {"policy", run.system.policy},
-                       {"repeat", run.repeat},
-                       {"command", record.command},
-                       {"failure", record.failure}};
-  ordered_json& parameters = json["parameters"] = ordered_json::object();
-  for (const auto& [name, value] : run.parameters) parameters[name] = value;
-  ordered_json& values = json["values"] = ordered_json::array();
-  for (const Value& value : record.values) {
-    values.push_back({value.metric, value.value, value.unit});
-  }
-  return json;
-}
-
-// A record that another time left behind; one that is damaged is none.
-bool FromJson(const ordered_json& json, Record* record) {
-  if (!json.is_object() || json.value("format", 0) != kFormat) return false;
-  const auto values = json.find("values");
-  if (values == json.end() || !values->is_array()) return false;
-  for (const auto& value : *values) {
-    if (!value.is_array() || value.size() != 3 || !value[0].is_string() || !value[1].is_number() ||
-        !value[2].is_string()) {
-      return false;
-    }
-    record->values.push_back({value[0], value[1], value[2]});
-  }
-  record->failure = json.value("failure", std::string());
-  record->command = json.value("command", std::vector<std::string>());
-  return true;
-}
-
 class LabRunner {
  public:
   LabRunner(const Experiment& experiment, const std::string& text, const LabOptions& options)
-      : experiment_(experiment), text_(text), options_(options), runs_(Matrix(experiment)) {}
+      : experiment_(experiment), text_(text), options_(options), runs_(Matrix(experiment)) {
+    if (options.cell == 0) return;
+    std::erase_if(runs_, [&](const RunSpec& run) { return run.cell != options.cell; });
+  }
 
   Result<LabSummary> Run() {
     TryEngines();
@@ -131,9 +96,7 @@ class LabRunner {
     summary_.runs = static_cast<unsigned>(runs_.size());
     for (const RunSpec& run : runs_) {
       Record record;
-      const auto file = ReadWholeFile(RecordFile(options_.folder, run.id));
-      if (file.ok() && FromJson(ordered_json::parse(file.value(), nullptr, false), &record) &&
-          record.failure.empty()) {
+      if (ReadRecord(options_.folder, run.id, &record) && record.failure.empty()) {
         records_[run.id] = std::move(record);
         ++summary_.earlier;
       }
@@ -146,14 +109,20 @@ class LabRunner {
       Record record = RunOne(run);
       if (!record.failure.empty()) ++failed_;
       ++made_;
-      if (Status written = WriteWholeFile(RecordFile(options_.folder, run.id),
-                                          ToJson(run, record).dump(1) + "\n");
-          !written.ok()) {
+      if (Status written = WriteRecord(options_.folder, run, record); !written.ok()) {
         return written.error();
       }
       records_[run.id] = std::move(record);
     }
-    if (Status written = WriteResults(); !written.ok()) return written.error();
+    for (const auto& [run, record] : records_) {
+      ++summary_.done;
+      if (!record.failure.empty()) summary_.failures.push_back(run + ": " + record.failure);
+    }
+    if (Status written = WriteResults(options_.folder, experiment_, runs_, records_);
+        !written.ok()) {
+      return written.error();
+    }
+    if (Status written = WriteFacts(); !written.ok()) return written.error();
     return summary_;
   }
 
@@ -173,11 +142,20 @@ class LabRunner {
     const HardwareTrial trial = TryHardware(options_.alibi, options_.data_folder);
     if (trial.note.empty()) return;
     std::erase_if(runs_, doubtful);
-    notes_.push_back(trial.note + "Linux guests were not run on it.");
+    facts_.notes.push_back(trial.note + "Linux guests were not run on it.");
   }
 
   Status Prepare() {
     for (const std::string& peer : experiment_.peers) {
+      if (peer == kUml && RunsUml()) {
+        uml_ = FindProgram("linux.uml");
+        if (uml_.empty()) {
+          return Error{
+              "no linux.uml here; run: sudo apt-get install user-mode-linux, or take uml out of "
+              "the "
+              "experiment's peers"};
+        }
+      }
       if (peer != kQemuTcg) continue;
       qemu_ = FindProgram("qemu-system-x86_64");
       if (qemu_.empty()) {
@@ -187,6 +165,10 @@ class LabRunner {
       }
     }
     for (const Workload& workload : experiment_.workloads) {
+      if (std::none_of(runs_.begin(), runs_.end(),
+                       [&](const RunSpec& run) { return run.workload.name == workload.name; })) {
+        continue;
+      }
       if (IsFrobos(workload.program)) {
         auto found = FindPrograms(options_.data_folder, options_.alibi);
         if (!found.ok()) return found.error();
@@ -203,6 +185,11 @@ class LabRunner {
       return Error{fmt::format("{}/logs: cannot be made: {}", options_.folder, error.message())};
     }
     return CheckFolder();
+  }
+
+  bool RunsUml() const {
+    return std::any_of(runs_.begin(), runs_.end(),
+                       [](const RunSpec& run) { return run.system.system == kUml; });
   }
 
   Status PrepareLinux(const Workload& workload) {
@@ -239,9 +226,9 @@ class LabRunner {
     if (stat(options_.alibi.c_str(), &about) != 0) {
       return Error{options_.alibi + ": the program is not there"};
     }
-    program_ = {{"path", options_.alibi},
-                {"bytes", static_cast<u64>(about.st_size)},
-                {"changed", static_cast<u64>(about.st_mtime)}};
+    facts_.program = {{"path", options_.alibi},
+                      {"bytes", static_cast<u64>(about.st_size)},
+                      {"changed", static_cast<u64>(about.st_mtime)}};
     const std::string path = options_.folder + "/experiment.json";
     if (const auto before = ReadWholeFile(path); before.ok()) {
       const auto json = ordered_json::parse(before.value(), nullptr, false);
@@ -251,78 +238,34 @@ class LabRunner {
                         "remove it, or give another --out",
                         options_.folder)};
       }
-      if (json.value("program", ordered_json()) != program_) {
+      if (json.contains("hosts")) {
+        return Error{options_.folder +
+                     ": was spread over hosts; --spread goes on with it, or give another --out"};
+      }
+      if (json.value("program", ordered_json()) != facts_.program) {
         return Error{
             fmt::format("{}: was measured with another build of alibi; remove it, or give "
                         "another --out",
                         options_.folder)};
       }
-      began_ = json.value("began", std::string());
-      host_ = json.value("host", ordered_json());
+      facts_.began = json.value("began", std::string());
+      facts_.host = json.value("host", ordered_json());
     }
-    if (began_.empty() || !host_.is_object()) {
-      host_ = DescribeHost(qemu_);
-      began_ = host_.value("time", std::string());
+    if (facts_.began.empty() || !facts_.host.is_object()) {
+      facts_.host = DescribeHost(qemu_);
+      if (options_.cell != 0) facts_.host["name"] = HostName();
+      facts_.began = facts_.host.value("time", std::string());
     }
-    return WriteExperiment();
-  }
-
-  Status WriteExperiment() {
+    facts_.text = text_;
+    facts_.file = options_.file;
     const ChildResult version = RunChild({options_.alibi, "--version"}, std::chrono::seconds(10));
-    ordered_json json = {{"format", kFormat},
-                         {"title", experiment_.title},
-                         {"question", experiment_.question},
-                         {"file", options_.file},
-                         {"version", version.output.substr(0, version.output.find('\n'))},
-                         {"began", began_},
-                         {"program", program_},
-                         {"host", host_},
-                         {"quick", experiment_.quick},
-                         {"repeats", experiment_.repeats},
-                         {"runs_planned", runs_.size()},
-                         {"experiment", text_}};
-    if (!notes_.empty()) json["notes"] = notes_;
-    ordered_json& names = json["parameters"] = ordered_json::array();
-    for (const Parameter& parameter : experiment_.parameters) names.push_back(parameter.name);
-    ordered_json& workloads = json["workloads"] = ordered_json::array();
-    for (const Workload& workload : experiment_.workloads) {
-      workloads.push_back({{"name", workload.name},
-                           {"program", ProgramName(workload.program)},
-                           {"kernel", workload.kernel}});
-    }
-    ordered_json& runs = json["runs"] = ordered_json::array();
-    for (const RunSpec& run : runs_) {
-      const auto record = records_.find(run.id);
-      if (record == records_.end()) continue;
-      ordered_json entry = ToJson(run, record->second);
-      entry.erase("values");
-      entry.erase("format");
-      runs.push_back(std::move(entry));
-    }
-    return WriteWholeFile(options_.folder + "/experiment.json", json.dump(1) + "\n");
+    facts_.version = version.output.substr(0, version.output.find('\n'));
+    return WriteFacts();
   }
 
-  Status WriteResults() {
-    std::vector<TidyRow> rows;
-    for (const RunSpec& run : runs_) {
-      const auto record = records_.find(run.id);
-      if (record == records_.end()) continue;
-      ++summary_.done;
-      if (!record->second.failure.empty()) {
-        summary_.failures.push_back(run.id + ": " + record->second.failure);
-      }
-      for (const Value& value : record->second.values) {
-        rows.push_back({run.id, run.workload.name, run.system, run.parameters, run.repeat, value});
-      }
-    }
-    std::vector<std::string> parameters;
-    for (const Parameter& parameter : experiment_.parameters) parameters.push_back(parameter.name);
-    if (Status written =
-            WriteWholeFile(options_.folder + "/results.csv", WriteCsv(rows, parameters));
-        !written.ok()) {
-      return written;
-    }
-    return WriteExperiment();
+  Status WriteFacts() {
+    facts_.planned = runs_.size();
+    return WriteExperiment(options_.folder, experiment_, facts_, runs_, records_);
   }
 
   void Progress(const RunSpec& run) const {
@@ -497,6 +440,7 @@ class LabRunner {
     machine.boots = run.system.system != kNative;
     machine.command = [&](const std::string& words) {
       record.command = run.system.system == kNative ? NativeLinuxCommand(files, words)
+                       : run.system.system == kUml  ? UmlLinuxCommand(files, uml_, words)
                        : run.system.system == kQemuTcg
                            ? QemuLinuxCommand(files, qemu_, words)
                            : Configured(AlibiLinuxCommand(files, options_.alibi, words), run);
@@ -539,12 +483,11 @@ class LabRunner {
   const std::string& text_;
   const LabOptions& options_;
   std::vector<RunSpec> runs_;
-  std::vector<std::string> notes_;  // on what was left out
+  FolderFacts facts_;
   std::map<std::string, Record> records_;
   LabSummary summary_;
   Programs programs_;
-  std::string qemu_, began_;
-  ordered_json program_, host_;
+  std::string qemu_, uml_;
   std::map<std::string, LinuxFiles> linux_;      // by kernel
   std::map<std::string, NetworkFiles> network_;  // likewise
   std::vector<std::unique_ptr<ScratchFolder>> scratch_;
@@ -553,19 +496,6 @@ class LabRunner {
 };
 
 }  // namespace
-
-std::string RecordFile(const std::string& folder, const std::string& run) {
-  return folder + "/logs/" + run + ".json";
-}
-std::string EventLogFile(const std::string& folder, const std::string& run) {
-  return folder + "/logs/" + run + ".log";
-}
-std::string DigestFile(const std::string& folder, const std::string& run) {
-  return folder + "/logs/" + run + ".digest.json";
-}
-std::string ProfileFile(const std::string& folder, const std::string& run) {
-  return folder + "/logs/" + run + ".profile.json";
-}
 
 Result<LabSummary> RunLab(const Experiment& experiment, const std::string& text,
                           const LabOptions& options) {

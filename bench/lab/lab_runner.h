@@ -10,7 +10,6 @@
 
 #include "base/result.h"
 #include "bench/lab/experiment.h"
-#include "bench/lab/tidy.h"
 
 namespace alibi::bench::lab {
 
@@ -19,6 +18,8 @@ struct LabOptions {
   std::string folder;       // results.csv, experiment.json, logs/; made if it is not there
   std::string alibi;        // the program
   std::string data_folder;  // laid out like bazel-bin
+  // Only this cell of the matrix (matrix.h), on this host; 0: all of it.
+  unsigned cell = 0;
   // "12 of 80: nanobench, alibi hysteresis (2 failed)"; may be empty.
   std::function<void(const std::string&)> progress;
   // True: no further run is begun; may be empty.
@@ -36,12 +37,6 @@ struct LabSummary {
 // kernels are missing, the folder cannot be written or holds another experiment.
 Result<LabSummary> RunLab(const Experiment& experiment, const std::string& text,
                           const LabOptions& options);
-
-// Files of a run, in the experiment's folder.
-std::string RecordFile(const std::string& folder, const std::string& run);    // RunRecord as JSON
-std::string EventLogFile(const std::string& folder, const std::string& run);  // of observed runs
-std::string DigestFile(const std::string& folder, const std::string& run);    // of that log
-std::string ProfileFile(const std::string& folder, const std::string& run);   // of observed runs
 
 }  // namespace alibi::bench::lab
 

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+
+#include "bench/linux/guest_files.h"
 
 namespace alibi::bench::lab {
 namespace {
@@ -62,6 +65,9 @@ std::vector<RunSpec> Matrix(const Experiment& experiment) {
           workload.program == Program::kBoot || workload.program == Program::kTransmit;
       if (peer == kNative && (boots || !workload.rate.empty())) continue;
       if (peer == kQemuTcg && !workload.rate.empty()) continue;
+      // A kernel of its own, for programs of 64 bits.
+      const bool linux = workload.program == Program::kLinux || workload.program == Program::kBoot;
+      if (peer == kUml && !(linux && RunsLinuxbench(workload.kernel))) continue;
       round.push_back({"", workload, {peer, ""}, {}, 1});
     }
     for (const std::string& policy : experiment.policies) {
@@ -72,10 +78,13 @@ std::vector<RunSpec> Matrix(const Experiment& experiment) {
   }
   std::vector<RunSpec> runs;
   SplitMix random(experiment.seed);
+  unsigned cell = 0;
   const auto add_round = [&](std::vector<RunSpec> specs, unsigned repeat) {
     const std::size_t first = runs.size();
     for (RunSpec& run : specs) {
       run.repeat = repeat;
+      if (runs.size() == first || run.workload.name != runs.back().workload.name) ++cell;
+      run.cell = cell;
       run.id = IdOf(run, runs.size() + 1);
       runs.push_back(std::move(run));
     }
@@ -90,6 +99,20 @@ std::vector<RunSpec> Matrix(const Experiment& experiment) {
     add_round(round, kObserved);
   }
   return runs;
+}
+
+std::vector<Cell> Cells(const Experiment& experiment) {
+  std::map<unsigned, Cell> cells;
+  for (const RunSpec& run : Matrix(experiment)) {
+    Cell& cell = cells[run.cell];
+    cell.number = run.cell;
+    cell.workload = run.workload.name;
+    cell.repeat = run.repeat;
+    cell.runs.push_back(run.id);
+  }
+  std::vector<Cell> all;
+  for (auto& [number, cell] : cells) all.push_back(std::move(cell));
+  return all;
 }
 
 }  // namespace alibi::bench::lab

@@ -24,12 +24,24 @@ struct RunSpec {
   SystemId system;
   std::vector<Setting> parameters;  // one for each of the experiment's; peers have none
   unsigned repeat = 1;              // from 1; or kObserved
+  unsigned cell = 1;                // from 1
+};
+
+// One round of one workload, with every system, policy and combination of parameters: the least
+// from which a ratio can be taken. A cell's runs are made on one host.
+struct Cell {
+  unsigned number = 1;  // from 1
+  std::string workload;
+  unsigned repeat = 1;
+  std::vector<std::string> runs;  // their ids
 };
 
 // Every workload with every system, policy and combination of parameters, `repeats` times, then the
 // observed runs. What a peer cannot do (booting natively) is left out. The same experiment always
 // gives the same ids in the same order.
 std::vector<RunSpec> Matrix(const Experiment& experiment);
+// The same runs by cells, in the order of their numbers.
+std::vector<Cell> Cells(const Experiment& experiment);
 
 }  // namespace alibi::bench::lab
 

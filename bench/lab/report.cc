@@ -200,15 +200,18 @@ std::string CellOf(double value, const std::string& unit) {
   return unit == "s" || unit.starts_with("s/") ? FormatSeconds(value) : FormatCycles(value);
 }
 
-std::string MakeReport(const LabData& data) {
-  std::string page = fmt::format(
+std::string PageHead(const std::string& title) {
+  return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       // Otherwise a browser asks for one.
       "<link rel=\"icon\" href=\"data:,\">\n"
       "<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n",
-      EscapeMarkup(TextOf(data.experiment(), "title")), kPageStyle, kChartStyle);
-  page += Head(data);
+      EscapeMarkup(title), kPageStyle, kChartStyle);
+}
+
+std::string MakeReport(const LabData& data) {
+  std::string page = PageHead(TextOf(data.experiment(), "title")) + Head(data);
   for (const Section& section : kSections) {
     page += fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"how\">{}</p>\n{}</section>\n",
                         section.id, section.heading, EscapeMarkup(section.how), section.make(data));

@@ -9,7 +9,15 @@
 
 namespace alibi::bench::lab {
 
+// Of figures that may be compared: of one host.
 std::string MakeReport(const LabData& data);
+
+// Of an experiment that was spread over hosts: a page with a link to each host's report, and the
+// name of that report's file.
+std::string MakeHostIndex(const LabData& data);
+std::string HostReportName(const std::string& host);
+// A page until its body begins.
+std::string PageHead(const std::string& title);
 
 // Its sections' contents, as HTML; what cannot be shown says what is missing.
 std::string NanobenchSection(const LabData& data);    // the paper's Figure 4

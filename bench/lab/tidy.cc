@@ -10,6 +10,8 @@ namespace alibi::bench::lab {
 namespace {
 
 const std::vector<std::string> kBefore = {"run", "workload", "system", "policy"};
+// No parameter is called so.
+constexpr const char* kHost = "host";
 const std::vector<std::string> kAfter = {"repeat", "metric", "value", "unit"};
 
 std::string Quoted(const std::string& cell) {
@@ -59,11 +61,15 @@ bool ReadNumber(const std::string& text, T* value) {
 
 std::string WriteCsv(const std::vector<TidyRow>& rows, const std::vector<std::string>& parameters) {
   std::vector<std::string> head = kBefore;
+  const bool hosts =
+      std::any_of(rows.begin(), rows.end(), [](const TidyRow& row) { return !row.host.empty(); });
+  if (hosts) head.emplace_back(kHost);
   head.insert(head.end(), parameters.begin(), parameters.end());
   head.insert(head.end(), kAfter.begin(), kAfter.end());
   std::string text = Line(head);
   for (const TidyRow& row : rows) {
     std::vector<std::string> cells = {row.run, row.workload, row.system.system, row.system.policy};
+    if (hosts) cells.push_back(row.host);
     for (const std::string& name : parameters) {
       const auto it = std::find_if(row.parameters.begin(), row.parameters.end(),
                                    [&name](const Setting& s) { return s.first == name; });
@@ -85,6 +91,7 @@ Result<std::vector<TidyRow>> ReadCsv(const std::string& text, const std::string&
     return Error{file + ":1: these are not the columns of an experiment's results"};
   }
   const std::size_t last = head.size() - kAfter.size();
+  const bool hosts = head[first] == kHost;
   std::vector<TidyRow> rows;
   while (at < text.size()) {
     const std::vector<std::string> cells = Record(text, &at);
@@ -97,7 +104,8 @@ Result<std::vector<TidyRow>> ReadCsv(const std::string& text, const std::string&
     }
     TidyRow row{cells[0], cells[1], {cells[2], cells[3]},
                 {},       1,        {cells[last + 1], 0, cells.back()}};
-    for (std::size_t i = first; i < last; ++i) {
+    if (hosts) row.host = cells[first];
+    for (std::size_t i = first + (hosts ? 1 : 0); i < last; ++i) {
       if (!cells[i].empty()) row.parameters.emplace_back(head[i], cells[i]);
     }
     if (!ReadNumber(cells[last], &row.repeat)) return wrong("'" + cells[last] + "' is no repeat");

@@ -24,9 +24,11 @@ struct TidyRow {
   std::vector<Setting> parameters;
   unsigned repeat = 1;
   Value value;
+  std::string host = "";  // its name, if an experiment was spread over hosts
 };
 
-// run,workload,system,policy,PARAMETERS...,repeat,metric,value,unit
+// run,workload,system,policy,PARAMETERS...,repeat,metric,value,unit; "host" behind "policy" if any
+// row has one.
 std::string WriteCsv(const std::vector<TidyRow>& rows, const std::vector<std::string>& parameters);
 // What WriteCsv wrote. Cells of parameters that are empty are no settings. Errors name `file` and
 // the line.

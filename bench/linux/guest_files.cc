@@ -215,6 +215,20 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
   return command;
 }
 
+std::vector<std::string> UmlLinuxCommand(const LinuxFiles& files, const std::string& uml,
+                                         const std::string& words) {
+  // The console is stdout; other consoles would open terminals. It has no reset to panic into.
+  std::vector<std::string> command = {uml,
+                                      "mem=" + files.ram_megabytes + "M",
+                                      "initrd=" + files.initramfs,
+                                      "con=null",
+                                      "con0=fd:0,fd:1",
+                                      "quiet",
+                                      "panic=-1"};
+  if (!words.empty()) command.push_back("linuxbench=" + words);
+  return command;
+}
+
 std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words) {
   if (!files.IsDebian()) {
     return {files.linuxbench, "run", words, files.folder, files.busybox};

@@ -73,6 +73,9 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
 std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
                                           const std::string& words,
                                           const LinuxGuestOptions& guest = {});
+// User-Mode Linux has a kernel of its own: `uml` is the program. Of initial RAM disks only.
+std::vector<std::string> UmlLinuxCommand(const LinuxFiles& files, const std::string& uml,
+                                         const std::string& words);
 // On the host, without a machine; of a whole Debian in a chroot, as root or in a user namespace.
 std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words);
 

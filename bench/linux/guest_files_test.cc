@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/linux/guest_files.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -71,6 +72,22 @@ TEST_CASE("Without a Debian there are no disks") {
   CHECK(Values(AlibiLinuxCommand(files, "/alibi", "", directly), "--engine") ==
         std::vector<std::string>{"direct"});
   CHECK(NativeLinuxCommand(files, "quick").front() == files.linuxbench);
+}
+
+TEST_CASE("User-Mode Linux has its own kernel, and the guests' initial RAM disk") {
+  LinuxFiles files;
+  files.kernel = "/c/kernel";
+  files.initramfs = "/c/initramfs";
+  const auto command = UmlLinuxCommand(files, "/uml", "quick:only=getppid");
+  CHECK(command.front() == "/uml");
+  CHECK(command.back() == "linuxbench=quick:only=getppid");
+  const auto has = [&](const char* word) {
+    return std::find(command.begin(), command.end(), word) != command.end();
+  };
+  CHECK(has("initrd=/c/initramfs"));
+  CHECK(has("mem=512M"));
+  CHECK_FALSE(has("/c/kernel"));
+  CHECK(UmlLinuxCommand(files, "/uml", "").back() == "panic=-1");
 }
 
 TEST_CASE("Natively Debian is a chroot of the same files") {

@@ -24,6 +24,7 @@ LAYERS = [
     ("vmm", "the public API's implementation"),
     ("bench", "benchmarks against native and QEMU TCG; the laboratory (`bench/lab`)"),
     ("cli", "the program: subcommands, options, the user's terminal, the sandbox's rules"),
+    ("python", "the Python package: results and event logs for pandas"),
     ("examples", "embedding, a policy plug-in"),
     ("testsuite", "native oracle and fuzzer, coverage of the opcode space, tests of the program"),
     ("tools", "scripts (`tools/linux`: Debian's kernels), build rules"),

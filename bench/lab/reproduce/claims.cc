@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/lab/reproduce/claims.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <iterator>
 
+#include "bench/lab/reproduce/judging.h"
 #include "bench/linux/linux_report.h"
 #include "bench/report.h"
 
@@ -19,21 +18,6 @@ constexpr double kVastMajority = 0.9;  // of all
 constexpr double kNoVisibleShare = 0.02;
 constexpr double kSmallFraction = 0.05;
 constexpr double kSimilar = 3;  // times, either way
-
-std::string Percent(double part) {
-  const double percent = part * 100;
-  return fmt::format("{:.{}f} %", percent, percent != 0 && std::abs(percent) < 1 ? 2 : 1);
-}
-
-Judgement When(bool holds, std::string here, std::string why_not = "") {
-  return {holds ? Verdict::kHolds : Verdict::kDoesNotHold, std::move(here),
-          holds ? "" : std::move(why_not)};
-}
-
-// A cost in cycles: `paper` is the paper's.
-Judgement Cost(double here, double paper, std::string text) {
-  return {here < paper ? Verdict::kBetter : Verdict::kDoesNotHold, std::move(text), ""};
-}
 
 double Nano(const Evidence& f, const std::string& name, const char* system = "alibi") {
   return f("nano." + name + "." + system);
@@ -422,31 +406,12 @@ Judgement JudgeTracesAdapted(const Evidence& f) {
 
 }  // namespace
 
-std::string GroupDigits(double n) {
-  std::string digits = fmt::format("{}", static_cast<u64>(n));
-  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
-  return digits;
-}
-
-const char* VerdictName(Verdict verdict) {
-  static constexpr const char* kNames[] = {"holds", "better here", "does not hold", "not checked"};
-  return kNames[static_cast<unsigned>(verdict)];
-}
-
-const std::vector<Claim>& Claims() {
-  static const std::vector<Claim> claims = {
+std::vector<Claim> TranslationClaims() {
+  return {
 #define ALIBI_CLAIM(id, section, claim, paper, command) \
   {#id, section, claim, paper, command, Judge##id},
 #include "bench/lab/reproduce/claims.inc"
   };
-  return claims;
-}
-
-Judgement Judge(const Claim& claim, const Figures& figures) {
-  const Evidence evidence(figures);
-  Judgement judgement = claim.judge(evidence);
-  if (evidence.missing().empty()) return judgement;
-  return {Verdict::kNotChecked, "-", "not measured: " + evidence.missing().front()};
 }
 
 }  // namespace alibi::bench::lab

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paper's claims about its software VMM, and what becomes of them here.
+// The papers' claims, and what becomes of them here.
 #ifndef ALIBI_BENCH_LAB_REPRODUCE_CLAIMS_H_
 #define ALIBI_BENCH_LAB_REPRODUCE_CLAIMS_H_
 
@@ -34,8 +34,14 @@ struct Claim {
   Judgement (*judge)(const Evidence& f);
 };
 
-// In the order of claims.inc.
-const std::vector<Claim>& Claims();
+// A paper.
+struct Chapter {
+  const char* id;
+  const char* heading;
+  const char* about;  // which paper it is
+  std::vector<Claim> claims;
+};
+const std::vector<Chapter>& Chapters();
 
 // "1,234,567", whatever the locale is.
 std::string GroupDigits(double n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured for the reproduction page: numbers by name, and of what.
+// What one host measured for one chapter of the reproduction page: numbers by name, and of what.
 #ifndef ALIBI_BENCH_LAB_REPRODUCE_FIGURES_H_
 #define ALIBI_BENCH_LAB_REPRODUCE_FIGURES_H_
 
@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include "base/result.h"
 
 namespace alibi::bench::lab {
 
@@ -21,9 +19,6 @@ struct Figures {
   void Set(const std::string& name, double value) { values[name] = value; }
   // Every number of a JSON document: "PREFIX.member.member", elements of arrays by number.
   void AddNumbers(const std::string& prefix, const nlohmann::ordered_json& json);
-
-  std::string ToJson() const;
-  static Result<Figures> FromJson(const std::string& text);
 };
 
 // Reads figures and notes which were not there.

@@ -53,12 +53,7 @@ class Measurer {
         !written.ok()) {
       return written.error();
     }
-    figures_.settings = {{"guest", files_.kernel.substr(files_.kernel.rfind('/') + 1)},
-                         {"policy", options_.policy},
-                         {"quick", options_.quick},
-                         {"realtime", sched_getscheduler(0) != SCHED_OTHER}};
-    double load = 0;
-    if (getloadavg(&load, 1) == 1) figures_.Set("host.load", load);
+    figures_.settings = {{"guest", files_.kernel.substr(files_.kernel.rfind('/') + 1)}};
     Dumps();
     if (const Status done = Nanobenchmarks(); !done.ok()) return done.error();
     Boots();
@@ -286,7 +281,38 @@ double Matches(const std::string& text, const char* pattern) {
 
 }  // namespace
 
-Result<Figures> Measure(const MeasureOptions& options) { return Measurer(options).Run(); }
+Result<Figures> MeasureTranslation(const MeasureOptions& options) {
+  return Measurer(options).Run();
+}
+
+Result<Figures> Measure(const std::string& chapter, const MeasureOptions& options) {
+  struct Row {
+    const char* chapter;
+    Result<Figures> (*measure)(const MeasureOptions&);
+  };
+  static constexpr Row kRows[] = {{"translation", MeasureTranslation},
+                                  {"hosted-io", MeasureHostedIo},
+                                  {"vmi", MeasureVmi},
+                                  {"type-ii", MeasureTypeIi}};
+  double load = 0;
+  const bool knows_load = getloadavg(&load, 1) == 1;
+  const ordered_json host = DescribeHost("");
+  for (const Row& row : kRows) {
+    if (chapter != row.chapter) continue;
+    auto figures = row.measure(options);
+    if (!figures.ok()) return figures;
+    figures->host = host;
+    ordered_json settings =
+        figures->settings.is_object() ? figures->settings : ordered_json::object();
+    settings.update({{"policy", options.policy},
+                     {"quick", options.quick},
+                     {"realtime", sched_getscheduler(0) != SCHED_OTHER}});
+    figures->settings = std::move(settings);
+    if (knows_load) figures->Set("host.load", load);
+    return figures;
+  }
+  return Error{chapter + ": no chapter"};
+}
 
 void ReadExample(const std::string& text, Figures* figures) {
   // An adaptation follows the paper's example.

@@ -17,12 +17,20 @@ struct MeasureOptions {
   std::string policy;       // the default one, which the figures are about
   std::string kernel = "cloud-amd64";
   bool quick = false;
+  std::string work_folder;                           // for what an interrupted run goes on with
+  std::function<bool()> stopped;                     // true: no further run is begun; may be empty
   std::function<void(const std::string&)> progress;  // may be empty
 };
 
-// What cannot be measured is among the figures' failures. Fails if nothing can be: programs or the
-// kernel are missing.
-Result<Figures> Measure(const MeasureOptions& options);
+// Measures a chapter (claims.h); with the host, what was asked for, and the host's load. What
+// cannot be measured is among the figures' failures. Fails if nothing can be: programs or the
+// kernel are missing; or if it was stopped.
+Result<Figures> Measure(const std::string& chapter, const MeasureOptions& options);
+
+Result<Figures> MeasureTranslation(const MeasureOptions& options);
+Result<Figures> MeasureHostedIo(const MeasureOptions& options);
+Result<Figures> MeasureTypeIi(const MeasureOptions& options);
+Result<Figures> MeasureVmi(const MeasureOptions& options);
 
 // What `alibi dump --example isprime` says, as figures.
 void ReadExample(const std::string& text, Figures* figures);

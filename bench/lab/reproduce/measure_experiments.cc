@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "bench/child_process.h"
+#include "bench/lab/experiment.h"
+#include "bench/lab/lab_data.h"
+#include "bench/lab/lab_runner.h"
+#include "bench/lab/reproduce/measure.h"
+
+namespace alibi::bench::lab {
+namespace {
+
+// The part of experiments/hosted_io.toml that claims are about.
+constexpr const char* kHostedIo = R"toml(
+title = "Hosted I/O, for the reproduction page"
+order = "shuffled"
+seed = 14
+observe = false
+[parameters]
+net-optimize = ["none", "ports", "ports,latch", "all"]
+[[workload]]
+name = "access"
+program = "transmit"
+card = "lance"
+[[workload]]
+name = "lance"
+program = "network"
+card = "lance"
+only = ["send-4096", "datagrams-1472"]
+[[workload]]
+name = "lance-100M"
+program = "network"
+card = "lance"
+rate = "100M"
+only = ["send-4096"]
+)toml";
+
+// And of experiments/type_ii.toml; peers are those that are here.
+constexpr const char* kTypeIi = R"toml(
+title = "Type II, for the reproduction page"
+observe = false
+[parameters]
+engine = ["translate", "direct", "auto"]
+[[workload]]
+name = "micro"
+program = "linux"
+only = ["getppid", "ctxswitch"]
+[[workload]]
+name = "macro"
+program = "linux"
+only = ["forkexec", "sha256", "matmul"]
+)toml";
+
+// "native" of a peer; of Alibi its one parameter's value.
+std::string NameOf(const Configuration& configuration) {
+  return configuration.system.system == kAlibi ? configuration.parameters.at(0).second
+                                               : configuration.system.system;
+}
+
+// The experiment's medians as "WORKLOAD.CONFIGURATION.METRIC".
+Result<Figures> MeasureExperiment(const std::string& name, const std::string& lines,
+                                  const MeasureOptions& options) {
+  const std::string text =
+      fmt::format("quick = {}\nrepeats = {}\n{}", options.quick, options.quick ? 1 : 3, lines);
+  const auto experiment = ParseExperiment(text, name);
+  if (!experiment.ok()) return experiment.error();
+  LabOptions lab;
+  lab.file = name;
+  lab.folder = options.work_folder + "/" + name;
+  lab.alibi = options.alibi;
+  lab.data_folder = options.data_folder;
+  lab.progress = options.progress;
+  lab.stopped = options.stopped;
+  auto done = RunLab(experiment.value(), text, lab);
+  if (!done.ok()) return done.error();
+  if (done->done < done->runs) return Error{"stopped; the same command goes on"};
+  const auto data = LabData::Load(lab.folder, nullptr);
+  if (!data.ok()) return data.error();
+  Figures figures;
+  figures.failures = done->failures;
+  for (const std::string& workload : data.value().Workloads()) {
+    std::set<std::string> metrics;
+    for (const TidyRow& row : data.value().rows()) {
+      if (row.workload == workload) metrics.insert(row.value.metric);
+    }
+    for (const std::string& metric : metrics) {
+      // Of the counters those that the benchmark took for its own part of the run.
+      if (metric.starts_with("runtime.") || metric.starts_with("mmu.") ||
+          metric.starts_with("direct.")) {
+        continue;
+      }
+      for (const Configuration& configuration : data.value().configurations()) {
+        if (const auto summary = data.value().Of(workload, configuration, metric)) {
+          figures.Set(fmt::format("{}.{}.{}", workload, NameOf(configuration), metric),
+                      summary->median);
+        }
+      }
+    }
+  }
+  return figures;
+}
+
+}  // namespace
+
+Result<Figures> MeasureHostedIo(const MeasureOptions& options) {
+  return MeasureExperiment("hosted-io", kHostedIo, options);
+}
+
+Result<Figures> MeasureTypeIi(const MeasureOptions& options) {
+  std::string peers = "\"native\"";
+  for (const auto& [program, peer] :
+       {std::pair{"qemu-system-x86_64", kQemuTcg}, std::pair{"linux.uml", kUml}}) {
+    if (!FindProgram(program).empty()) peers += fmt::format(", \"{}\"", peer);
+  }
+  return MeasureExperiment("type-ii", fmt::format("peers = [{}]{}", peers, kTypeIi), options);
+}
+
+}  // namespace alibi::bench::lab
