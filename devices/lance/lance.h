@@ -53,11 +53,11 @@ class Lance final : public Device {
   static constexpr u64 kClockNs = 30;
   // How much longer it is for drivers that use TDMD.
   static constexpr u64 kSeldom = 16;
-  // A frame that waits for a buffer is tried again so often, as long as the wire would take for
-  // twenty of them. Tries count, not time: a host that is busy may not have run the guest
-  // meanwhile.
+  // A frame that waits for a buffer is tried again so often. Tries count, not time: a host that is
+  // busy may not have run the guest meanwhile, nor for long between two of them: a tenth of this
+  // would do for a guest that has a core.
   static constexpr u64 kRetryNs = 1'000'000;
-  static constexpr unsigned kPatience = 25;
+  static constexpr unsigned kPatience = 250;
   // Descriptors that one access has looked at before it lets the guest go on.
   static constexpr unsigned kMostAtOnce = 256;
 
