@@ -5,6 +5,7 @@
 Usage: alibi_test.py RESULTS_FOLDER ALIBI IMAGE (Debian's own Python, which Debian's pandas belongs to)
 """
 
+import csv
 import importlib.util
 import os
 import shutil
@@ -90,9 +91,9 @@ class Logs(unittest.TestCase):
                                capture_output=True).stdout.splitlines()
         self.assertEqual(len(frame), len(lines) - 1)
         self.assertEqual(str(frame['trapped'].dtype), 'boolean')
-        row = next(line.split(',') for line in lines if ',translation,' in line)
+        row = next(row for row in csv.DictReader(lines) if row['record'] == 'translation')
         translation = frame[frame['record'] == 'translation'].iloc[0]
-        self.assertEqual([int(row[0]), int(row[3], 16)], [translation['ns'], translation['pc']])
+        self.assertEqual([int(row['ns']), int(row['pc'], 16)], [translation['ns'], translation['pc']])
         self.assertTrue(frame[frame['record'] == 'end']['pc'].isna().all())
 
     def test_pieces_make_the_same_frame(self):

@@ -24,26 +24,6 @@ u64 NativeCycles(const EngineEvent& what, const EnginePrices& prices) {
   return what.cycles > overhead ? what.cycles - overhead : 0;
 }
 
-// What a stop has cost in the run. Its price was measured when the machine was made, and a host
-// that is busy later has others. The cheapest runs that end with their first stop have hardly done
-// anything else; only if these, too, were much dearer, the price is not believed.
-class StopPrice {
- public:
-  void Add(const EngineEvent& ran) {
-    if (ran.stops == 1 && ran.faults == 0 && ran.calls == 0) single_stops_.push_back(ran.cycles);
-  }
-  u64 Believed(u64 measured) {
-    if (single_stops_.size() < kEnough) return measured;
-    const auto cheapest = single_stops_.begin() + static_cast<i64>(single_stops_.size() / 10);
-    std::nth_element(single_stops_.begin(), cheapest, single_stops_.end());
-    return *cheapest > measured + measured / 2 ? *cheapest : measured;
-  }
-
- private:
-  static constexpr std::size_t kEnough = 100;
-  std::vector<u64> single_stops_;
-};
-
 // How often user code stops that runs directly.
 struct Rates {
   u64 cycles = 0, stops = 0, faults = 0, calls = 0;
@@ -53,8 +33,8 @@ struct Rates {
     faults += ran.faults;
     calls += ran.calls;
   }
-  u64 Native(const EnginePrices& paid) const {
-    const u64 overhead = stops * paid.stop + calls * paid.call;
+  u64 Native(const EnginePrices& prices) const {
+    const u64 overhead = stops * prices.stop + calls * prices.call;
     return cycles > overhead ? cycles - overhead : 0;
   }
 };
@@ -64,7 +44,6 @@ class EngineCosts {
  public:
   EngineCosts(const log::Header& header, double slowdown)
       : prices_{.stop = header.prices.stop, .call = header.prices.call},
-        paid_(prices_),
         slowdown_(slowdown),
         tick_(header.tsc_hz / kTicksPerSecond) {}
 
@@ -88,17 +67,14 @@ class EngineCosts {
     recorded_.calls += event.calls;
     rates.Add(event);
     all_.Add(event);
-    stop_price_.Add(event);
   }
-  void EndReading() { paid_.stop = stop_price_.Believed(prices_.stop); }
 
   // Of an address space that has never run directly, those of all that have.
   const Rates& RatesOf(u32 space) const {
     const auto found = spaces_.find(space);
-    return found != spaces_.end() && found->second.Native(paid_) != 0 ? found->second : all_;
+    return found != spaces_.end() && found->second.Native(prices_) != 0 ? found->second : all_;
   }
-  const EnginePrices& prices() const { return prices_; }  // as policies know them
-  const EnginePrices& paid() const { return paid_; }      // as they were in the run
+  const EnginePrices& prices() const { return prices_; }
   double slowdown() const { return slowdown_; }
   // Between two samples.
   u64 tick() const { return std::max<u64>(samples_ != 0 ? sampled_ / samples_ : tick_, 1); }
@@ -112,8 +88,6 @@ class EngineCosts {
 
  private:
   const EnginePrices prices_;
-  EnginePrices paid_;
-  StopPrice stop_price_;
   const double slowdown_;
   const u64 tick_;
   std::unordered_map<u32, Rates> spaces_;
@@ -165,7 +139,7 @@ class EngineRerun {
         } else {
           const u64 begin = event.now - std::min(event.cycles, event.now);
           RunKernel(space, begin > last_ ? begin - last_ : 0, event.now);
-          RunTranslated(space, NativeCycles(event, costs_.paid()), event.now);
+          RunTranslated(space, NativeCycles(event, costs_.prices()), event.now);
         }
         break;
       case Kind::kRefused:
@@ -218,7 +192,7 @@ class EngineRerun {
   // What the log has as translated runs directly.
   void RunDirectly(Space& space, double native, u64 now) {
     const Rates& rates = costs_.RatesOf(space.record.number);
-    const u64 known = rates.Native(costs_.paid());
+    const u64 known = rates.Native(costs_.prices());
     const double share = known != 0 ? native / static_cast<double>(known) : 0;
     EngineEvent ran;
     ran.kind = Kind::kRan;
@@ -226,8 +200,8 @@ class EngineRerun {
     ran.stops = TakeWhole(&space.stops, rates.stops, share);
     ran.faults = std::min(TakeWhole(&space.faults, rates.faults, share), ran.stops);
     ran.calls = TakeWhole(&space.calls, rates.calls, share);
-    ran.cycles =
-        static_cast<u64>(native) + ran.stops * costs_.paid().stop + ran.calls * costs_.paid().call;
+    ran.cycles = static_cast<u64>(native) + ran.stops * costs_.prices().stop +
+                 ran.calls * costs_.prices().call;
     totals_.estimated += ran.cycles;
     Count(ran);
     Tell(space, ran);
@@ -281,7 +255,6 @@ Result<EngineReport> ReplayEngines(const log::Header& header, const OpenRecords&
   }
   Status read = ForEachRecord(open, [&](const Record& record) { costs.Take(record); });
   if (!read.ok()) return read.error();
-  costs.EndReading();
   read = ForEachRecord(open, [&](const Record& record) {
     for (EngineRerun& rerun : reruns) rerun.Take(record);
   });

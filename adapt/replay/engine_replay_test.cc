@@ -183,18 +183,6 @@ TEST_CASE("From a log without direct runs nothing is known of stops") {
   CHECK(report.outcomes[0].totals.estimated == report.outcomes[0].totals.cycles);
 }
 
-TEST_CASE("A stop's price that was too low by far is not believed") {
-  // 500 stops at four times the price, with next to no work, and as many with some.
-  std::vector<Record> records;
-  for (unsigned i = 0; i < 1000; ++i) {
-    EngineEvent ran{.kind = Kind::kRan, .now = 1 + i, .cycles = 80'000, .stops = 1};
-    if (i % 2 == 1) ran.cycles += 1'000'000;
-    records.push_back(RecordOf(EngineOccurrence{1, UserEngine::kDirect, UserEngine::kDirect, ran}));
-  }
-  const EngineReport report = ReplayRecords(records, {"never"});
-  CHECK(report.outcomes[0].totals.cycles == 1'000'000'000);
-}
-
 TEST_CASE("What translation costs is taken for granted, and can be said") {
   const LiveRun live = Live("always").Run({{1, 6'000'000, 1}, {1, 6'000'000, 1}});
   CHECK(ReplayRecords(live.records, {"never"}).outcomes[0].totals.cycles == 24'000'000);
