@@ -157,7 +157,7 @@ TEST_CASE("Bad command lines and images") {
       {{"run", hello, "--engine", "direct", "--engine-policy", "never"},
        64,
        "decides under engine auto only; direct's is always"},
-      {{"run", hello, "--engine", "auto", "--engine-policy", "sometimes"},
+      {{"run", hello, "--engine-policy", "sometimes"},
        64,
        "there are never, always, cost-model, or a plug-in's file"},
       {{"run", hello, "--engine", "auto", "--engine-policy", "./missing.so"},

@@ -56,7 +56,8 @@ struct RunOptions {
   std::string tc_cache;
   std::string shadow_size = "512M";
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
-  std::string engine = runtime::NameOf(MachineConfig().engine);
+  // The library forks no process unless it is asked to: its own default is translate.
+  std::string engine = runtime::NameOf(runtime::EngineKind::kAuto);
   std::string engine_policy;
   std::string policy = MachineConfig().policy;
   std::string append;

@@ -138,6 +138,7 @@ std::vector<std::string> AlibiNetworkCommand(const NetworkFiles& files, const st
           "--initrd",    files.initrd,
           "--ram",       std::string(kRam) + "M",
           "--tc-cache",  "none",
+          "--engine",    "translate",
           "--net",       NetOption(workload),
           "--append",    CommandLine(operations)};
 }
@@ -177,7 +178,10 @@ std::vector<std::string> NativeNetworkCommand(const NetworkFiles& files,
 
 std::vector<std::string> AlibiTransmitCommand(const NetworkFiles& files, const std::string& alibi,
                                               const Workload& workload, bool quick) {
-  return {alibi,         "run", "--net", NetOption(workload), "--append", quick ? "quick" : "full",
+  return {alibi,         "run",
+          "--engine",    "translate",
+          "--net",       NetOption(workload),
+          "--append",    quick ? "quick" : "full",
           files.transmit};
 }
 

@@ -174,14 +174,14 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
                                       "--initrd",   files.initramfs,
                                       "--ram",      files.ram_megabytes + "M",
                                       "--append",   LinuxCommandLine(files, words, guest.append),
-                                      "--tc-cache", guest.tc_cache};
+                                      "--tc-cache", guest.tc_cache,
+                                      "--engine",   guest.engine};
   if (files.IsDebian()) {
     command.insert(command.end(),
                    {"--disk", WithoutCommas(files.disk) + ",format=raw,snapshot", "--disk",
                     WithoutCommas(files.program_disk) + ",format=raw,readonly"});
   }
   if (guest.cpu != "host") command.insert(command.end(), {"--cpu", guest.cpu});
-  if (!guest.engine.empty()) command.insert(command.end(), {"--engine", guest.engine});
   return command;
 }
 

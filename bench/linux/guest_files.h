@@ -56,7 +56,7 @@ struct LinuxGuestOptions {
   std::string cpu = "host";  // as for `alibi run --cpu`; QEMU's is "max"
   // As for `alibi run`: without it no machine gains from one that ran before.
   std::string tc_cache = "none";
-  std::string engine = "";  // as for `alibi run`; "": its default
+  std::string engine = "translate";  // as for `alibi run`
 };
 
 // What linuxbench is told, to run these workloads; "" for none.

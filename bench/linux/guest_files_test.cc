@@ -66,7 +66,7 @@ TEST_CASE("Without a Debian there are no disks") {
   CHECK(Values(own, "--tc-cache") == std::vector<std::string>{"none"});
   CHECK(Values(own, "--ram") == std::vector<std::string>{"512M"});
   CHECK(Values(QemuLinuxCommand(files, "/qemu", "", {}), "-drive").empty());
-  CHECK(Values(own, "--engine").empty());
+  CHECK(Values(own, "--engine") == std::vector<std::string>{"translate"});
   LinuxGuestOptions directly;
   directly.engine = "direct";
   CHECK(Values(AlibiLinuxCommand(files, "/alibi", "", directly), "--engine") ==

@@ -124,15 +124,12 @@ class Measurer {
 
   // One run of `alibi run` with linuxbench's words ("": boot and halt), and what it wrote with
   // `option` FILE. Null if it failed.
-  // All of it translated: these figures are of the translator's.
   ordered_json RunLinuxGuest(const std::string& words, const std::string& option,
                              const std::vector<std::string>& more, const std::string& what) {
     Say(what);
     // A name that the scratch folder takes with it.
     const std::string file = files_.folder + "/output";
-    LinuxGuestOptions guest;
-    guest.engine = "translate";
-    std::vector<std::string> command = AlibiLinuxCommand(files_, options_.alibi, words, guest);
+    std::vector<std::string> command = AlibiLinuxCommand(files_, options_.alibi, words);
     command.insert(command.end(), {option, file});
     command.insert(command.end(), more.begin(), more.end());
     const ChildResult child =
