@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "direct/feature_probe.h"
 
-#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "direct/child_signal.h"
-#include "direct/retried.h"
+#include "direct/trial.h"
 
 namespace alibi::direct {
 namespace {
@@ -27,28 +23,21 @@ constexpr FeatureProbe kProbes[] = {
 #include "direct/feature_probes.inc"
 };
 
-// Where the child goes on after a signal. A handler can be told by a global only.
-sigjmp_buf after_signal;
-
-void OnSignal(int signal) { siglongjmp(after_signal, signal); }
-
-// Does the instruction at `code`, with a return behind it, not raise #UD?
-bool Works(const void* code) {
-  if (const int signal = sigsetjmp(after_signal, 1); signal != 0) return signal != SIGILL;
+// The instruction at `code`, with a return behind it.
+void Call(const void* code) {
   u64 nowhere = 1;
   asm volatile("call *%[code]"
                : "+D"(nowhere)
                : [code] "r"(code), "a"(0), "c"(0), "d"(0)
                : "rsi", "r8", "r9", "r10", "r11", "cc", "memory", "xmm0", "mm0", "st");
   asm volatile("emms");
-  return true;
 }
 
-// In the child. What works is written to `works`, one byte per probe.
-void TryAll(u8* works) {
-  for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP}) {
-    HandleInChild(signal, OnSignal);
-  }
+}  // namespace
+
+std::span<const FeatureProbe> FeatureProbes() { return kProbes; }
+
+void ProbeFeatures(u8* works) {
   void* const code =
       mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (code == MAP_FAILED) return;
@@ -63,31 +52,8 @@ void TryAll(u8* works) {
   }
   if (mprotect(code, kPageSize, PROT_READ | PROT_EXEC) != 0) return;
   for (std::size_t i = 0; i < std::size(kProbes); ++i) {
-    works[i] = Works(static_cast<u8*>(code) + i * kDistance);
+    works[i] = Try(Call, static_cast<u8*>(code) + i * kDistance).signal != SIGILL;
   }
-}
-
-}  // namespace
-
-std::span<const FeatureProbe> FeatureProbes() { return kProbes; }
-
-std::vector<isa::Feature> ProbeFeatures() {
-  std::vector<isa::Feature> features;
-  void* const shared =
-      mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) return features;
-  u8* const works = static_cast<u8*>(shared);
-  const pid_t child = fork();
-  if (child == 0) {
-    TryAll(works);
-    _exit(0);
-  }
-  if (child > 0) Retried([&] { return waitpid(child, nullptr, 0); });
-  for (std::size_t i = 0; i < std::size(kProbes); ++i) {
-    if (works[i]) features.push_back(kProbes[i].feature);
-  }
-  munmap(shared, kPageSize);
-  return features;
 }
 
 }  // namespace alibi::direct

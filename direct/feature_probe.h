@@ -4,15 +4,11 @@
 #define ALIBI_DIRECT_FEATURE_PROBE_H_
 
 #include <span>
-#include <vector>
 
+#include "base/types.h"
 #include "isa/features.h"
 
 namespace alibi::direct {
-
-// By the instructions of feature_probes.inc, in a child process. Of features that are not in that
-// file nothing is said. Empty if there can be no child.
-std::vector<isa::Feature> ProbeFeatures();
 
 // An instruction of feature_probes.inc.
 struct FeatureProbe {
@@ -21,6 +17,9 @@ struct FeatureProbe {
   u8 bytes[8];
 };
 std::span<const FeatureProbe> FeatureProbes();
+
+// For a child (direct/trial.h): executes them. works[i]: the i-th does not raise #UD.
+void ProbeFeatures(u8* works);
 
 }  // namespace alibi::direct
 

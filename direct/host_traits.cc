@@ -2,19 +2,19 @@
 #include "direct/host_traits.h"
 
 #include <asm/prctl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <x86intrin.h>
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
-#include "direct/child_signal.h"
 #include "direct/feature_probe.h"
-#include "direct/retried.h"
+#include "direct/trial.h"
 
 namespace alibi::direct {
 namespace {
@@ -38,63 +38,60 @@ bool IsCheap(bool (*set)(bool on)) {
   }
   return least <= kMostCyclesOnAndOff;
 }
-template <bool (*set)(bool on)>
-bool EnableIfCheap() {
-  return IsCheap(set) && set(true);
+// With what traps if it is cheap, and not for longer.
+bool Traps(bool (*set)(bool on), void (*execute)(const void*)) {
+  const bool traps = IsCheap(set) && set(true) && Try(execute).signal == SIGSEGV;
+  set(false);
+  return traps;
 }
 
-void ExecuteCpuid() { vcpu::HostCpuid(0, 0); }
-void ExecuteRdtsc() {
+void ExecuteCpuid(const void*) { vcpu::HostCpuid(0, 0); }
+void ExecuteRdtsc(const void*) {
   u32 low, high;
   asm volatile("rdtsc" : "=a"(low), "=d"(high));
 }
 
+// Does INT1 leave RIP where it is, so that it would be executed again?
+u64 int1_at = 0;
+void ExecuteInt1(const void*) {
+  asm volatile("lea 1f(%%rip), %%rax\n\tmov %%rax, %0\n1:\t.byte 0xf1"
+               : "=m"(int1_at)
+               :
+               : "rax", "memory");
+}
+bool Int1Faults() {
+  const Raised raised = Try(ExecuteInt1);
+  return raised.signal == SIGTRAP && raised.rip == int1_at;
+}
+
 constexpr u64 kLowBytes = 16 * kPageSize;
 
-constexpr int kNoFault = 0, kFault = 1;  // a child's exit statuses
-void OnFault(int) { _exit(kFault); }
-
-bool EnableNothing() { return true; }
-void ExecuteInt1() { asm volatile(".byte 0xf1"); }
-// The second one is of the same instruction, which is executed again.
-void OnTrap(int) {
-  static unsigned traps = 0;
-  if (++traps == 2) _exit(kFault);
-}
-
-// Where code of 32 bits can be, with a stack behind it for the signal's frame.
-u8* low_memory = nullptr;
-bool MapLowMemory() {
-  // Decrements EAX and goes on to INT3; in code of 64 bits it would be UD2.
-  constexpr u8 kCode[] = {0x31, 0xc0, 0x48, 0x75, 0x02, 0x0f, 0x0b, 0xcc};
-  void* const memory = mmap(nullptr, kLowBytes, PROT_READ | PROT_WRITE | PROT_EXEC,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  low_memory = static_cast<u8*>(memory);
-  std::memcpy(low_memory, kCode, sizeof(kCode));
-  return true;
-}
-void ExecuteCode32() {
+void ExecuteCode32(const void* low_memory) {
   asm volatile("mov %0, %%rsp\n\tpushq $0x23\n\tpush %1\n\tlretq"
                :
-               : "r"(low_memory + kLowBytes), "r"(low_memory)
+               : "r"(static_cast<const u8*>(low_memory) + kLowBytes), "r"(low_memory)
                : "memory");
   __builtin_unreachable();
 }
+bool HasCode32() {
+  // Decrements EAX and goes on to INT3; in code of 64 bits it would be UD2.
+  constexpr u8 kCode[] = {0x31, 0xc0, 0x48, 0x75, 0x02, 0x0f, 0x0b, 0xcc};
+  // Where code of 32 bits can be, with a stack behind it for the signal's frame.
+  void* const low_memory = mmap(nullptr, kLowBytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+  if (low_memory == MAP_FAILED) return false;
+  std::memcpy(low_memory, kCode, sizeof(kCode));
+  return Try(ExecuteCode32, low_memory).signal == SIGTRAP;
+}
 
-// Does `execute` raise the signal in a child in which `enable` succeeded?
-bool Faults(bool (*enable)(), void (*execute)(), int signal = SIGSEGV,
-            void (*handler)(int) = OnFault) {
-  const pid_t child = fork();
-  if (child < 0) return false;
-  if (child == 0) {
-    HandleInChild(signal, handler);
-    if (enable()) execute();
-    _exit(kNoFault);
-  }
-  int status = 0;
-  return Retried([&] { return waitpid(child, &status, 0); }) == child && WIFEXITED(status) &&
-         WEXITSTATUS(status) == kFault;
+// What the child finds out, as bytes; behind these, of each of FeatureProbes() whether it works.
+enum Answer : unsigned { kCpuidTraps, kTscTraps, kInt1Faults, kCode32, kFeatures };
+void TryAll(u8* answers) {
+  answers[kCpuidTraps] = Traps(SetCpuidFaults, ExecuteCpuid);
+  answers[kTscTraps] = Traps(SetTscFaults, ExecuteRdtsc);
+  answers[kInt1Faults] = Int1Faults();
+  answers[kCode32] = HasCode32();
+  ProbeFeatures(answers + kFeatures);
 }
 
 // Leaves that do not exist show nothing: Intel's CPUs repeat the highest one there.
@@ -104,9 +101,11 @@ vcpu::CpuidRegisters ExistingLeaf(u32 leaf, u32 subleaf) {
   return exists ? vcpu::HostCpuid(leaf, subleaf) : vcpu::CpuidRegisters();
 }
 
-isa::FeatureSet WorkingFeatures() {
+isa::FeatureSet WorkingFeatures(const u8* works) {
   isa::FeatureSet features = isa::FeaturesShownBy(ExistingLeaf);
-  for (const isa::Feature feature : ProbeFeatures()) features.Show(feature);
+  for (const FeatureProbe& probe : FeatureProbes()) {
+    if (*works++) features.Show(probe.feature);
+  }
   return features;
 }
 
@@ -119,17 +118,18 @@ bool HasShadowStack() {
 
 HostTraits DetectHostTraits() {
   constexpr u32 kUmip = u32{1} << 2, kNoX87Selectors = u32{1} << 13;
+  const std::vector<u8> answers = TryInChild(kFeatures + FeatureProbes().size(), TryAll);
   return {
       .vendor = vcpu::VendorOf(vcpu::HostCpuid(0, 0)),
       .xcr0 = vcpu::HostXcr0(),
-      .cpuid_traps = Faults(EnableIfCheap<SetCpuidFaults>, ExecuteCpuid),
-      .tsc_traps = Faults(EnableIfCheap<SetTscFaults>, ExecuteRdtsc),
-      .int1_faults = Faults(EnableNothing, ExecuteInt1, SIGTRAP, OnTrap),
-      .code32 = Faults(MapLowMemory, ExecuteCode32, SIGTRAP),
+      .cpuid_traps = answers[kCpuidTraps] != 0,
+      .tsc_traps = answers[kTscTraps] != 0,
+      .int1_faults = answers[kInt1Faults] != 0,
+      .code32 = answers[kCode32] != 0,
       .x87_selectors = (ExistingLeaf(7, 0).ebx & kNoX87Selectors) == 0,
       .umip = (ExistingLeaf(7, 0).ecx & kUmip) != 0,
       .shadow_stacks = HasShadowStack(),
-      .features = WorkingFeatures(),
+      .features = WorkingFeatures(answers.data() + kFeatures),
   };
 }
 
