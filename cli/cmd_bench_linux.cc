@@ -22,6 +22,7 @@
 #include "bench/linux/reference.h"
 #include "bench/linux/scaling_report.h"
 #include "bench/linux/workloads.h"
+#include "bench/shell_word.h"
 #include "cli/bench_files.h"
 #include "cli/cli.h"
 #include "hardware/kvm.h"
@@ -240,12 +241,6 @@ std::vector<bench::LinuxMachine> Machines(const Suite& suite, const LinuxBenchOp
   return machines;
 }
 
-std::string Quoted(const std::string& word) {
-  std::string text = "'";
-  for (char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 // --prepare: a script for each machine, to run it by hand.
 int Prepare(const LinuxBenchOptions& options, const std::vector<std::string>& names,
             const std::vector<bench::LinuxMachine>& machines) {
@@ -253,7 +248,7 @@ int Prepare(const LinuxBenchOptions& options, const std::vector<std::string>& na
     const std::string words =
         bench::LinuxbenchWords(options.quick, bench::ProgramsOf(machine, names));
     std::string script = "#!/bin/sh\nexec";
-    for (const std::string& word : machine.command(words)) script += " " + Quoted(word);
+    for (const std::string& word : machine.command(words)) script += " " + bench::ShellWord(word);
     script += " \"$@\"\n";
     const std::string path = fmt::format("{}/{}{}.sh", options.prepare, machine.system.system,
                                          machine.isolated ? "-pti" : "");

@@ -14,6 +14,7 @@
 #include "bench/child_process.h"
 #include "bench/lab/files.h"
 #include "bench/lab/spread.h"
+#include "bench/shell_word.h"
 #include "cli/cmd_lab.h"
 #include "cli/lab_spread.h"
 
@@ -69,12 +70,12 @@ void PrintPlan(const lab::Merged& merged, const std::vector<std::string>& comman
   for (const lab::Cell& cell : merged.undone) {
     std::string line = job;
     line.replace(line.find("{}"), 2, fmt::format("{}", cell.number));
-    fmt::print("cd {} && {}  # {}, {}, {} runs\n", lab::ShellWord(folder), line, cell.workload,
+    fmt::print("cd {} && {}  # {}, {}, {} runs\n", bench::ShellWord(folder), line, cell.workload,
                cell.repeat == lab::kObserved ? "observed" : fmt::format("round {}", cell.repeat),
                cell.runs.size());
   }
   std::string text;
-  for (const std::string& word : command) text += " " + lab::ShellWord(word);
+  for (const std::string& word : command) text += " " + bench::ShellWord(word);
   fmt::print("# {} jobs, {} cells are done; as one command:\n#{}\n", merged.undone.size(),
              merged.finished, text);
 }

@@ -113,7 +113,7 @@ alibi_break_here:
 )");
 
 constexpr int kTrapped = 1;
-void OnTrap(int) { _exit(kTrapped); }
+void OnTrap(int, siginfo_t*, void*) { _exit(kTrapped); }
 
 [[noreturn]] void TryBreakpoint(int socket, pid_t setter) {
   prctl(PR_SET_PTRACER, static_cast<unsigned long>(setter), 0, 0, 0);

@@ -8,9 +8,10 @@
 namespace alibi::direct {
 
 // Whatever the parent does with the signal, this process calls `handler`.
-inline void HandleInChild(int signal, void (*handler)(int)) {
+inline void HandleInChild(int signal, void (*handler)(int, siginfo_t*, void*)) {
   struct sigaction action = {};
-  action.sa_handler = handler;
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_SIGINFO;
   sigaction(signal, &action, nullptr);
   sigset_t set;
   sigemptyset(&set);

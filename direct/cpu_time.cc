@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/host_clock.h"
+
 namespace alibi::direct {
 namespace {
 
@@ -16,20 +18,13 @@ clockid_t ClockOf(pid_t process) {
   return static_cast<clockid_t>(~static_cast<unsigned>(process) << kIdShift | kSchedulerTime);
 }
 
-// 0: there is no such clock.
-i64 NsOf(clockid_t clock) {
-  timespec time{};
-  if (clock_gettime(clock, &time) != 0) return 0;
-  return i64{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 }  // namespace
 
-CpuTime::CpuTime() : begin_ns_(NsOf(CLOCK_MONOTONIC)), begin_tsc_(__rdtsc()) {}
+CpuTime::CpuTime() : begin_ns_(MonotonicNs()), begin_tsc_(__rdtsc()) {}
 
 u64 CpuTime::CyclesOf(pid_t process) const {
-  const auto ns = static_cast<double>(NsOf(ClockOf(process)));
-  const auto passed = static_cast<double>(std::max<i64>(NsOf(CLOCK_MONOTONIC) - begin_ns_, 1));
+  const auto ns = static_cast<double>(ClockNs(ClockOf(process)));
+  const auto passed = static_cast<double>(std::max<u64>(MonotonicNs() - begin_ns_, 1));
   return static_cast<u64>(ns * (static_cast<double>(__rdtsc() - begin_tsc_) / passed));
 }
 

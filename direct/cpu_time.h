@@ -5,7 +5,6 @@
 #define ALIBI_DIRECT_CPU_TIME_H_
 
 #include <sys/types.h>
-#include <time.h>
 
 #include "base/types.h"
 
@@ -19,8 +18,7 @@ class CpuTime {
   u64 CyclesOf(pid_t process) const;
 
  private:
-  i64 begin_ns_;
-  u64 begin_tsc_;
+  u64 begin_ns_, begin_tsc_;
 };
 
 }  // namespace alibi::direct

@@ -8,6 +8,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "direct/child_signal.h"
 #include "direct/retried.h"
 
 namespace alibi::direct {
@@ -24,20 +25,6 @@ void OnSignal(int signal, siginfo_t*, void* context) {
   siglongjmp(after_signal, signal);
 }
 
-// Whatever the parent does with them.
-void HandleSignals() {
-  struct sigaction action = {};
-  action.sa_sigaction = OnSignal;
-  action.sa_flags = SA_SIGINFO;
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : kSignals) {
-    sigaction(signal, &action, nullptr);
-    sigaddset(&set, signal);
-  }
-  sigprocmask(SIG_UNBLOCK, &set, nullptr);
-}
-
 }  // namespace
 
 std::vector<u8> TryInChild(std::size_t answers, void (*run)(u8* answers)) {
@@ -48,7 +35,7 @@ std::vector<u8> TryInChild(std::size_t answers, void (*run)(u8* answers)) {
   u8* const written = static_cast<u8*>(shared);
   const pid_t child = fork();
   if (child == 0) {
-    HandleSignals();
+    for (const int signal : kSignals) HandleInChild(signal, OnSignal);
     run(written);
     _exit(0);
   }

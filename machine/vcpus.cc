@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Machine's VCPUs: whose turn it is, and what they do to each other.
-#include <time.h>
-
 #include <algorithm>
 
+#include "base/host_clock.h"
 #include "machine/machine.h"
 #include "vcpu/interrupts.h"
 #include "vcpu/reset.h"
@@ -16,12 +15,6 @@ constexpr u64 kTurnNs = 1'000'000;
 // signal are worth, and a few of the waiting one's looks.
 constexpr u64 kShortestTurnNs = 15'000;
 constexpr unsigned kLooksInTurn = 2;
-
-u64 MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
-}
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/host_clock.h"
 #include "base/sandbox/denied_call.h"
 #include "base/worker_thread.h"
 
@@ -24,12 +25,6 @@ timespec ToTimespec(u64 ns) {
   time.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
   time.tv_nsec = static_cast<long>(ns % 1'000'000'000);
   return time;
-}
-
-u64 MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
 }
 
 void Drain(int fd) {

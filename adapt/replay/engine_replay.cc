@@ -18,10 +18,11 @@ using Kind = EngineEvent::Kind;
 // Without samples in the log: those of a guest whose timer ticks so often.
 constexpr u64 kTicksPerSecond = 250;
 
-// Of what has run directly, without its stops and calls.
-u64 NativeCycles(const EngineEvent& what, const EnginePrices& prices) {
-  const u64 overhead = what.stops * prices.stop + what.calls * prices.call;
-  return what.cycles > overhead ? what.cycles - overhead : 0;
+// Of what has run directly, an event or a sum of events, without its stops and calls.
+template <class Ran>
+u64 NativeCycles(const Ran& ran, const EnginePrices& prices) {
+  const u64 overhead = ran.stops * prices.stop + ran.calls * prices.call;
+  return ran.cycles > overhead ? ran.cycles - overhead : 0;
 }
 
 // How often user code stops that runs directly.
@@ -32,10 +33,6 @@ struct Rates {
     stops += ran.stops;
     faults += ran.faults;
     calls += ran.calls;
-  }
-  u64 Native(const EnginePrices& prices) const {
-    const u64 overhead = stops * prices.stop + calls * prices.call;
-    return cycles > overhead ? cycles - overhead : 0;
   }
 };
 
@@ -72,7 +69,8 @@ class EngineCosts {
   // Of an address space that has never run directly, those of all that have.
   const Rates& RatesOf(u32 space) const {
     const auto found = spaces_.find(space);
-    return found != spaces_.end() && found->second.Native(prices_) != 0 ? found->second : all_;
+    return found != spaces_.end() && NativeCycles(found->second, prices_) != 0 ? found->second
+                                                                               : all_;
   }
   const EnginePrices& prices() const { return prices_; }
   double slowdown() const { return slowdown_; }
@@ -192,7 +190,7 @@ class EngineRerun {
   // What the log has as translated runs directly.
   void RunDirectly(Space& space, double native, u64 now) {
     const Rates& rates = costs_.RatesOf(space.record.number);
-    const u64 known = rates.Native(costs_.prices());
+    const u64 known = NativeCycles(rates, costs_.prices());
     const double share = known != 0 ? native / static_cast<double>(known) : 0;
     EngineEvent ran;
     ran.kind = Kind::kRan;

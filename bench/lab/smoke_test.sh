@@ -8,22 +8,11 @@ set -euo pipefail
 here=$(readlink -f "$(dirname "$0")")
 alibi=$(readlink -f "$1")
 experiment=$(readlink -f "$2")
-export ALIBI_DATA=${alibi%/cli/alibi}
+lab_command=()
+source "$(dirname "$0")/lab_test.sh"
 export PYTHONDONTWRITEBYTECODE=1
 work=${TEST_TMPDIR:-$(mktemp -d)}
 cd "$work"
-
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
-
-run() { # run STATUS ARGUMENTS...: errors.txt has what it said
-  local wanted=$1 status=0
-  shift
-  timeout -k 2 200 "$alibi" lab "$@" >out.txt 2>errors.txt || status=$?
-  [[ $status == "$wanted" ]] || fail "alibi lab $*: status $status: $(cat errors.txt)"
-}
 
 # --- The experiment ---
 run 0 run "$experiment" --out smoke

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "bench/shell_word.h"
+
 namespace alibi::bench::lab {
 namespace {
 
@@ -57,15 +59,6 @@ const std::vector<SpreadEngine>& SpreadEngines() {
       {"slurm", "sbatch", "slurm-client", SlurmCommand},
   };
   return engines;
-}
-
-std::string ShellWord(const std::string& word) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,%@";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string CellJob(const std::string& alibi) {

@@ -36,9 +36,6 @@ const std::vector<SpreadEngine>& SpreadEngines();
 // every host.
 std::string CellJob(const std::string& alibi);
 
-// A word for the shell, quoted if it must be.
-std::string ShellWord(const std::string& word);
-
 // "1-3,7" of ascending numbers.
 std::string Ranges(const std::vector<unsigned>& numbers);
 

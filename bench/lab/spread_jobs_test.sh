@@ -6,22 +6,11 @@
 set -euo pipefail
 
 alibi=$(readlink -f "$1") engine=$2
-export ALIBI_DATA=${alibi%/cli/alibi}
+lab_command=(run)
+source "$(dirname "$0")/lab_test.sh"
 export HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/a lab.XXXXXX")
 cd "$work"
-
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
-
-run() { # run STATUS ARGUMENTS...: errors.txt has what it said
-  local wanted=$1 status=0
-  shift
-  timeout -k 2 200 "$alibi" lab run "$@" >out.txt 2>errors.txt || status=$?
-  [[ $status == "$wanted" ]] || fail "alibi lab run $*: status $status: $(cat errors.txt)"
-}
 
 # One node, this one, with everything in the test's folder.
 start_slurm() {

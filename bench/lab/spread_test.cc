@@ -11,6 +11,7 @@
 #include "bench/lab/lab_data.h"
 #include "bench/lab/lab_folder.h"
 #include "bench/lab/report.h"
+#include "bench/shell_word.h"
 
 namespace alibi::bench::lab {
 namespace {

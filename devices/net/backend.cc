@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/host_clock.h"
 #include "base/sandbox/denied_call.h"
 #include "base/worker_thread.h"
 
@@ -21,12 +22,6 @@ namespace {
 // As much as the guest may leave waiting before the host is not read any more. What is on its way
 // in connections that exist fits into the rest.
 constexpr std::size_t kEnoughWaiting = std::size_t{1} << 20;
-
-u64 NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
-}
 
 }  // namespace
 
@@ -68,7 +63,7 @@ void Backend::Wake() {
 }
 
 bool Backend::Send(Frame& frame) {
-  const u64 now = NowNs();
+  const u64 now = MonotonicNs();
   const bool apart = now - std::exchange(last_send_ns_, now) > kApartNs;
   bool wake;
   {
@@ -112,7 +107,7 @@ bool Backend::Receive(Frame* frame) {
 }
 
 void Backend::ToGuest(Frame frame) {
-  if (in_.limited()) in_.Take(frame.size(), NowNs());
+  if (in_.limited()) in_.Take(frame.size(), MonotonicNs());
   if (capture_ != nullptr) capture_->Add(frame);
   {
     std::lock_guard lock(mutex_);
@@ -124,7 +119,7 @@ void Backend::ToGuest(Frame frame) {
 }
 
 bool Backend::GuestHasRoom() {
-  if (in_.limited() && in_.WaitNs(NowNs()) != 0) return false;  // TimeoutMs() knows
+  if (in_.limited() && in_.WaitNs(MonotonicNs()) != 0) return false;  // TimeoutMs() knows
   std::lock_guard lock(mutex_);
   held_ = to_guest_bytes_ >= kEnoughWaiting;
   return !held_;
@@ -171,7 +166,7 @@ void Backend::Work() {
       std::lock_guard lock(mutex_);
       const bool empty = to_host_.empty();
       asleep_ = empty && !busy;
-      timeout_ms = busy && empty ? 0 : TimeoutMs(timeout_ms, !empty, NowNs());
+      timeout_ms = busy && empty ? 0 : TimeoutMs(timeout_ms, !empty, MonotonicNs());
     }
     if (poll(fds.data(), fds.size(), timeout_ms) < 0) {
       for (pollfd& fd : fds) fd.revents = 0;
@@ -185,7 +180,7 @@ void Backend::Work() {
       std::lock_guard lock(mutex_);
       if (ending_) return;
       asleep_ = false;
-      TakeFrames(&frames, NowNs());
+      TakeFrames(&frames, MonotonicNs());
       busy = quiet_ && !frames.empty();
       had_refused = to_host_bytes_ < most_waiting_ && std::exchange(refused_, false);
     }

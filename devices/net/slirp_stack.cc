@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/host_clock.h"
 #include "devices/net/offload.h"
 #include "devices/net/ping_socket.h"
 
@@ -61,11 +62,7 @@ struct SlirpStack::Callbacks {
     return static_cast<ssize_t>(size);
   }
   static void GuestError(const char*, void*) {}
-  static int64_t ClockNs(void*) {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return i64{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-  }
+  static int64_t ClockNs(void*) { return static_cast<int64_t>(MonotonicNs()); }
   static void* TimerNew(SlirpTimerCb callback, void* argument, void* opaque) {
     Self(opaque).timers_.push_back(std::make_unique<Timer>(Timer{callback, argument}));
     return Self(opaque).timers_.back().get();

@@ -3,9 +3,9 @@
 #ifndef ALIBI_DEVICES_TIME_CLOCK_H_
 #define ALIBI_DEVICES_TIME_CLOCK_H_
 
-#include <time.h>
 #include <x86intrin.h>
 
+#include "base/host_clock.h"
 #include "base/types.h"
 
 namespace alibi::devices {
@@ -17,7 +17,7 @@ class Clock {
   virtual u64 NowNs() = 0;
 };
 
-// Host time (CLOCK_MONOTONIC, which Linux reads from the TSC without a system call), from 0.
+// Host time (CLOCK_MONOTONIC), from 0.
 class MonotonicClock : public Clock {
  public:
   MonotonicClock() : start_ns_(HostNs()) {}
@@ -40,11 +40,7 @@ class MonotonicClock : public Clock {
   // What Release() made the time fall behind by is caught up.
   void CatchUp(u64 ns) { start_ns_ -= ns; }
 
-  static u64 HostNs() {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
-  }
+  static u64 HostNs() { return MonotonicNs(); }
 
  private:
   u64 start_ns_;

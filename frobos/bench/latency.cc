@@ -5,6 +5,7 @@
 //     {"name":"deadline/register","median":N,"p99":N,"max":N,"unit":"ns","samples":N}
 // then {"done":true}. Command line: samples=N; only=a,b.
 
+#include "frobos/bench/quantiles.h"
 #include "frobos/common/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
@@ -110,17 +111,6 @@ u64 StartCount(u64 ns) {
   return now + ns * cycles_per_us / 1000;
 }
 
-void Sort(u64 count) {
-  for (u64 gap = count / 2; gap > 0; gap /= 2) {
-    for (u64 i = gap; i < count; i++) {
-      const u64 value = samples[i];
-      u64 at = i;
-      for (; at >= gap && samples[at - gap] > value; at -= gap) samples[at] = samples[at - gap];
-      samples[at] = value;
-    }
-  }
-}
-
 struct Loop {
   const char* name;
   void (*run)();
@@ -137,11 +127,8 @@ void Measure(const char* timer, u64 (*start)(u64), const Loop& loop, u64 count) 
     const u64 late = entered_at > expires ? entered_at - expires : 0;
     samples[i] = late * 1000 / cycles_per_us;
   }
-  Sort(count);
-  Print(
-      "{\"name\":\"%s/%s\",\"median\":%lu,\"p99\":%lu,\"max\":%lu,\"unit\":\"ns\","
-      "\"samples\":%lu}\n",
-      timer, loop.name, samples[count / 2], samples[count * 99 / 100], samples[count - 1], count);
+  Print("{\"name\":\"%s/%s\",", timer, loop.name);
+  PrintQuantiles(samples, count, "ns");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 //     {"name":"ipi_halted","median":N,"p99":N,"max":N,"unit":"cycles","samples":N}
 // then {"done":true}. Command line: cpus=N (4); samples=N; only=a,b.
 
+#include "frobos/bench/quantiles.h"
 #include "frobos/common/console.h"
 #include "frobos/lib/cpu.h"
 #include "frobos/lib/interrupts.h"
@@ -144,17 +145,6 @@ constexpr Benchmark kBenchmarks[] = {
     {"work_one", WorkOnOne, nullptr, 50},      {"work_all", WorkOnAll, nullptr, 50},
 };
 
-void Sort(u64 number) {
-  for (u64 gap = number / 2; gap > 0; gap /= 2) {
-    for (u64 i = gap; i < number; i++) {
-      const u64 value = samples[i];
-      u64 at = i;
-      for (; at >= gap && samples[at - gap] > value; at -= gap) samples[at] = samples[at - gap];
-      samples[at] = value;
-    }
-  }
-}
-
 void Measure(const Benchmark& b) {
   const u64 number = count / b.divisor > 2 ? count / b.divisor : 2;
   stop = false;
@@ -163,11 +153,8 @@ void Measure(const Benchmark& b) {
   for (u64 i = 0; i < number; ++i) samples[i] = b.once();
   stop = true;
   for (unsigned cpu = 1; b.others != nullptr && cpu < CpusWanted(); ++cpu) Finish(cpu);
-  Sort(number);
-  Print(
-      "{\"name\":\"%s\",\"median\":%lu,\"p99\":%lu,\"max\":%lu,\"unit\":\"cycles\","
-      "\"samples\":%lu}\n",
-      b.name, samples[number / 2], samples[number * 99 / 100], samples[number - 1], number);
+  Print("{\"name\":\"%s\",", b.name);
+  PrintQuantiles(samples, number, "cycles");
 }
 
 }  // namespace

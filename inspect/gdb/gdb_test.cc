@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "inspect/gdb/rsp.h"
+#include "testsuite/command.h"
 
 namespace alibi::vmm::gdb {
 namespace {
@@ -86,12 +87,7 @@ std::string RunGdb(const char* kernel, const Guest& guest, const std::string& ar
                       << script;
   const std::string command = std::string("timeout -k 5 150 ") + kGdb + " -nx -q -batch -x " +
                               file + " " + std::getenv(kernel) + " 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::string output;
-  char buffer[4096];
-  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, n);
-  pclose(pipe);
+  const std::string output = testsuite::RunCommand(command).output;
   unlink(file.c_str());
   return output;
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A FrobOS kernel on Alibi under each policy: the same image that must pass on QEMU. Every check
 // the guest makes is a check here.
-#include <sys/wait.h>
-
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <string>
+
+#include "testsuite/command.h"
 
 namespace {
 
@@ -43,22 +42,17 @@ void RunKernel(const std::string& policy, const std::string& options = "") {
   const std::string command = std::string("timeout -k 5 120 ") + std::getenv("ALIBI") + " run " +
                               Reboot() + "--ram 128M --policy '" + policy + "' " + options + " " +
                               Image() + " </dev/null 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::string output;
-  char buffer[4096];
-  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, n);
-  const int status = pclose(pipe);
+  const alibi::testsuite::Ended ended = alibi::testsuite::RunCommand(command);
   INFO("policy " << policy);
-  std::istringstream lines(output);
+  std::istringstream lines(ended.output);
   std::string last;
   for (std::string line; std::getline(lines, line); last = line) {
     if (line.rfind("PASS ", 0) == 0) CHECK(true);
     if (line.rfind("FAIL ", 0) == 0) FAIL_CHECK(line);
   }
   INFO("the last line was: " << last);
-  REQUIRE(WIFEXITED(status));
-  const int code = WEXITSTATUS(status);
+  REQUIRE(ended.status >= 0);
+  const int code = ended.status;
   if (code == kUnsupportedHost) {
     WARN("SKIP: " << last);
     return;

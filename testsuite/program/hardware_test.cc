@@ -6,16 +6,14 @@
 // The kernels here ask nothing of the CPU that one of the KVMs we know gets wrong. The others do:
 // in nested ones that emulate ring 0 they fail, or take minutes (docs/design.md, "The hardware
 // engine").
-#include <sys/wait.h>
-
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <string>
 
 #include "hardware/kvm.h"
+#include "testsuite/command.h"
 
 namespace {
 
@@ -27,20 +25,15 @@ void RunKernel(const std::string& kernel, const std::string& options) {
   const std::string command = std::string("timeout -k 5 100 ") + std::getenv("ALIBI") +
                               " run --engine hardware --ram 64M " + options +
                               std::getenv("KERNELS") + "/" + kernel + ".elf </dev/null 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::string output;
-  char buffer[4096];
-  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, n);
-  const int status = pclose(pipe);
-  std::istringstream lines(output);
+  const alibi::testsuite::Ended ended = alibi::testsuite::RunCommand(command);
+  std::istringstream lines(ended.output);
   std::string last;
   for (std::string line; std::getline(lines, line); last = line) {
     if (line.rfind("FAIL ", 0) == 0) FAIL_CHECK(line);
   }
   INFO("the last line was: " << last);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 1);
+  REQUIRE(ended.status >= 0);
+  CHECK(ended.status == 1);
 }
 
 constexpr char kNoReboot[] = "--no-reboot ";

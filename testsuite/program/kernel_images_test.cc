@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels in the forms that loaders elsewhere take, from outside: compressed, loaded low, started
 // through a BIOS, and those that Debian has.
-#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
-#include <array>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "testsuite/command.h"
 
 namespace alibi {
 namespace {
@@ -25,24 +24,10 @@ std::string Path(const std::string& name) {
   return std::string(folder == nullptr ? "/tmp" : folder) + "/" + name;
 }
 
-struct Outcome {
-  int status;
-  std::string out;  // stdout and stderr
-};
-
-Outcome Run(const std::string& arguments, int seconds = 60) {
+testsuite::Ended Run(const std::string& arguments, int seconds = 60) {
   const std::string command = "timeout -k 5 " + std::to_string(seconds) + " " +
                               std::getenv("ALIBI") + " run " + arguments + " </dev/null 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Outcome outcome;
-  std::array<char, 4096> buffer;
-  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.out.append(buffer.data(), n);
-  }
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+  return testsuite::RunCommand(command);
 }
 
 bool HaveBios() {
@@ -97,13 +82,13 @@ TEST_CASE("A compressed kernel is decompressed") {
   REQUIRE(gzwrite(out, hello.data(), static_cast<unsigned>(hello.size())) ==
           static_cast<int>(hello.size()));
   REQUIRE(gzclose(out) == Z_OK);
-  const Outcome whole = Run(path);
+  const testsuite::Ended whole = Run(path);
   CHECK(whole.status == Run(std::getenv("HELLO")).status);
-  CHECK(whole.out == Run(std::getenv("HELLO")).out);
+  CHECK(whole.output == Run(std::getenv("HELLO")).output);
   REQUIRE(truncate(path.c_str(), 100) == 0);
-  const Outcome cut = Run(path);
+  const testsuite::Ended cut = Run(path);
   CHECK(cut.status == 65);
-  CHECK(cut.out == "alibi: cannot decompress '" + path + "': truncated\n");
+  CHECK(cut.output == "alibi: cannot decompress '" + path + "': truncated\n");
 }
 
 TEST_CASE("A zImage starts through a BIOS, low") {
@@ -131,9 +116,10 @@ TEST_CASE("Debian's memtest86+ and iPXE start") {
       continue;
     }
     INFO(image.path);
-    const Outcome outcome = Run(std::string(image.path) + " " + image.arguments, image.seconds);
+    const testsuite::Ended outcome =
+        Run(std::string(image.path) + " " + image.arguments, image.seconds);
     CHECK(outcome.status == image.status);
-    CHECK(outcome.out.find(image.says) != std::string::npos);
+    CHECK(outcome.output.find(image.says) != std::string::npos);
   }
 }
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `alibi run --smp N` says of its VCPUs, and that one does not wait for another's whole turn
 // where that one owes it an answer.
-#include <sys/wait.h>
-
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,6 +9,7 @@
 #include <string>
 
 #include "adapt/log/reader.h"
+#include "testsuite/command.h"
 
 namespace alibi {
 namespace {
@@ -28,16 +26,10 @@ std::string Run(const std::string& options, const char* kernel) {
   const std::string command = std::string("timeout -k 5 120 ") + std::getenv("ALIBI") +
                               " run --no-reboot --ram 128M " + options + " " + std::getenv(kernel) +
                               " </dev/null 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::string output;
-  char buffer[4096];
-  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, n);
-  const int status = pclose(pipe);
-  INFO(output);
-  REQUIRE(WIFEXITED(status));
-  REQUIRE(WEXITSTATUS(status) == kGuestPassed);
-  return output;
+  const testsuite::Ended ended = testsuite::RunCommand(command);
+  INFO(ended.output);
+  REQUIRE(ended.status == kGuestPassed);
+  return ended.output;
 }
 
 nlohmann::json Stats(const std::string& options, const char* kernel) {

@@ -14,33 +14,22 @@
 #include <string>
 #include <vector>
 
+#include "testsuite/command.h"
+
 namespace {
 
 namespace fs = std::filesystem;
+using alibi::testsuite::Ended;
 
 std::string TempFile(const std::string& name) {
   const char* directory = std::getenv("TEST_TMPDIR");
   return std::string(directory != nullptr ? directory : "/tmp") + "/" + name;
 }
 
-struct Ended {
-  int status;
-  std::string output;
-};
-
 Ended Run(const std::string& options, const std::string& before = "") {
   const std::string command = before + " timeout -k 5 120 " + std::getenv("ALIBI") + " run " +
                               options + " " + std::getenv("KERNEL") + " </dev/null 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Ended ended;
-  char buffer[4096];
-  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
-    ended.output.append(buffer, n);
-  }
-  const int status = pclose(pipe);
-  ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return ended;
+  return alibi::testsuite::RunCommand(command);
 }
 
 constexpr int kGuestPassed = 1;

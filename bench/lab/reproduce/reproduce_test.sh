@@ -6,22 +6,11 @@
 set -euo pipefail
 
 alibi=$(readlink -f "$1") two_hosts=$(readlink -f "$2")
-export ALIBI_DATA=${alibi%/cli/alibi}
+lab_command=(reproduce)
+source "$(dirname "$0")/../lab_test.sh"
 work=${TEST_TMPDIR:-$(mktemp -d)}
 export XDG_CACHE_HOME=$work/cache
 cd "$work"
-
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
-
-run() { # run STATUS ARGUMENTS...: errors.txt has what it said
-  local wanted=$1 status=0
-  shift
-  timeout -k 2 200 "$alibi" lab reproduce "$@" >out.txt 2>errors.txt || status=$?
-  [[ $status == "$wanted" ]] || fail "alibi lab reproduce $*: status $status: $(cat errors.txt)"
-}
 
 # The file's hosts, as if they were of two vendors that this host is not.
 mkdir page
