@@ -50,6 +50,8 @@ struct GuestTraits {
   u64 xcr0 = 0;                   // 0 while CR4.OSXSAVE is
   bool same_selectors = false;    // its 32-bit code has the host's selector in CS
 };
+// Of CR4, what counts for them.
+inline constexpr u64 kJudgedCr4 = vcpu::kCr4Fsgsbase | vcpu::kCr4Osxsave;
 // shown: what the guest's CPUID shows. What CR4 and XCR0 switch off is not in the result.
 GuestTraits GuestTraitsOf(const isa::FeatureSet& shown, u64 cr4, u64 xcr0);
 

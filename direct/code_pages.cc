@@ -74,10 +74,11 @@ CodePages::Verdict CodePages::Of(const CodeJudge& judge, unsigned code_bits, Lin
   if (record.period == PeriodNow() && record.rewrites == kMostRewrites) {
     return kIneligible;
   }
+  // Before it is read: detached user code may store to it up to then.
+  mmu_.TraceDirectCode(page);
   const std::optional<WhyNot> why = Judge(judge, code_bits, linear, page, {});
   const Verdict verdict = !why.has_value() ? kEligible : why->cut ? kNeedsNext : kIneligible;
   counters_.direct_refused_pages += verdict == kIneligible;
-  mmu_.TraceDirectCode(page);
   const bool alone = verdict == kIneligible && !KnowsBefore(linear);
   if (wide) {
     record.verdict64 = verdict & 3;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "direct/code_length.h"
+#include "direct/stop_watcher.h"
 #include "direct/user_state.h"
 #include "vcpu/exceptions.h"
 
@@ -51,6 +52,14 @@ bool IsRealTime() {
   const int policy = sched_getscheduler(0);
   return policy == SCHED_FIFO || policy == SCHED_RR;
 }
+// In front of the satellites, which have the priority that this thread had: on one CPU it would
+// wait for as long as Linux lets one of several of the same priority run, 100 ms, with each timer.
+void RaisePriority() {
+  sched_param param{};
+  if (sched_getparam(0, &param) != 0) return;
+  ++param.sched_priority;
+  sched_setparam(0, &param);
+}
 void StayOnThisCpu() {
   const int cpu = sched_getcpu();
   if (cpu < 0 || cpu >= CPU_SETSIZE) return;
@@ -77,8 +86,9 @@ DirectExecution::DirectExecution(const Options& options)
       trap_price_(options.trap_price) {}
 
 DirectExecution::~DirectExecution() {
+  watcher_.reset();
   for (Place& place : places_) {
-    if (place.view != nullptr) place.view->set_follower(nullptr);
+    if (place.view != nullptr) place.view->RemoveFollower(place.pages.get());
   }
 }
 
@@ -91,6 +101,9 @@ Status DirectExecution::Init(const Options& options) {
   setup_.watch_read.Reset(ends[0]);
   setup_.watch_write.Reset(ends[1]);
   real_time_ = IsRealTime();
+  if (options.vcpus > 1) {
+    if (Status status = InitDetaching(options); !status.ok()) return status;
+  }
   setup_.memory_fd = options.mmu->memory().fd();
   setup_.trapping_cpuid = host_.cpuid_traps;
   setup_.trapping_tsc = host_.tsc_traps;
@@ -98,6 +111,7 @@ Status DirectExecution::Init(const Options& options) {
   if (setter_ != nullptr) setup_.debugger_job = kSetterJob;
   std::vector<ForkServer::Job> jobs;
   for (Place& place : places_) {
+    place.direct = this;
     auto satellite = Satellite::Prepare(setup_);
     if (!satellite.ok()) return satellite.error();
     place.satellite = std::move(*satellite);
@@ -112,6 +126,7 @@ Status DirectExecution::Init(const Options& options) {
   auto server = ForkServer::Start(jobs, shared, setter_ != nullptr ? setter_->notes_fd() : -1);
   if (!server.ok()) return server.error();
   server_ = std::move(*server);
+  if (real_time_) RaisePriority();
   return Ok{};
 }
 
@@ -166,13 +181,14 @@ void DirectExecution::MeasurePrices() {
 }
 
 bool DirectExecution::HasLostAll(const mmu::View& view) {
+  bool any = false;
   for (Place& place : places_) {
     if (place.view != &view) continue;
     const bool lost = place.pages->all_changed() ||
                       (place.pages->count() == 0 && place.pages->changed_count() != 0);
-    return lost && std::exchange(place.has_run, false);
+    any |= lost && std::exchange(place.has_run, false);
   }
-  return false;
+  return any;
 }
 
 bool DirectExecution::Fits() const {
@@ -183,13 +199,17 @@ bool DirectExecution::Fits() const {
 
 void DirectExecution::Interrupt() {
   if (Satellite* const satellite = running_.load(std::memory_order_acquire)) satellite->Interrupt();
+  if (waits_.load(std::memory_order_acquire)) {
+    const u64 one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+  }
 }
 
 // The view's, or one that was never used, or the one that was used longest ago.
 DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
   Place* best = nullptr;
   for (Place& place : places_) {
-    if (place.satellite == nullptr) continue;
+    if (place.satellite == nullptr || place.vcpu != kNobody) continue;
     if (place.view == &view) {
       best = &place;
       break;
@@ -204,19 +224,19 @@ DirectExecution::Place* DirectExecution::PlaceOf(mmu::View& view) {
     best->satellite.reset();
     return PlaceOf(view);
   }
-  if (best->view != nullptr) best->view->set_follower(nullptr);
+  if (best->view != nullptr) best->view->RemoveFollower(best->pages.get());
   best->pages->ChangedAll();
   best->guards.Forget();
   (void)Settle(best);
   best->has_run = false;
   best->view = &view;
-  view.set_follower(best->pages.get());
+  view.AddFollower(best->pages.get());
   return best;
 }
 
 void DirectExecution::Lose(Place* place) {
   ++counters_.direct_losses;
-  place->view->set_follower(nullptr);
+  place->view->RemoveFollower(place->pages.get());
   place->view = nullptr;
   place->satellite.reset();
 }
@@ -238,8 +258,9 @@ bool DirectExecution::GuestUsesStub(const Satellite& satellite) const {
 
 // What the guest may use has changed: so have all verdicts.
 void DirectExecution::RenewJudge() {
-  const u64 efer = state_.efer & vcpu::kEferLma;
-  if (judge_ != nullptr && judged_cr4_ == state_.cr4 && judged_xcr0_ == state_.xcr0 &&
+  // Of several VCPUs' the rest may differ.
+  const u64 cr4 = state_.cr4 & kJudgedCr4, efer = state_.efer & vcpu::kEferLma;
+  if (judge_ != nullptr && judged_cr4_ == cr4 && judged_xcr0_ == state_.xcr0 &&
       judged_efer_ == efer) {
     return;
   }
@@ -247,10 +268,10 @@ void DirectExecution::RenewJudge() {
     ForgetPages();
     code_pages_.ForgetAll();
   }
-  GuestTraits guest = GuestTraitsOf(shown_, state_.cr4, state_.xcr0);
+  GuestTraits guest = GuestTraitsOf(shown_, cr4, state_.xcr0);
   guest.same_selectors = efer != 0;
   judge_ = std::make_unique<CodeJudge>(host_, guest);
-  judged_cr4_ = state_.cr4;
+  judged_cr4_ = cr4;
   judged_xcr0_ = state_.xcr0;
   judged_efer_ = efer;
 }
@@ -270,6 +291,7 @@ Exit DirectExecution::Run(Report* report) {
   }
   ++counters_.direct_entries;
   place->has_run = true;
+  place->holds_state = false;
   LoadUserState(state_, place->satellite.get());
   const u64 begin = __rdtsc();
   u64 in_satellite = 0;
@@ -319,63 +341,85 @@ bool DirectExecution::SetGuards(Place* place) {
   return true;
 }
 
+// Until user code has run, the satellite knows of parts of the state what the last program left.
+Exit DirectExecution::Leave(Place* place, Exit exit) {
+  if (place->holds_state) SaveUserState(*place->satellite, &state_, &mmu_);
+  return exit;
+}
+
 Exit DirectExecution::Go(Place* place, u64* in_satellite) {
-  Report* const report = &place->ran;
   Satellite& satellite = *place->satellite;
-  // Until user code has run, the satellite knows of parts of the state what the last program left.
-  bool has_run = false;
-  const auto leave = [&](Exit exit) {
-    if (has_run) SaveUserState(satellite, &state_, &mmu_);
-    return exit;
-  };
+  const bool alone = watcher_ == nullptr;
   for (;;) {
     FlushChanged(place);
     if (!SetGuards(place)) {
       Lose(place);
       return Exit::kLost;
     }
-    report->calls += satellite.orders();
-    running_.store(&satellite, std::memory_order_seq_cst);
+    place->ran.calls += satellite.orders();
+    if (alone) running_.store(&satellite, std::memory_order_seq_cst);
+    waits_.store(!alone, std::memory_order_seq_cst);
     // Whoever has requested it earlier has found nobody to interrupt.
     const bool go = __atomic_load_n(&state_.stop_requested, __ATOMIC_SEQ_CST) == 0;
     Satellite::Stop stop = Satellite::Stop::kSignal;
+    bool detaches = false;
     if (go) {
       const u64 begin = __rdtsc();
-      stop = satellite.Go(true);
+      if (!(alone ? satellite.LaunchHere(/*run=*/true) : LaunchBeside(place))) {
+        stop = Satellite::Stop::kLost;
+      } else if (alone || StopsHere(place)) {
+        stop = satellite.Land();
+        if (!alone) NoteStop(place);
+      } else {
+        detaches = true;
+      }
       *in_satellite += __rdtsc() - begin;
     }
     running_.store(nullptr, std::memory_order_seq_cst);
-    if (!go) return leave(Exit::kStopped);
-    ++counters_.direct_stops;
-    ++report->stops;
-    if (stop == Satellite::Stop::kLost ||
-        (stop == Satellite::Stop::kOrders && !GivesUpMappings(place))) {
-      Lose(place);
-      return Exit::kLost;
+    waits_.store(false, std::memory_order_seq_cst);
+    if (!go) return Leave(place, Exit::kStopped);
+    if (detaches) {
+      Detach(place);
+      return Exit::kDetached;
     }
-    if (stop == Satellite::Stop::kOrders) return leave(Exit::kStopped);
-    has_run = true;
-    const SignalFrame& frame = satellite.frame();
-    if (frame.signal == SIGSEGV && frame.vector == vcpu::kPageFault) {
-      // Behind a far branch that the judge has not seen, its pages are not these.
-      if (CodeBitsOf(frame) != place->code_bits) return leave(Exit::kStopped);
-      const LinearAddr address(frame.cr2);
-      const Mapped mapped = Map(place, address, frame.error_code);
-      if (mapped == Mapped::kYes) {
-        ++counters_.direct_faults;
-        ++report->faults;
-        satellite.SetAsStopped();
-        continue;
-      }
-      if (mapped == Mapped::kRefused) {
-        ++counters_.direct_refusals;
-        return leave(Exit::kCode);
-      }
-      place->fault = address;
-    }
-    SaveUserState(satellite, &state_, &mmu_);
-    return Classify(place);
+    if (const auto exit = AfterStop(place, stop)) return *exit;
+    satellite.SetAsStopped();
   }
+}
+
+// What is to be done about the stop; nothing: a mapping was missing, and has been ordered.
+std::optional<Exit> DirectExecution::AfterStop(Place* place, Satellite::Stop stop) {
+  ++counters_.direct_stops;
+  ++place->ran.stops;
+  if (stop == Satellite::Stop::kLost ||
+      (stop == Satellite::Stop::kOrders && !GivesUpMappings(place))) {
+    Lose(place);
+    return Exit::kLost;
+  }
+  if (stop == Satellite::Stop::kOrders) return Leave(place, Exit::kStopped);
+  place->holds_state = true;
+  const SignalFrame& frame = place->satellite->frame();
+  if (frame.signal == SIGSEGV && frame.vector == vcpu::kPageFault) {
+    // Behind a far branch that the judge has not seen, its pages are not these. Nor are they where
+    // its view has come to somebody else meanwhile.
+    if (CodeBitsOf(frame) != place->code_bits || place->view != &mmu_.current_view()) {
+      return Leave(place, Exit::kStopped);
+    }
+    const LinearAddr address(frame.cr2);
+    const Mapped mapped = Map(place, address, frame.error_code);
+    if (mapped == Mapped::kYes) {
+      ++counters_.direct_faults;
+      ++place->ran.faults;
+      return std::nullopt;
+    }
+    if (mapped == Mapped::kRefused) {
+      ++counters_.direct_refusals;
+      return Leave(place, Exit::kCode);
+    }
+    place->fault = address;
+  }
+  SaveUserState(*place->satellite, &state_, &mmu_);
+  return Classify(place);
 }
 
 // The kernel has put the function's number into RAX, whose value is lost. As a rule it was the

@@ -5,16 +5,25 @@
 // A view that runs directly has a satellite of its own, as long as no other view wants it. What the
 // satellite traps on is resolved here if a mapping is all that is missing; everything else is the
 // translator's: it finds the state precisely in front of the instruction.
+//
+// With several VCPUs user code of one is *detached* where others have something to do: it goes on
+// in its satellite while the thread runs them. Its registers are there until Return(). A page that
+// it has mapped changes only after it has been stopped.
 #ifndef ALIBI_DIRECT_DIRECT_EXECUTION_H_
 #define ALIBI_DIRECT_DIRECT_EXECUTION_H_
 
+#include <sched.h>
+
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "adapt/engine_policy.h"
+#include "base/file_descriptor.h"
 #include "base/result.h"
+#include "base/simd_guard.h"
 #include "base/types.h"
 #include "direct/breakpoint_setter.h"
 #include "direct/code_judge.h"
@@ -30,6 +39,8 @@
 
 namespace alibi::direct {
 
+class StopWatcher;
+
 // Why user code does not go on directly.
 enum class Exit : u8 {
   kStopped,      // Interrupt(), or a stop was requested
@@ -40,6 +51,7 @@ enum class Exit : u8 {
   kTrap,         // behind an instruction that was single-stepped: #DB
   kX87Error,     // in front of an instruction that met an earlier one's exception, by CR0.NE: #MF
   kLost,         // the satellite has died, and with it what it has done to the registers
+  kDetached,     // it does go on, and the state is where it does
 };
 
 // What runs have cost and what they were good for, in TSC cycles.
@@ -61,8 +73,10 @@ class DirectExecution {
   struct Options {
     mmu::Mmu* mmu = nullptr;
     vcpu::VcpuState* state = nullptr;
-    isa::FeatureSet shown;  // what the guest's CPUID shows
-    u64 trap_price = 0;     // TSC cycles of a signal and the return from its handler
+    isa::FeatureSet shown;          // what the guest's CPUID shows
+    u64 trap_price = 0;             // TSC cycles of a signal and the return from its handler
+    unsigned vcpus = 1;             // that take turns in `state`
+    std::function<void()> stopped;  // see TellOfStops(), where there are several
   };
   // Forks a process that forks the others when they are wanted (direct/fork_server.h). An error
   // says in a line what this host lacks.
@@ -88,6 +102,31 @@ class DirectExecution {
   // For handlers on the VCPU's thread.
   void Interrupt();
 
+  // --- Several VCPUs; by VcpuState::number. (detached.cc) ---
+  // Shall user code that computes be detached soon? Where nobody waits for the thread it need not
+  // be, and with `never` Run() never returns kDetached.
+  enum class Detaching : u8 { kSoon, kIfWoken, kNever };
+  void set_detaching(Detaching detaching) { detaching_ = detaching; }
+  bool IsDetached(unsigned vcpu) const { return detached_ >> vcpu & 1; }
+  bool AnyDetached() const { return detached_ != 0; }
+  // Has it stopped, so that Return() does not have to interrupt it?
+  bool HasStopped(unsigned vcpu);
+  // The VCPU in the state, which is detached, is no more. As Run().
+  Exit Return(Report* report);
+  // What it does is lost.
+  void Drop(unsigned vcpu);
+  // Until one has stopped, or Interrupt(). Returns at once where a stop is requested.
+  void WaitForStops();
+  // Calls Options::stopped on another thread when the next one stops; once for each that runs now.
+  void TellOfStops();
+  // None that is detached runs any more: the caller is alone with the guest's memory. Vector
+  // registers stay as they are.
+  void StopAll();
+  // Are there more on this CPU than the others have, counting the thread itself?
+  bool IsCrowded() const;
+  // Those go elsewhere.
+  void MakeRoom();
+
   // A page under kDirectTrace was written to. For general registers only.
   void CodeWritten(u64 arena_offset) { code_pages_.Written(arena_offset); }
 
@@ -96,7 +135,10 @@ class DirectExecution {
 
  private:
   // A satellite and the view that it follows.
-  struct Place {
+  struct Place final : mmu::FollowedPages::User {
+    void StopUsing() override;  // halt.cc
+
+    DirectExecution* direct = nullptr;
     std::unique_ptr<Satellite> satellite;  // null: lost, or there can be none
     std::unique_ptr<mmu::FollowedPages> pages;
     Guards guards;
@@ -109,7 +151,15 @@ class DirectExecution {
     unsigned code_bits = 64;  // of the code that it runs: its pages were judged for that
     LinearAddr fault;         // that the guest has to resolve; 0: none
     u64 last_used = 0;
+    unsigned vcpu = kNobody;  // whose user code is detached here
+    u64 launched_ns = 0;      // by CLOCK_MONOTONIC
+    bool computes = false;    // its last run was not a short way to a stop
+    // Of what is detached: it has been stopped, in this way.
+    std::optional<Satellite::Stop> landed;
+    // It has run since its registers came here; what the frame lacks is as user code has left it.
+    bool holds_state = false;
   };
+  static constexpr unsigned kNobody = ~0u;
 
   explicit DirectExecution(const Options& options);
   Status Init(const Options& options);
@@ -121,11 +171,30 @@ class DirectExecution {
   void Lose(Place* place);
   void RenewJudge();
   Exit Go(Place* place, u64* in_satellite);
+  Exit Leave(Place* place, Exit exit);
+  std::optional<Exit> AfterStop(Place* place, Satellite::Stop stop);
   Report Settle(Place* place);
   bool GivesUpMappings(Place* place);
   bool SetGuards(Place* place);
   bool GuestUsesStub(const Satellite& satellite) const;
   void RestoreVsyscallRax();
+
+  // --- detached.cc ---
+  Status InitDetaching(const Options& options);
+  Place* DetachedPlace(unsigned vcpu);
+  enum class Awaited : u8 { kIt, kOther, kTime };
+  Awaited Poll(const Place* place, i64 timeout_ns);
+  bool StopsHere(Place* place);
+  void Detach(Place* place);
+  void Halt(Place* place);
+  void MoveAway(Place* place);
+  bool AnyLanded() const;
+  unsigned PlacesHere(unsigned* all) const;
+  cpu_set_t Elsewhere() const;
+  unsigned TooManyHere(unsigned others) const;
+  void MakeRoomFor(unsigned others, u64 least_ns);
+  bool LaunchBeside(Place* place);
+  void NoteStop(Place* place);
 
   // --- mapping.cc ---
   enum class Mapped : u8 {
@@ -160,7 +229,14 @@ class DirectExecution {
   CodePages code_pages_;
   SatelliteSetup setup_;
   Place places_[kSatellites];
-  std::atomic<Satellite*> running_ = nullptr;
+  std::atomic<Satellite*> running_ = nullptr;  // Interrupt() stops it
+  u32 detached_ = 0;                           // a bit per VCPU
+  Detaching detaching_ = Detaching::kNever;
+  std::unique_ptr<StopWatcher> watcher_;  // null: one VCPU
+  FileDescriptor wake_{-1};               // an eventfd: Interrupt() ends a wait
+  std::atomic<bool> waits_ = false;
+  cpu_set_t cpus_{};  // that the thread may run on
+  SimdState simd_;
   u64 clock_ = 0;
   u64 trap_price_;
   CpuTime cpu_times_;

@@ -288,16 +288,32 @@ bool Satellite::StopAgain() {
   return false;
 }
 
-Satellite::Stop Satellite::Go(bool run) {
-  if (frame_ == nullptr) return Stop::kLost;
-  // The hand-over is cheap on one CPU only.
-  if (const int cpu = sched_getcpu(); cpu >= 0 && cpu != cpu_ && cpu < 1024) {
-    constexpr u64 kMaskBytes = 1024 / 8;
-    std::memset(pages_ + ORDERS_CPU_MASK, 0, kMaskBytes);
-    pages_[ORDERS_CPU_MASK + cpu / 8] = static_cast<u8>(1u << (cpu % 8));
-    Order(SYS_sched_setaffinity, 0, kMaskBytes, base_ + ORDERS_CPU_MASK);
+void Satellite::OrderCpus(const cpu_set_t& cpus) {
+  if (CPU_EQUAL(&cpus, &cpus_)) return;
+  cpus_ = cpus;
+  std::memcpy(pages_ + ORDERS_CPU_MASK, &cpus, sizeof(cpus));
+  Order(SYS_sched_setaffinity, 0, sizeof(cpus), base_ + ORDERS_CPU_MASK);
+}
+
+bool Satellite::LaunchHere(bool run) {
+  if (const int cpu = sched_getcpu(); cpu >= 0 && cpu != cpu_ && cpu < CPU_SETSIZE) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    OrderCpus(one);
     cpu_ = cpu;
   }
+  return Launch(run);
+}
+
+bool Satellite::LaunchOn(const cpu_set_t& cpus) {
+  OrderCpus(cpus);
+  cpu_ = -1;
+  return Launch(/*run=*/true);
+}
+
+bool Satellite::Launch(bool run) {
+  if (frame_ == nullptr) return false;
   // Faults set it; with it a breakpoint at the next instruction would not stop.
   frame_->eflags &= ~kResumeFlag;
   frame_->stack_base = base_ + STUB_STACK;
@@ -313,12 +329,23 @@ Satellite::Stop Satellite::Go(bool run) {
   running_.store(true, std::memory_order_relaxed);
   seccomp_notif_resp answer{};
   answer.id = held_;
-  if (ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer) != 0 || !Listen() || !FindFrame()) {
-    running_.store(false, std::memory_order_relaxed);
-    Kill();
+  if (ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0) return true;
+  Fail();
+  return false;
+}
+
+Satellite::Stop Satellite::Land() {
+  if (frame_ == nullptr) return Stop::kLost;
+  if (!Listen() || !FindFrame()) {
+    Fail();
     return Stop::kLost;
   }
   return Word(NOTES_UNDONE) != 0 ? Stop::kOrders : Stop::kSignal;
+}
+
+void Satellite::Fail() {
+  running_.store(false, std::memory_order_relaxed);
+  Kill();
 }
 
 }  // namespace alibi::direct

@@ -9,6 +9,7 @@
 #ifndef ALIBI_DIRECT_SATELLITE_H_
 #define ALIBI_DIRECT_SATELLITE_H_
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -84,7 +85,16 @@ class Satellite {
   };
   // Carries out the orders and, with `run`, goes on as frame() says. With `run`, Interrupt() makes
   // it stop.
-  Stop Go(bool run);
+  Stop Go(bool run) { return LaunchHere(run) ? Land() : Stop::kLost; }
+  // The same in two halves. On the CPU where the caller is the hand-over is cheap; elsewhere it
+  // runs beside the caller. False: it is lost.
+  bool LaunchHere(bool run);
+  bool LaunchOn(const cpu_set_t& cpus);
+  // Waits for the stop. Without waiting, once poll() says POLLIN of stop_fd().
+  Stop Land();
+  int stop_fd() const { return listener_.get(); }
+  // Where it was launched; -1: on a set of CPUs.
+  int cpu() const { return cpu_; }
   // A debugger has interrupted its stop, and has gone again. False: it is lost.
   bool StopAgain();
   // For handlers on the thread that is in Go(): user code is interrupted soon (SIGNAL of
@@ -105,7 +115,10 @@ class Satellite {
   u64 Word(u64 offset) const { return *reinterpret_cast<const u64*>(pages_ + offset); }
   bool Listen();
   bool FindFrame();
+  void OrderCpus(const cpu_set_t& cpus);
+  bool Launch(bool run);
   void Kill();
+  void Fail();
 
   std::unique_ptr<Preparation> preparation_;  // until it is started
   u64 base_ = 0;
@@ -119,7 +132,8 @@ class Satellite {
   u8* xsave_ = nullptr;
   u64 xsave_bytes_ = 0;
   u64 held_ = 0;  // the stop call that waits for an answer
-  int cpu_ = -1;  // that it runs on
+  int cpu_ = -1;
+  cpu_set_t cpus_{};  // as the kernel knows it
   unsigned orders_ = 0;
   std::atomic<bool> running_ = false;
   std::atomic<bool> interrupted_ = false;

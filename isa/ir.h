@@ -158,6 +158,8 @@ struct Instr {
   bool HasRelativeTarget() const { return layout.imm_kind == ImmKind::kRelative; }
   // Of MOV: from or to the address that follows the opcode, and the accumulator (A0-A3).
   bool IsMoffs() const { return mem.present && layout.modrm == 0xff; }
+  // One access of several to other CPUs (SDM vol. 3, 9.1.2).
+  bool IsLocked() const { return lock || (op == Op::kXchg && mem.present); }
   bool Is(unsigned any_of) const { return (facts & any_of) != 0; }
   bool operator==(const Instr&) const = default;
 };

@@ -10,6 +10,7 @@
 
 #include "abi/contract.h"
 #include "base/check.h"
+#include "base/host_clock.h"
 #include "base/memory_file.h"
 #include "hardware/hardware_engine.h"
 #include "machine/debugger.h"
@@ -137,6 +138,7 @@ Machine::~Machine() {
 Stop Machine::Run() {
   stop_timer_.Enter(engine_.get());
   const Stop stop = Loop();
+  ReturnAll();
   engine_->DrainEvents();
   ReportPolicy();
   stop_timer_.Leave();
@@ -159,7 +161,9 @@ Stop Machine::Loop() {
     if (stop_.load(std::memory_order_acquire)) continue;
     if (vcpus() > 1) ChooseVcpu();
     // Single steps are the interrupted program's, unless it waits for an interrupt.
-    if (!engine_->steps_next()) {
+    if (IsDetached(running_)) {
+      // There are none, or it would not be.
+    } else if (!engine_->steps_next()) {
       TakeInterrupts();
     } else if (state_->halted) {
       TakeInterrupts();
@@ -173,6 +177,7 @@ Stop Machine::Loop() {
       if (tell(DebugEvent::kShutdown)) continue;
       return Stop::kShutdown;
     }
+    if (WaitForDetached()) continue;
     if (state_->halted || state_->waits_for_startup) {
       ++counters_.idle_sleeps;
       stop_timer_.Suspend();
@@ -190,6 +195,9 @@ Stop Machine::Loop() {
       case runtime::Exit::kStopped:
       case runtime::Exit::kHalted:
       case runtime::Exit::kInterruptWindow:
+        break;
+      case runtime::Exit::kDetached:
+        detached_ns_[running_] = MonotonicNs();
         break;
       case runtime::Exit::kShutdown:
         break;  // the state says so

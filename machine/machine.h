@@ -7,10 +7,13 @@
 // instructions, so that each instruction is atomic to the others, and its turn ends when it halts,
 // executes PAUSE over and over, or has had a millisecond while another one could run. One that has
 // interrupted another and then executes PAUSE waits for an answer, which is there soon: it looks
-// again after a short turn of the others, and after longer ones while it finds none.
+// again after a short turn of the others, and after longer ones while it finds none. User code that
+// an engine runs without the thread needs no turn (runtime::DetachedCode): it goes on, several at
+// once, until it wants its kernel.
 #ifndef ALIBI_MACHINE_MACHINE_H_
 #define ALIBI_MACHINE_MACHINE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -74,7 +77,7 @@ inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkB
 
 struct MachineConfig {
   runtime::EngineKind engine = runtime::EngineKind::kTranslate;
-  unsigned vcpus = 1;  // to vcpu::kMaxVcpus; several: all code is translated
+  unsigned vcpus = 1;  // to vcpu::kMaxVcpus; several: not for EngineKind::kHardware
   mmu::Coherence coherence = mmu::Coherence::kEager;
   std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
   // Which user code runs directly: see adapt::MakeEnginePolicy. "": the engine's own. Another one
@@ -168,8 +171,8 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   static constexpr u64 kNoDeadline = StopTimer::kNever;
   void SetDeadline(u64 monotonic_ns) {
     deadline_ns_ = monotonic_ns;
-    stop_timer_.SetDeadline(contended_ && turn_end_ns_ < monotonic_ns ? turn_end_ns_
-                                                                      : monotonic_ns);
+    if (contended_) monotonic_ns = std::min(monotonic_ns, turn_end_ns_);
+    stop_timer_.SetDeadline(std::min(monotonic_ns, room_ns_));
   }
   // From inside an access: Run() goes on with a Turn() at the next instruction boundary.
   void RequestTurn();
@@ -201,6 +204,16 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void SwitchTo(unsigned vcpu);
   void NoticeWork(unsigned vcpu);
   bool Sleep();
+  bool WaitForDetached();
+  void ReturnDetached();
+  void ReturnAll();
+  void MakeRoom();
+  bool IsDetached(unsigned vcpu) {
+    return engine_->detached() != nullptr && engine_->detached()->Is(vcpu);
+  }
+  void DropDetached(unsigned vcpu) {
+    if (IsDetached(vcpu)) engine_->detached()->Drop(vcpu);
+  }
   void NoteQuestion(unsigned vcpu);
   u64 TurnNs(unsigned from, unsigned to, u64 now);
 
@@ -218,6 +231,7 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void TscWritten() override;
   void TscReading(u64 host_tsc) override;
   void Pausing() override;
+  void UserCodeStopped() override { RequestTurnFromOutside(); }
   bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
@@ -256,6 +270,9 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   bool init_ = false;       // it has sent itself an INIT
   unsigned pauses_ = 0;     // in its turn
   u64 turn_begin_ns_ = 0, turn_end_ns_ = 0;
+  std::vector<u64> detached_ns_;  // when its user code was detached
+  // When detached code that takes the thread's CPU shall go elsewhere.
+  u64 room_ns_ = kNoDeadline;
   // Of a VCPU that has interrupted another one, up to the end of a turn that it does not yield.
   struct Question {
     bool asked = false;

@@ -15,6 +15,9 @@ constexpr u64 kTurnNs = 1'000'000;
 // signal are worth, and a few of the waiting one's looks.
 constexpr u64 kShortestTurnNs = 15'000;
 constexpr unsigned kLooksInTurn = 2;
+// How long a turn has been before another VCPU's user code, which has stopped meanwhile, ends it;
+// and before it leaves the thread's CPU.
+constexpr u64 kShareNs = 200'000;
 
 }  // namespace
 
@@ -28,6 +31,7 @@ void Machine::CreateParked(unsigned vcpus) {
   }
   questions_.resize(vcpus);
   vcpu_counters_.resize(vcpus);
+  detached_ns_.resize(vcpus);
   vcpu_counters_[0].turns = 1;
   turn_begin_ns_ = MonotonicNs();
 }
@@ -52,6 +56,10 @@ void Machine::ResetVcpus(i64 tsc_offset) {
 // Has it nothing to execute for now?
 bool Machine::Waits(unsigned vcpu) {
   const vcpu::VcpuState& state = this->state(vcpu);
+  if (IsDetached(vcpu)) {
+    return !state.nmi_pending && !interrupts_.InterruptPendingFor(vcpu) &&
+           !engine_->detached()->HasStopped(vcpu);
+  }
   if (state.waits_for_startup) return true;
   if (!state.halted) return false;
   if (state.nmi_pending && vcpu::CanTakeNmi(state)) return false;
@@ -70,6 +78,7 @@ unsigned Machine::NextRunnable() {
 void Machine::TakeInit() {
   if (!init_) return;
   init_ = false;
+  DropDetached(running_);
   vcpu::ResetToInit(*state_, *cpuid_);
   engine_->StateChanged();
 }
@@ -79,9 +88,12 @@ void Machine::ChooseVcpu() {
   TakeInit();
   const unsigned next = NextRunnable();
   contended_ = next != running_;
+  // Its kernel mostly does not want the thread for long.
+  const u64 now = contended_ ? MonotonicNs() : 0;
+  const bool returns = contended_ && IsDetached(next) && now - turn_begin_ns_ >= kShareNs;
   // A debugger's single steps are those of the VCPU that has stopped.
   const bool over =
-      Waits(running_) || (!engine_->steps_next() && (yields_ || MonotonicNs() >= turn_end_ns_));
+      Waits(running_) || (!engine_->steps_next() && (yields_ || returns || now >= turn_end_ns_));
   if (contended_ && over) {
     counters_.vcpu_yields += yields_;
     vcpu_counters_[running_].yields += yields_;
@@ -90,7 +102,24 @@ void Machine::ChooseVcpu() {
     contended_ = NextRunnable() != running_;
   }
   yields_ = false;
+  if (runtime::DetachedCode* const detached = engine_->detached()) {
+    if (detached->Is(running_) && !Waits(running_)) ReturnDetached();
+    detached->Offer(contended_, /*never=*/debugger_ != nullptr);
+    MakeRoom();
+  }
   SetDeadline(deadline_ns_);
+}
+
+void Machine::MakeRoom() {
+  runtime::DetachedCode& detached = *engine_->detached();
+  if (IsDetached(running_) || Waits(running_) || !detached.IsCrowded()) {
+    room_ns_ = kNoDeadline;
+  } else if (const u64 now = MonotonicNs(); room_ns_ == kNoDeadline) {
+    room_ns_ = now + kShareNs;
+  } else if (now >= room_ns_) {
+    detached.MakeRoom();
+    room_ns_ = kNoDeadline;
+  }
 }
 
 // The block is copied whole: what a VCPU is cannot be forgotten field by field.
@@ -113,6 +142,13 @@ void Machine::SwitchTo(unsigned vcpu) {
   vcpu_counters_[before].turn_us += (now - turn_begin_ns_) / 1000;
   ++vcpu_counters_[vcpu].turns;
   turn_begin_ns_ = now;
+  if (IsDetached(vcpu)) ReturnDetached();
+}
+
+// The running one's.
+void Machine::ReturnDetached() {
+  engine_->detached()->Return();
+  vcpu_counters_[running_].detached_us += (MonotonicNs() - detached_ns_[running_]) / 1000;
 }
 
 // How long the turn is that begins now. The waiting VCPU's looks become rarer, so that they take a
@@ -145,6 +181,32 @@ void Machine::Select(unsigned vcpu) {
   if (vcpu == running_) return;
   TakeInit();
   SwitchTo(vcpu);
+}
+
+// Can nobody but detached code run? Then that is waited for, and the running one's turn stands
+// still.
+bool Machine::WaitForDetached() {
+  runtime::DetachedCode* const detached = engine_->detached();
+  if (detached == nullptr || !detached->Any()) return false;
+  if (!detached->Is(running_) && !Waits(running_)) return false;
+  stop_timer_.Resume();
+  const u64 begin = MonotonicNs();
+  detached->Wait();
+  turn_begin_ns_ += MonotonicNs() - begin;
+  stop_timer_.Disarm();
+  return true;
+}
+
+// Between runs all states are precise.
+void Machine::ReturnAll() {
+  runtime::DetachedCode* const detached = engine_->detached();
+  if (detached == nullptr || !detached->Any()) return;
+  const unsigned running = running_;
+  if (detached->Is(running)) ReturnDetached();
+  for (unsigned vcpu = 0; vcpu < vcpus(); ++vcpu) {
+    if (detached->Is(vcpu)) SwitchTo(vcpu);
+  }
+  if (running != running_) SwitchTo(running);
 }
 
 // All of them wait: the running one's turn stands still.
@@ -188,6 +250,7 @@ void Machine::InitVcpu(unsigned vcpu) {
     init_ = true;
     RequestTurn();
   } else {
+    DropDetached(vcpu);
     vcpu::ResetToInit(*parked_[vcpu], *cpuid_);
   }
 }

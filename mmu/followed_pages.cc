@@ -71,6 +71,7 @@ void FollowedPages::Note(u64 index) {
 void FollowedPages::Changed(u64 index) {
   const u32 at = Find(index);
   if (slots_[at] == 0) return;
+  StopUser();
   Erase(at);
   Note(index);
 }
@@ -84,13 +85,16 @@ void FollowedPages::Changed(u64 first, u64 count) {
   // Erasing moves slots: what is to go is noted first.
   const u32 begin = changed_count_;
   for (u32 at = 0; at < kSlots && !all_changed_; ++at) {
-    if (slots_[at] != 0 && IndexOf(slots_[at]) - first < count) Note(IndexOf(slots_[at]));
+    if (slots_[at] == 0 || IndexOf(slots_[at]) - first >= count) continue;
+    StopUser();
+    Note(IndexOf(slots_[at]));
   }
   if (all_changed_) return;
   for (u32 i = begin; i < changed_count_; ++i) Erase(Find(changed_[i]));
 }
 
 void FollowedPages::ChangedAll() {
+  StopUser();
   if (count_ != 0) RawFill(slots_, 0, kSlots);
   if (count_ != 0 || changed_count_ != 0) all_changed_ = true;
   count_ = 0;

@@ -8,6 +8,7 @@
 #define ALIBI_MMU_FOLLOWED_PAGES_H_
 
 #include <memory>
+#include <utility>
 
 #include "base/types.h"
 
@@ -15,6 +16,15 @@ namespace alibi::mmu {
 
 class FollowedPages {
  public:
+  // The follower while it uses its pages beside whoever changes them.
+  class User {
+   public:
+    virtual ~User() = default;
+    // Returns when no page is used any more, and none will be before set_user(). Vector registers
+    // stay as they are.
+    virtual void StopUsing() = 0;
+  };
+
   // What the follower may do with a page. Pages can be read if they can be anything.
   enum Right : u8 { kRead = 1, kWrite = 2, kExecute = 4 };
 
@@ -38,6 +48,9 @@ class FollowedPages {
   bool all_changed() const { return all_changed_; }
   u32 changed_count() const { return changed_count_; }
   u64 changed(u32 i) const { return changed_[i]; }
+  // From now on nothing that is mapped changes before the user has been stopped, once: then there
+  // is none any more. Null: nobody uses the pages.
+  void set_user(User* user) { user_ = user; }
   // All that had changed has gone.
   void ForgetChanged() {
     all_changed_ = false;
@@ -48,6 +61,8 @@ class FollowedPages {
   void Changed(u64 index);
   void Changed(u64 first, u64 count);
   void ChangedAll();
+  // The next one of the same view, by View.
+  FollowedPages* next = nullptr;
 
  private:
   static constexpr u32 kSlots = 1u << 17;
@@ -62,12 +77,16 @@ class FollowedPages {
   u32 Find(u64 index) const;  // its slot, or the free one where it would be
   void Erase(u32 at);
   void Note(u64 index);
+  void StopUser() {
+    if (user_ != nullptr) std::exchange(user_, nullptr)->StopUsing();
+  }
 
   u64* slots_ = nullptr;    // kSlots
   u64* changed_ = nullptr;  // kMaxChanged
   u32 count_ = 0;
   u32 changed_count_ = 0;
   bool all_changed_ = false;
+  User* user_ = nullptr;
 };
 
 }  // namespace alibi::mmu

@@ -154,7 +154,7 @@ void View::PoisonRange(u64 first, u64 count) {
   ClearSlots(first, count);
   DropWriteTargets();
   DropExecutedRange(first, count);
-  if (follower_ != nullptr) follower_->Changed(first, count);
+  TellFollowers([&](FollowedPages& pages) { pages.Changed(first, count); });
 }
 
 void View::FillSlot(unsigned kind, unsigned slot, LinearAddr page, u64 displacement) {
@@ -316,7 +316,7 @@ void View::DropExecutedSlow(u64 index) {
     if (execute_[at].index_plus_1 != index + 1) continue;
     EraseExecuted(at);
     ResetJumpPage(index);
-    if (follower_ != nullptr) follower_->Changed(index);
+    TellFollowers([&](FollowedPages& pages) { pages.Changed(index); });
     return;
   }
 }
@@ -354,7 +354,7 @@ void View::DropExecutedRange(u64 first, u64 count) {
   execute_count_ = 0;
   execute_log_count_ = 0;
   ResetAllJumps();
-  if (follower_ != nullptr) follower_->ChangedAll();
+  TellFollowers([](FollowedPages& pages) { pages.ChangedAll(); });
 }
 
 void View::Empty() {
@@ -364,7 +364,7 @@ void View::Empty() {
 void View::EmptyOfLocal() {
   if (!holds_local_) return;
   holds_local_ = false;
-  if (follower_ != nullptr) follower_->ChangedAll();
+  TellFollowers([](FollowedPages& pages) { pages.ChangedAll(); });
   ClearSlots(0, kShadowEntries);
   DropWriteTargets();
   DropExecutedIf(
@@ -422,7 +422,7 @@ void View::Clear(bool release) {
   DropWriteTargets();
   DropLeafCaches();
   ForgetRootEntries();
-  if (follower_ != nullptr) follower_->ChangedAll();
+  TellFollowers([](FollowedPages& pages) { pages.ChangedAll(); });
   table_count_ = 0;
   holds_ = holds_local_ = false;
 }

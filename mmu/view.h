@@ -134,7 +134,7 @@ class View {
     leaf_states_[index >> kChunkShift].filled |= LeafBit(index);
     if (old != Poison(index)) {
       DropCached(index);
-      if (follower_ != nullptr) follower_->Changed(index);
+      TellFollowers([&](FollowedPages& pages) { pages.Changed(index); });
     }
     return true;
   }
@@ -146,10 +146,15 @@ class View {
   }
   void PoisonRange(u64 first, u64 count);
 
-  // --- A follower: maps pages elsewhere as the entries here are, and as code is fetched ---
-  // Null: there is none (any more).
-  void set_follower(FollowedPages* follower) { follower_ = follower; }
-  FollowedPages* follower() const { return follower_; }
+  // --- Followers: map pages elsewhere as the entries here are, and as code is fetched ---
+  void AddFollower(FollowedPages* follower) {
+    follower->next = std::exchange(followers_, follower);
+  }
+  void RemoveFollower(FollowedPages* follower) {
+    FollowedPages** link = &followers_;
+    while (*link != follower) link = &(*link)->next;
+    *link = std::exchange(follower->next, nullptr);
+  }
   // Code is entered elsewhere: whoever links translations leaves this view's jumps alone.
   void set_runs_directly(bool directly) { runs_directly_ = directly; }
   bool runs_directly() const { return runs_directly_; }
@@ -325,6 +330,10 @@ class View {
   void Clear(bool release);
 
  private:
+  template <class Tell>
+  void TellFollowers(Tell tell) {
+    for (FollowedPages* pages = followers_; pages != nullptr; pages = pages->next) tell(*pages);
+  }
   struct Executed {
     u64 index_plus_1;
     PhysPage phys_page;
@@ -414,7 +423,7 @@ class View {
   u32* tables_ = nullptr;          // kMaxTables
   u32 table_count_ = 0;
   Counters* counters_ = nullptr;
-  FollowedPages* follower_ = nullptr;
+  FollowedPages* followers_ = nullptr;
   u8* reservation_ = nullptr;
   u8* side_ = nullptr;
 };

@@ -192,21 +192,28 @@ int ThreadId() {
 }
 }  // namespace
 
-Exit EngineImpl::Run() {
+void EngineImpl::BeginRun() {
   InstallHostFaultHandlers();
   CurrentEngine() = this;
   thread_id_ = ThreadId();
   __atomic_store_n(&running_, true, __ATOMIC_SEQ_CST);
+}
+
+void EngineImpl::EndRun() {
+  __atomic_store_n(&running_, false, __ATOMIC_SEQ_CST);
+  pending_.ForgetLinks();
+  fragments_->RelinkExits();
+  CurrentEngine() = nullptr;
+}
+
+Exit EngineImpl::Run() {
+  BeginRun();
   gs_ = {};
   hide_numeric_error_ = false;  // an interrupt may have come in front of that instruction
+  if (direct_ != nullptr) direct_->TellOfStops();
   struct Leave {
     EngineImpl* engine;
-    ~Leave() {
-      __atomic_store_n(&engine->running_, false, __ATOMIC_SEQ_CST);
-      engine->pending_.ForgetLinks();
-      engine->fragments_->RelinkExits();
-      CurrentEngine() = nullptr;
-    }
+    ~Leave() { engine->EndRun(); }
   } leave{this};
   for (;;) {
     fragments_->RelinkExits();
@@ -253,8 +260,10 @@ Exit EngineImpl::Run() {
     debug_step_.NotStepped();
     ForgetResumeFlag();
     if (GoesDirectly()) {
-      RunDirectly();
-      continue;
+      if (RunDirectly()) continue;
+      __atomic_store_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST);
+      Sample();
+      return Exit::kDetached;
     }
     if (const HostAddr entry = PrepareEntry()) Enter(entry);
   }
@@ -318,8 +327,11 @@ void EngineImpl::StateChanged() {
 
 // Translations, views with all that they cache, and sites are the machine's, not a VCPU's.
 void EngineImpl::VcpuSwitched(unsigned from, unsigned to) {
-  parked_[from] = {pending_, debug_step_, step_over_watch_, ignore_numeric_error_};
+  parked_[from] = {pending_,        debug_step_,     step_over_watch_,
+                   translate_next_, step_next_user_, ignore_numeric_error_};
   pending_ = parked_[to].pending;
+  translate_next_ = parked_[to].translate_next;
+  step_next_user_ = parked_[to].step_next_user;
   debug_step_ = parked_[to].debug_step;
   step_over_watch_ = parked_[to].step_over_watch;
   ignore_numeric_error_ = parked_[to].ignore_numeric_error;

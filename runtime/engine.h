@@ -28,6 +28,7 @@ enum class Exit : u8 {
   kInterruptWindow,  // irq_pending is set and the VCPU can take an interrupt now
   kDebug,            // a debugger's point was met: see debug_points().stop()
   kFailed,           // this engine cannot go on: see failure()
+  kDetached,         // user code goes on without this thread: see Engine::detached()
 };
 
 // What any engine works on. All of it outlives the engine.
@@ -40,6 +41,31 @@ struct EngineOptions {
   const vcpu::CpuidPolicy* cpuid = nullptr;
   // VCPUs that take turns in `state`; several: only where Engine::VcpuSwitched() is served.
   unsigned vcpus = 1;
+};
+
+// User code of VCPUs that goes on by itself, beside whatever the machine's thread runs: nothing of
+// its VCPU is current but that it is at CPL 3 with interrupts enabled. By VcpuState::number, on the
+// thread, between runs.
+class DetachedCode {
+ public:
+  virtual ~DetachedCode() = default;
+  virtual bool Any() const = 0;
+  virtual bool Is(unsigned vcpu) const = 0;
+  // Has it stopped, because it wants its kernel or was made to? Of one that Is().
+  virtual bool HasStopped(unsigned vcpu) = 0;
+  // The VCPU in VcpuState, which Is(), is no more; its state is precise. Interrupts what runs.
+  virtual void Return() = 0;
+  // It is no more, and what its registers were is lost.
+  virtual void Drop(unsigned vcpu) = 0;
+  // Until one has stopped, or a stop was requested.
+  virtual void Wait() = 0;
+  // Do others wait for the thread, so that code which computes should be detached? With `never`
+  // none is, whoever waits.
+  virtual void Offer(bool others_wait, bool never) = 0;
+  // Does it take the CPU on which the thread could run? Then it can be sent elsewhere, at the price
+  // of an interruption.
+  virtual bool IsCrowded() const = 0;
+  virtual void MakeRoom() = 0;
 };
 
 class Engine {
@@ -102,6 +128,9 @@ class Engine {
   virtual void DrainEvents() = 0;
 
   virtual const Counters& counters() const = 0;
+
+  // Null: there never is any.
+  virtual DetachedCode* detached() { return nullptr; }
 };
 
 }  // namespace alibi::runtime

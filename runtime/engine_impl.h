@@ -37,6 +37,7 @@ struct GuestCode;
 class EngineImpl final : public TranslatingEngine,
                          public mmu::TraceListener,
                          private Fragments::Listener,
+                         private DetachedCode,
                          private simulator::HostCode {
  public:
   explicit EngineImpl(const TranslatingEngineOptions& options);
@@ -64,6 +65,9 @@ class EngineImpl final : public TranslatingEngine,
   const adapt::SiteTable& sites() const override { return sites_->table(); }
   const adapt::Prices& prices() const override { return sites_->prices(); }
   direct::DirectExecution* direct() const override { return direct_.get(); }
+  DetachedCode* detached() override {
+    return direct_ != nullptr && options_.vcpus > 1 ? this : nullptr;
+  }
   const StubTable& stub_table() const override { return stubs_; }
   void set_translation_observer(TranslationObserver* observer) override { observer_ = observer; }
   void CollectExecutions() override;
@@ -119,6 +123,11 @@ class EngineImpl final : public TranslatingEngine,
   using SiteDesc = translator::SiteDesc;
   using ExitDesc = translator::ExitDesc;
 
+  // --- engine.cc ---
+  // What handlers of signals on this thread go by.
+  void BeginRun();
+  void EndRun();
+
   // --- translation.cc ---
   // Finds or makes the translation at state.rip and returns its entry; none: an event was delivered
   // (or the run must end), look again.
@@ -140,7 +149,6 @@ class EngineImpl final : public TranslatingEngine,
   translator::EmitRequest CommonRequest() const;
   Ccf* EmitUnit(const GuestCode& code, const translator::PackedCcf* stored, Pending* how);
   Fragments::Replaced Register(Ccf* ccf, const GuestCode& code);
-  void TraceCodeOf(const Ccf& ccf);
 
   // --- stored.cc ---
   Status OpenStore();
@@ -174,7 +182,18 @@ class EngineImpl final : public TranslatingEngine,
   bool EnginePolicyFailed() const {
     return direct_ != nullptr && options_.engine_policy->fault() != nullptr;
   }
-  void RunDirectly();
+  bool RunDirectly();
+  void EndDirectRun(direct::Exit exit, const direct::Report& report, u64 begin);
+  // DetachedCode:
+  bool Any() const override { return direct_->AnyDetached(); }
+  bool Is(unsigned vcpu) const override { return direct_->IsDetached(vcpu); }
+  bool HasStopped(unsigned vcpu) override { return direct_->HasStopped(vcpu); }
+  void Return() override;
+  void Drop(unsigned vcpu) override { direct_->Drop(vcpu); }
+  void Wait() override;
+  void Offer(bool others_wait, bool never) override;
+  bool IsCrowded() const override { return direct_->IsCrowded(); }
+  void MakeRoom() override { direct_->MakeRoom(); }
 
   // --- dispatch.cc ---
   // Does user code of the current view leave translated code, because it runs directly?
@@ -239,6 +258,7 @@ class EngineImpl final : public TranslatingEngine,
     const bool split = size <= 8 && linear.value % 64 + size > 64;
     return split ? bounce_ : bounce_ + linear.value % 64;
   }
+  void BeginAtomic(LinearAddr linear, unsigned size);
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
   static u64 ActiveElements(const isa::Instr& instr);
   bool AccessElements(const isa::Instr& instr, LinearAddr linear, ElementAccess access,
@@ -384,6 +404,8 @@ class EngineImpl final : public TranslatingEngine,
     Pending pending;
     vcpu::DebugStep debug_step;
     bool step_over_watch = false;
+    bool translate_next = false;
+    bool step_next_user = false;
     bool ignore_numeric_error = false;
   };
   Parked parked_[vcpu::kMaxVcpus];

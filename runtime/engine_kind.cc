@@ -25,9 +25,8 @@ Result<std::string> EnginePolicyFor(EngineKind kind, const std::string& asked,
 }
 
 Result<EngineKind> EngineFor(EngineKind asked, unsigned vcpus) {
-  if (vcpus == 1 || asked == EngineKind::kTranslate) return asked;
-  if (asked == EngineKind::kAuto) return EngineKind::kTranslate;
-  return Error{"several CPUs need --engine translate"};
+  if (vcpus == 1 || asked != EngineKind::kHardware) return asked;
+  return Error{"the hardware engine runs one CPU: several need another --engine"};
 }
 
 std::string EngineHelp() {

@@ -220,6 +220,18 @@ Next EngineImpl::BounceElements(SiteDesc* site, LinearAddr linear) {
   return {site->resume};
 }
 
+// Up to the callout's end, or the end of the operand's bouncing, detached user code does not store
+// there: it has no mapping for stores of a page that is traced, and is stopped for others.
+void EngineImpl::BeginAtomic(LinearAddr linear, unsigned size) {
+  if (direct_ == nullptr || !direct_->AnyDetached()) return;
+  const HostAddr host = mmu_.current_view().HostOf(linear);
+  if (host - memory_.ro_base() < memory_.capacity() && linear.PageOffset() + size <= kPageSize &&
+      memory_.InfoAt(host - memory_.ro_base()).flags != 0) {
+    return;
+  }
+  direct_->StopAll();
+}
+
 Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
   const Instr& instr = InstrOf(*site);
   ++counters_.bounce_callouts;
@@ -245,6 +257,7 @@ Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
                            : RefuseBounce(site, verdict.fault);
   }
   if (masked) return BounceElements(site, linear);
+  if (instr.IsLocked()) BeginAtomic(linear, site->size);
   NoteWatched(instr, linear, site->size);
   GuestFault fault;
   u8* pages[2];

@@ -101,6 +101,8 @@ void EngineImpl::FetchCode(GuestCode* code) {
   code->bytes = memory_.HostRw(code->phys);
   code->available = static_cast<unsigned>(kPageSize - code->phys.PageOffset());
   code->in_ram = code->bytes != nullptr;
+  // Before it is read: detached user code may store to it up to then.
+  if (code->in_ram) mmu_.TraceCode(code->phys);
   if (!code->in_ram) {
     code->available = std::min<unsigned>(code->available, sizeof(code->copy));
     memory_.ReadPhys(code->phys, code->copy, code->available);
@@ -142,6 +144,7 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
     if (code->mode.code_bits != 64) next_pc = LinearAddr(static_cast<u32>(next_pc.value));
     if (code->mode.code_bits == 64 && !IsCanonical(next_pc)) return vcpu::GeneralProtection();
     if (!mmu_.Fetch(next_pc, &next, &fault)) return fault;
+    mmu_.TraceCode(next);
     memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
     request.next_page = next_bytes;
     request.next_available = static_cast<unsigned>(
@@ -240,11 +243,6 @@ Ccf* EngineImpl::EmitUnit(const GuestCode& code, const translator::PackedCcf* st
   return ccf;
 }
 
-void EngineImpl::TraceCodeOf(const Ccf& ccf) {
-  mmu_.TraceCode(ccf.phys_page.Base());
-  if (ccf.phys_page2 != kNoPage) mmu_.TraceCode(ccf.phys_page2.Base());
-}
-
 Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, Pending* how) {
   const u64 begin = __rdtsc();
   if (!tc().HasRoom() || sites_->table().overflowed()) FlushTc(how);
@@ -252,7 +250,6 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
   FetchCode(&code);
   if (code.in_ram && code.max_instructions != 1) {
     if (Ccf* old = fragments_->Revive(pc, phys.InPage(), mode, code.page(), points_)) {
-      TraceCodeOf(*old);
       if (events_.Wants(RecordKind::kTranslation)) events_.Translation(*old, Why::kRevived, begin);
       return old;
     }
@@ -286,10 +283,7 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
 
 // A CCF has been committed.
 Fragments::Replaced EngineImpl::Register(Ccf* ccf, const GuestCode& code) {
-  if (code.in_ram) {
-    ccf->content_hash = Fragments::ContentHash(*ccf, code.page());
-    TraceCodeOf(*ccf);
-  }
+  if (code.in_ram) ccf->content_hash = Fragments::ContentHash(*ccf, code.page());
   return fragments_->Add(ccf);
 }
 

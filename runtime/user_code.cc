@@ -18,7 +18,12 @@ using Kind = EngineEvent::Kind;
 Status EngineImpl::StartDirectExecution() {
   if (options_.engine_policy == nullptr) return Ok{};
   auto made = direct::DirectExecution::Create(
-      {.mmu = &mmu_, .state = &state_, .shown = shown_features_, .trap_price = TrapPrice()});
+      {.mmu = &mmu_,
+       .state = &state_,
+       .shown = shown_features_,
+       .trap_price = TrapPrice(),
+       .vcpus = options_.vcpus,
+       .stopped = [this] { options_.platform->UserCodeStopped(); }});
   if (!made.ok()) {
     if (options_.needs_direct_execution) return made.error();
     return Ok{};
@@ -89,14 +94,23 @@ bool EngineImpl::GoesDirectly() {
   return true;
 }
 
-void EngineImpl::RunDirectly() {
+// False: it is detached.
+bool EngineImpl::RunDirectly() {
   pending_ = {};
-  mmu::View& view = mmu_.current_view();
   direct::Report report;
   const u64 begin = __rdtsc();
   const direct::Exit exit = direct_->Run(&report);
+  if (exit == direct::Exit::kDetached) return false;
+  EndDirectRun(exit, report, begin);
+  return true;
+}
+
+// What user code has stopped for is done.
+void EngineImpl::EndDirectRun(direct::Exit exit, const direct::Report& report, u64 begin) {
+  mmu::View& view = mmu_.current_view();
   switch (exit) {
     case direct::Exit::kStopped:
+    case direct::Exit::kDetached:
       break;
     case direct::Exit::kSystemCall:
     case direct::Exit::kCode:
@@ -127,6 +141,28 @@ void EngineImpl::RunDirectly() {
                           .stops = report.stops,
                           .faults = report.faults,
                           .calls = report.calls});
+}
+
+// --- DetachedCode ---
+
+void EngineImpl::Return() {
+  direct::Report report;
+  const u64 begin = __rdtsc();
+  EndDirectRun(direct_->Return(&report), report, begin);
+}
+
+void EngineImpl::Wait() {
+  BeginRun();
+  direct_->WaitForStops();
+  EndRun();
+  __atomic_store_n(&state_.stop_requested, 0, __ATOMIC_SEQ_CST);
+}
+
+void EngineImpl::Offer(bool others_wait, bool never) {
+  using Detaching = direct::DirectExecution::Detaching;
+  direct_->set_detaching(never         ? Detaching::kNever
+                         : others_wait ? Detaching::kSoon
+                                       : Detaching::kIfWoken);
 }
 
 }  // namespace alibi::runtime

@@ -21,6 +21,9 @@ class Platform {
   // may change tsc_offset, which counts at once.
   virtual void TscReading([[maybe_unused]] u64 host_tsc) {}
 
+  // From any thread: user code that went on beside other VCPUs has stopped.
+  virtual void UserCodeStopped() {}
+
   // The guest executes PAUSE. Told to machines of several VCPUs: it may wait for another one.
   virtual void Pausing() {}
 
