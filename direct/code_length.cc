@@ -4,6 +4,8 @@
 #include <array>
 #include <initializer_list>
 
+#include "vcpu/cpu_differences.h"
+
 namespace alibi::direct {
 namespace {
 
@@ -18,6 +20,7 @@ enum Part : u16 {
   kGroup3 = 1 << 6,   // TEST alone has an immediate
   kPrefix = 1 << 7,
   kNot64 = 1 << 8,  // undefined in 64-bit code
+  kNear = 1 << 9,   // kOperand; in 64-bit code by the host's CPU (HostDifference::kNarrowBranch)
 };
 using Map = std::array<u16, 256>;
 
@@ -47,7 +50,8 @@ constexpr Map kOneByte = [] {
   Add(&map, kByte, {{0xc0, 0xc1}, {0xc6, 0xc6}, {0xc8, 0xc8}, {0xcd, 0xcd}, {0xd4, 0xd5}});
   Add(&map, kByte, {{0xe0, 0xe7}, {0xeb, 0xeb}});
   Add(&map, kOperand, {{0x68, 0x69}, {0x81, 0x81}, {0xa9, 0xa9}, {0xc7, 0xc7}});
-  Add(&map, kOperand, {{0xe8, 0xea}, {0x9a, 0x9a}});
+  Add(&map, kOperand, {{0x9a, 0x9a}, {0xea, 0xea}});
+  Add(&map, kNear, {{0xe8, 0xe9}});
   Add(&map, kWord, {{0xc2, 0xc2}, {0xc8, 0xc8}, {0xca, 0xca}, {0x9a, 0x9a}, {0xea, 0xea}});
   Add(&map, kFull, {{0xb8, 0xbf}});
   Add(&map, kOffset, {{0xa0, 0xa3}});
@@ -65,7 +69,7 @@ constexpr Map k0F = [] {
   Add(&map, kModrm, {{0x90, 0x9f}, {0xa3, 0xa7}, {0xab, 0xc7}, {0xd0, 0xff}});
   Add(&map, kByte, {{0x0f, 0x0f}, {0x70, 0x73}, {0xa4, 0xa4}, {0xac, 0xac}, {0xba, 0xba}});
   Add(&map, kByte, {{0xc2, 0xc2}, {0xc4, 0xc6}});
-  Add(&map, kOperand, {{0x80, 0x8f}});
+  Add(&map, kNear, {{0x80, 0x8f}});
   return map;
 }();
 
@@ -75,6 +79,11 @@ struct Sizes {
   bool wide = false;           // REX.W
   bool sse4a = false;          // 66 or F2, which give 0F 78 two immediates
 };
+
+bool NarrowsBranches() {
+  static const bool narrows = !vcpu::HostHasIntelsWay(vcpu::HostDifference::kNarrowBranch);
+  return narrows;
+}
 
 // ModRM, SIB and displacement.
 unsigned OperandLength(const u8* at, bool addresses_of_16) {
@@ -97,6 +106,7 @@ unsigned PartsLength(u16 parts, const u8* at, const Sizes& sizes, unsigned code_
   if (parts & kByte) length += 1;
   if (parts & kWord) length += 2;
   if (parts & kOperand) length += operand;
+  if (parts & kNear) length += code_bits == 64 && !NarrowsBranches() ? 4 : operand;
   if (parts & kFull) length += sizes.wide ? 8 : operand;
   if (parts & kOffset) {
     length += code_bits == 64 ? (sizes.small_address ? 4 : 8) : (sizes.small_address ? 2 : 4);
