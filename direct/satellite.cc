@@ -289,7 +289,6 @@ bool Satellite::StopAgain() {
 }
 
 void Satellite::OrderCpus(const cpu_set_t& cpus) {
-  if (CPU_EQUAL(&cpus, &cpus_)) return;
   cpus_ = cpus;
   std::memcpy(pages_ + ORDERS_CPU_MASK, &cpus, sizeof(cpus));
   Order(SYS_sched_setaffinity, 0, sizeof(cpus), base_ + ORDERS_CPU_MASK);
@@ -306,8 +305,13 @@ bool Satellite::LaunchHere(bool run) {
   return Launch(run);
 }
 
+// It goes there by a call of its own, for which it needs the CPU on which it is: the caller, who may
+// not want to leave it, waits.
 bool Satellite::LaunchOn(const cpu_set_t& cpus) {
-  OrderCpus(cpus);
+  if (!CPU_EQUAL(&cpus, &cpus_)) {
+    OrderCpus(cpus);
+    if (!Launch(/*run=*/false) || Land() != Stop::kSignal) return false;
+  }
   cpu_ = -1;
   return Launch(/*run=*/true);
 }

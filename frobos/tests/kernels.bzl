@@ -37,6 +37,7 @@ SMP_KERNELS = [
     "smp_litmus",
     "smp_memory",
     "smp_start",
+    "smp_user",
 ]
 
 # Kernels that find a disk (disk.img, on the interface named here) and a CD-ROM (disc.iso).

@@ -68,9 +68,6 @@ TEST_CASE("policy threshold(1)") { RunKernel("threshold(1)"); }
 TEST_CASE("policy hysteresis(2,64)") { RunKernel("hysteresis(2,64)"); }
 
 TEST_CASE("user code on the CPU itself, where it is fit to") {
-  // Several CPUs are for the translating engine.
-  const char* options = std::getenv("OPTIONS");
-  if (options != nullptr && std::string(options).find("--smp") != std::string::npos) return;
   RunKernel("threshold(1)", "--engine direct");
 }
 
