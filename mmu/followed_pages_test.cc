@@ -28,6 +28,38 @@ TEST_CASE("pages are mapped, change, and are told once") {
   CHECK(pages->count() == 1);
 }
 
+TEST_CASE("who uses the pages is stopped once, before one of them counts as changed") {
+  struct Counting final : FollowedPages::User {
+    explicit Counting(FollowedPages& of) : pages(of) {}
+    void StopUsing() override {
+      ++stops;
+      rights_then = pages.RightsOf(5);
+    }
+    FollowedPages& pages;
+    unsigned stops = 0;
+    u8 rights_then = 0;
+  };
+  auto pages = FollowedPages::Create();
+  REQUIRE(pages->Add(5, FollowedPages::kRead));
+  REQUIRE(pages->Add(6, FollowedPages::kRead));
+  Counting user(*pages);
+  pages->set_user(&user);
+  pages->Changed(7);
+  pages->Changed(8, 1000);
+  pages->Changed(8, u64{1} << 30);
+  CHECK(user.stops == 0);  // none of these is mapped
+  pages->Changed(5);
+  CHECK(user.stops == 1);
+  CHECK(user.rights_then == FollowedPages::kRead);
+  pages->Changed(6);
+  CHECK(user.stops == 1);
+  REQUIRE(pages->Add(6, FollowedPages::kRead));
+  pages->set_user(&user);
+  SECTION("a range") { pages->Changed(0, u64{1} << 30); }
+  SECTION("all") { pages->ChangedAll(); }
+  CHECK(user.stops == 2);
+}
+
 TEST_CASE("too many changes are a change of everything") {
   auto pages = FollowedPages::Create();
   for (u64 index = 0; index < FollowedPages::kMaxChanged + 1; ++index) {

@@ -7,7 +7,7 @@
 The guest counts its CPUs, takes one away and brings it back, pins programs, and works on both; a 64-bit
 one runs THREADS, a program whose threads wait for each other in every way. The kernel must not complain. Then
 reboots that the second CPU asks for, other strategies of the shadow, CPUs without ACPI, and as many as there
-can be.
+can be. User code runs directly where that pays, and in another run wherever it can, beside the other CPU's.
 
 Needs Debian's package servers, or packages fetched before (ALIBI_OFFLINE forbids to get any: then
 a kernel that is not there is a SKIP). Each line PASS or FAIL becomes a test case.
@@ -89,15 +89,23 @@ def linux(*arguments):
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
-def guest():
+def guest(name, *options):
     programs = ["--add", THREADS + ":/root/threads"] if "amd64" in KERNEL else []
-    status, out, err = linux("--smp", "2", *programs, "--exec", GUEST)
+    status, out, err = linux("--smp", "2", *options, *programs, "--exec", GUEST)
     for line in out.splitlines():
         verdict = re.match(r"(PASS|FAIL) (\w+)(?:: (.*))?", line)
         if verdict:
-            report(verdict[2], None if verdict[1] == "PASS" else verdict[3] or "failed")
-    report("the guest's end", None if status == 0 and out.splitlines()[-1:] == ["finished"] else
+            report(name + verdict[2], None if verdict[1] == "PASS" else verdict[3] or "failed")
+    report(name + "the guest's end", None if status == 0 and out.splitlines()[-1:] == ["finished"] else
            f"status {status}, {err[-2000:]}")
+    return err
+
+
+def directly():
+    """No CPU waits for the other's user code."""
+    err = guest("directly: ", "--engine", "direct", "--stats")
+    beside = re.search(r"(\d+)  times that user code was left running beside", err)
+    report("directly: beside each other", None if beside and int(beside[1]) > 0 else "never")
 
 
 def counts(name, wanted, *options):
@@ -130,7 +138,8 @@ def main():
     kernel = fetched(folder / "cache", packages.fetch, KERNEL)
     if kernel is None:
         return
-    steps = [guest,
+    steps = [lambda: guest(""),
+             directly,
              lambda: counts("deferred", 2, "--smp", "2", "--coherence", "deferred"),
              lambda: counts("dropped", 2, "--smp", "2", "--coherence", "dropped"),
              lambda: counts("most", 16, "--smp", "16"),
