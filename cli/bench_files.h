@@ -25,10 +25,11 @@ bool WriteFile(const std::string& path, const std::string& text);
 // --log and --log-size; `names` is how the files in the folder are called.
 void AddLogFolderOptions(CLI::App& app, bench::LogFolder* logs, const char* names);
 
-// `alibi bench linux`, `scaling`, `debian` and `vmi`; argv[0] is that word. They return the exit
-// status.
+// `alibi bench linux`, `scaling`, `disk`, `debian` and `vmi`; argv[0] is that word. They return the
+// exit status.
 int CmdBenchLinux(int argc, char** argv);
 int CmdBenchScaling(int argc, char** argv);
+int CmdBenchDisk(int argc, char** argv);
 int CmdBenchDebian(int argc, char** argv);
 int CmdBenchVmi(int argc, char** argv);
 

@@ -46,6 +46,7 @@ int CmdBench(int argc, char** argv) {
   const std::string_view suite = argc > 1 ? argv[1] : "";
   if (suite == "linux") return CmdBenchLinux(argc - 1, argv + 1);
   if (suite == "scaling") return CmdBenchScaling(argc - 1, argv + 1);
+  if (suite == "disk") return CmdBenchDisk(argc - 1, argv + 1);
   if (suite == "debian") return CmdBenchDebian(argc - 1, argv + 1);
   if (suite == "vmi") return CmdBenchVmi(argc - 1, argv + 1);
   BenchOptions options;
@@ -53,8 +54,9 @@ int CmdBench(int argc, char** argv) {
       "Measures FrobOS's nanobenchmarks and compute programs natively, on Alibi with each policy,\n"
       "and on QEMU TCG if it is installed; prints tables and a chart, writes JSON and an SVG.\n"
       "alibi bench linux: a Linux guest's speed instead; alibi bench scaling: what it costs\n"
-      "beyond each of the engine's bounds; alibi bench debian: the programs of a whole Debian;\n"
-      "alibi bench vmi: a paravirtual kernel against an unmodified one.");
+      "beyond each of the engine's bounds; alibi bench disk: what its disks cost; alibi bench\n"
+      "debian: the programs of a whole Debian; alibi bench vmi: a paravirtual kernel against an\n"
+      "unmodified one.");
   app.add_flag("--quick", options.quick, "fewer, shorter samples: at most 30 s");
   app.add_option("--json", options.json, "where the JSON goes, and the SVG beside it")
       ->type_name("FILE")

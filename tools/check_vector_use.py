@@ -11,7 +11,7 @@ names such a register, and every call that leaves the program. Exit status 0: no
 usage or no callouts found.
 
 What the graph cannot show: virtual calls and function pointers. Their targets are roots, too: see
-ROOTS. Port and MMIO handlers are not, but for Peek(); they save the state (base/simd_guard.h); so do
+ROOTS. Port and MMIO handlers are not, but for Peek() and Poke(); they save the state (base/simd_guard.h); so do
 plug-ins (adapt/plugin.cc).
 """
 
@@ -25,7 +25,7 @@ ROOTS = re.compile(
     r'|runtime::EngineImpl::Init\(\)::|runtime::.*\bCalloutThunk<'
     r'|runtime::Watched(Memory|Ports)::\w+\('
     r'|simulator::handlers::\w+\(alibi::simulator::Execution&\)'
-    r'|(devices|vmm)::.*\bPeek(Port|Mmio)?\('
+    r'|(devices|vmm)::.*\b(Peek(Port|Mmio)?|Poke(Port)?)\('
     r'|mmu::Mmu::(Read|Write|ProbeWrite|PagingModeChanged|AddressSpaceLoaded|InvalidatePage'
     r'|PrivilegeChanged|WriteTraced)\('
     r'|adapt::.*::(OnEvent\(alibi::adapt::SiteRecord|OnPageForgotten\())')

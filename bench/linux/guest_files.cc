@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -37,6 +38,9 @@ mount -t tmpfs -o size=75% bench mnt
 cp "$2" mnt/linuxbench
 mount -o remount,bind,ro,nosuid,nodev "$1"
 exec /usr/sbin/chroot . /mnt/linuxbench run "$3" /mnt "")";
+
+// Of `alibi bench disk`: more than linuxbench's programs touch.
+constexpr std::uintmax_t kDiskBytes = 64 << 20;
 
 // As option lists of Alibi and QEMU want file names.
 std::string WithoutCommas(const std::string& path) {
@@ -151,6 +155,33 @@ Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFile
   return Ok();
 }
 
+Status WriteDiskGuest(const std::string& kernel, const std::string& alibi,
+                      const std::string& data_folder, const std::string& folder,
+                      LinuxFiles* files) {
+  files->initramfs = folder + "/initramfs";
+  const ChildResult child =
+      RunChild({"/usr/bin/env", "ALIBI_PROGRAM=" + alibi, "PYTHONDONTWRITEBYTECODE=1", "python3",
+                data_folder + "/bench/linux/boot.py", "--kernel", kernel, "--write-initrd",
+                files->initramfs, "--modules", "virtio_pci,virtio_blk,ata_piix,sd_mod", "--add",
+                files->linuxbench + ":bin/linuxbench", "--add",
+                data_folder + "/bench/linux/guest/disk_setup.sh:etc/net"},
+               10min);
+  if (child.exit_status != 0) {
+    return Error{fmt::format("no initial RAM disk with disk drivers ({})", child.Describe())};
+  }
+  // Their names are linuxbench's, which finds them here when it runs natively.
+  files->virtio_disk = folder + "/virtio";
+  files->ide_disk = folder + "/ide";
+  for (const std::string& path : {files->virtio_disk, files->ide_disk}) {
+    std::error_code error;
+    if (std::ofstream(path, std::ios::trunc).good()) {
+      std::filesystem::resize_file(path, kDiskBytes, error);
+    }
+    if (error || !std::filesystem::exists(path)) return Error{path + ": cannot be written"};
+  }
+  return Ok();
+}
+
 std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names) {
   if (names.empty()) return "";
   return fmt::format("{}:only={}", quick ? "quick" : "full", fmt::join(names, ","));
@@ -181,6 +212,11 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
                    {"--disk", WithoutCommas(files.disk) + ",format=raw,snapshot", "--disk",
                     WithoutCommas(files.program_disk) + ",format=raw,readonly"});
   }
+  if (!files.virtio_disk.empty()) {
+    command.insert(command.end(),
+                   {"--disk", WithoutCommas(files.virtio_disk) + ",format=raw", "--disk",
+                    WithoutCommas(files.ide_disk) + ",format=raw,interface=ide"});
+  }
   if (guest.cpu != "host") command.insert(command.end(), {"--cpu", guest.cpu});
   return command;
 }
@@ -205,12 +241,16 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
                                       files.initramfs,
                                       "-append",
                                       LinuxCommandLine(files, words, guest.append)};
+  const auto drive = [](const std::string& path, const char* how) {
+    return fmt::format("file={},format=raw,{}", WithoutCommas(path), how);
+  };
   if (files.IsDebian()) {
-    const auto drive = [](const std::string& path, const char* how) {
-      return fmt::format("file={},if=virtio,format=raw,{}", WithoutCommas(path), how);
-    };
-    command.insert(command.end(), {"-drive", drive(files.disk, "snapshot=on"), "-drive",
-                                   drive(files.program_disk, "readonly=on")});
+    command.insert(command.end(), {"-drive", drive(files.disk, "if=virtio,snapshot=on"), "-drive",
+                                   drive(files.program_disk, "if=virtio,readonly=on")});
+  }
+  if (!files.virtio_disk.empty()) {
+    command.insert(command.end(), {"-drive", drive(files.virtio_disk, "if=virtio"), "-drive",
+                                   drive(files.ide_disk, "if=ide")});
   }
   return command;
 }
@@ -240,14 +280,16 @@ std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::
   return command;
 }
 
-ScratchFolder::ScratchFolder() {
-  path_ = std::string(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + "/alibi-bench-XXXXXX";
+ScratchFolder::ScratchFolder(Where where) {
+  const char* folder = where == Where::kDisk ? "/var/tmp" : "/dev/shm";
+  path_ = std::string(access(folder, W_OK) == 0 ? folder : "/tmp") + "/alibi-bench-XXXXXX";
   if (mkdtemp(path_.data()) == nullptr) path_.clear();
 }
 
 ScratchFolder::~ScratchFolder() {
   if (path_.empty()) return;
-  for (const char* name : {"initramfs", "initramfs.gz", "linuxbench", "file", "input", "output"}) {
+  for (const char* name :
+       {"initramfs", "initramfs.gz", "linuxbench", "file", "input", "output", "virtio", "ide"}) {
     unlink((path_ + "/" + name).c_str());
   }
   rmdir(path_.c_str());

@@ -27,6 +27,8 @@ struct LinuxFiles {
   // what is installed, as a checksum.
   std::string disk, tree, packages;
   std::string program_disk;  // linuxbench as a disk
+  // Of `alibi bench disk` only: images that the machines write.
+  std::string virtio_disk, ide_disk;
   bool IsDebian() const { return !disk.empty(); }
 };
 
@@ -49,6 +51,11 @@ Status WriteProgramDisk(const std::string& folder, LinuxFiles* files);
 // files->initramfs, in `folder`. Compressed, as initial RAM disks are; left as it is where gzip is
 // missing.
 Status WriteInitramfs(const std::string& folder, bool with_linuxbench, LinuxFiles* files);
+
+// files->initramfs with the drivers of the two disks, and the disks, in `folder`. The kernel is the
+// one that FetchLinux() got; `alibi` and `data_folder` as there.
+Status WriteDiskGuest(const std::string& kernel, const std::string& alibi,
+                      const std::string& data_folder, const std::string& folder, LinuxFiles* files);
 
 // What both machines are told beside the kernel and its files.
 struct LinuxGuestOptions {
@@ -82,8 +89,12 @@ std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::
 // A folder that goes away with this object, and with it what machines and native runs leave there.
 class ScratchFolder {
  public:
-  // On tmpfs where there is one. path() is "" if it cannot be made.
-  ScratchFolder();
+  enum class Where {
+    kMemory,  // on tmpfs where there is one
+    kDisk,    // on a file system such as images of disks lie on
+  };
+  // path() is "" if it cannot be made.
+  explicit ScratchFolder(Where where = Where::kMemory);
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;

@@ -43,11 +43,24 @@ TEST_CASE(
                                                           "/s/linuxbench,format=raw,readonly"});
   const auto peer = QemuLinuxCommand(Debian(), "/qemu", "quick:only=true", {});
   CHECK(Values(peer, "-drive") ==
-        std::vector<std::string>{"file=/c/a,,b/disk,if=virtio,format=raw,snapshot=on",
-                                 "file=/s/linuxbench,if=virtio,format=raw,readonly=on"});
+        std::vector<std::string>{"file=/c/a,,b/disk,format=raw,if=virtio,snapshot=on",
+                                 "file=/s/linuxbench,format=raw,if=virtio,readonly=on"});
   CHECK(Values(own, "--append") == Values(peer, "-append"));
   CHECK(Values(own, "--ram") == std::vector<std::string>{"2048M"});
   CHECK(Values(peer, "-m") == std::vector<std::string>{"2048"});
+}
+
+TEST_CASE("Both machines of bench disk have the same disks, whose writes stay") {
+  LinuxFiles files;
+  files.virtio_disk = "/s/a,b/virtio";
+  files.ide_disk = "/s/a,b/ide";
+  CHECK(Values(AlibiLinuxCommand(files, "/alibi", "", {}), "--disk") ==
+        std::vector<std::string>{"/s/a,,b/virtio,format=raw",
+                                 "/s/a,,b/ide,format=raw,interface=ide"});
+  CHECK(Values(QemuLinuxCommand(files, "/qemu", "", {}), "-drive") ==
+        std::vector<std::string>{"file=/s/a,,b/virtio,format=raw,if=virtio",
+                                 "file=/s/a,,b/ide,format=raw,if=ide"});
+  CHECK(Values(AlibiLinuxCommand({}, "/alibi", "", {}), "--disk").empty());
 }
 
 TEST_CASE("A Debian is told to switch itself off even if it runs nothing") {

@@ -35,6 +35,9 @@ std::vector<LinuxWorkload> MakeWorkloads() {
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, full, quick) ScalingRow(bound, size),
 #include "bench/linux/scaling.inc"
+#define ALIBI_DISK(disk, what, kilobytes, function, full, quick, samples, aim, meaning) \
+  {disk "/" what, "request", aim, meaning, LinuxSuite::kDisk},
+#include "bench/linux/disk.inc"
       {kLoginWorkload, "boot", 3, "from the start of the VMM to the login prompt",
        LinuxSuite::kDebian, true},
 #define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, command, meaning)     \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `alibi bench linux` measures: the rows of workloads.inc, and those that need no program;
-// what `alibi bench scaling` does: those of scaling.inc; and `alibi bench debian`: those of
-// debian.inc; and those of entries.inc, which are for `alibi lab`.
+// what `alibi bench scaling` does: those of scaling.inc; `alibi bench disk`: those of disk.inc; and
+// `alibi bench debian`: those of debian.inc; and those of entries.inc, which are for `alibi lab`.
 #ifndef ALIBI_BENCH_LINUX_WORKLOADS_H_
 #define ALIBI_BENCH_LINUX_WORKLOADS_H_
 
@@ -18,7 +18,7 @@ struct ScalingBound {
 };
 
 // Which of the commands runs a workload; kEntries: none of them, but `alibi lab`.
-enum class LinuxSuite { kLinux, kScaling, kDebian, kEntries };
+enum class LinuxSuite { kLinux, kScaling, kDisk, kDebian, kEntries };
 
 // Which machines run a workload, and how often.
 enum class LinuxHow {

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -73,6 +74,9 @@ void CompareWithMemory(BlockImage& image, int rounds) {
         std::vector<u8> read(size);
         REQUIRE(image.Read(offset, read).ok());
         REQUIRE(std::equal(read.begin(), read.end(), at));
+        // What was read is cached, as far as the host tells.
+        std::fill(read.begin(), read.end(), u8{0xa5});
+        if (image.ReadCached(offset, read)) REQUIRE(std::equal(read.begin(), read.end(), at));
         break;
       }
       case 1:
@@ -113,6 +117,39 @@ TEST_CASE("a raw image keeps what is written") {
   CHECK((*again)->Write(0, read).error == EROFS);
   CHECK((*again)->Discard(0, 512).error == EROFS);
   CHECK((*again)->WriteZeroes(0, 512, true).error == EROFS);
+}
+
+// Whether the file's file system can say what it has cached: ext4 and XFS do, tmpfs does not.
+bool TellsWhatIsCached(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char byte;
+  struct iovec piece = {&byte, 1};
+  const ssize_t got = preadv2(fd, &piece, 1, 0, RWF_NOWAIT);
+  close(fd);
+  return got == 1;
+}
+
+TEST_CASE("what the host has cached can be read without waiting") {
+  const std::string path = MakeFile("cached.img", std::string(5000, 'b'), 200000);
+  std::vector<u8> read(512);
+  for (const bool snapshot : {false, true}) {
+    auto image = Try({path, "", false, snapshot});
+    REQUIRE(image.ok());
+    const std::vector<u8> written = Pattern(4096, 3);
+    REQUIRE((*image)->Read(0, read).ok());
+    REQUIRE((*image)->Write(8192, written).ok());
+    const bool tells = TellsWhatIsCached(path);
+    CHECK((*image)->ReadCached(0, read) == tells);
+    // Both what was written and what was not.
+    std::vector<u8> both(8192);
+    REQUIRE((*image)->Read(4096, both).ok());
+    CHECK((*image)->ReadCached(4096, both) == tells);
+    CHECK(std::equal(written.begin(), written.end(), both.begin() + 4096));
+  }
+  auto image = Try({path});
+  REQUIRE(image.ok());
+  REQUIRE(truncate(path.c_str(), 4096) == 0);
+  CHECK_FALSE((*image)->ReadCached(4096, read));
 }
 
 TEST_CASE("an odd size is rounded up, and the file grows only when that sector is written") {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // An image and the thread that works on it. Requests are served one by one in the order of their
 // submission, so a flush covers every write before it, and what overlaps cannot be reordered.
+//
+// To hand a request over and to be told of its end costs two threads' waking, 30 to 100 us on
+// virtual machines: more than to read what the host has cached. So that is done at once.
 #ifndef ALIBI_DEVICES_BLOCK_DISK_H_
 #define ALIBI_DEVICES_BLOCK_DISK_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -57,10 +61,14 @@ class Disk {
 
   // On the VCPU's thread. A request that leaves the image fails like one that the host refused.
   void Submit(std::shared_ptr<Request> request);
+  // Instead of Submit(), on the VCPU's thread: a read of what the host has cached, while nothing
+  // else is to be done. False: Submit() it. `done` is not called.
+  bool ReadNow(Request& request);
 
  private:
   Disk(std::shared_ptr<BlockImage> image, std::string name, Post post, Report report);
   void Work();
+  bool LeavesImage(u64 offset, u64 bytes) const;
   IoResult Serve(Request& request);
   void NoteFailure(Operation operation, int error);
 
@@ -70,7 +78,8 @@ class Disk {
   const Report report_;
   std::vector<std::pair<Operation, int>> reported_;  // the worker's
 
-  std::mutex mutex_;  // of what follows
+  std::atomic<std::size_t> unserved_ = 0;  // submitted, and not yet done by the worker
+  std::mutex mutex_;                       // of what follows
   std::condition_variable submitted_;
   std::deque<std::shared_ptr<Request>> queue_;
   bool ending_ = false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A disk image as the devices see it: a row of bytes that can be read, written and made durable.
 //
-// Calls block on host I/O: they come from a disk's worker thread (devices/block/disk.h), one at a
-// time, or from the thread that opens the image before there is a worker.
+// Calls but ReadCached() block on host I/O: they come from a disk's worker thread
+// (devices/block/disk.h), or from the thread that opens the image before there is a worker. There
+// is one call at a time.
 #ifndef ALIBI_DEVICES_BLOCK_IMAGE_H_
 #define ALIBI_DEVICES_BLOCK_IMAGE_H_
 
@@ -32,6 +33,12 @@ class BlockImage {
 
   // [offset, offset + size) lies inside the image. Nothing is written to a read-only image: EROFS.
   virtual IoResult Read(u64 offset, std::span<u8> data) = 0;
+  // Read(), if the host can do it without waiting for a medium or a server. False: it cannot, or
+  // not for all of it; the data is undefined, and Read() says what is wrong. From any thread.
+  virtual bool ReadCached(u64 offset, std::span<u8> data) {
+    static_cast<void>(offset), static_cast<void>(data);
+    return false;
+  }
   virtual IoResult Write(u64 offset, std::span<const u8> data) = 0;
   // Everything written before is on stable storage when this succeeds. A failure is final: what was
   // lost is not known, so every later flush fails as well.

@@ -27,6 +27,11 @@ class MemoryImage final : public BlockImage {
     std::memcpy(data.data(), bytes.data() + offset, data.size());
     return Note('r');
   }
+  bool ReadCached(u64 offset, std::span<u8> data) override {
+    if (!cached) return false;
+    std::memcpy(data.data(), bytes.data() + offset, data.size());
+    return Note('c').ok();
+  }
   IoResult Write(u64 offset, std::span<const u8> data) override {
     if (error == 0) std::memcpy(bytes.data() + offset, data.data(), data.size());
     return Note('w');
@@ -44,6 +49,7 @@ class MemoryImage final : public BlockImage {
   std::vector<u8> bytes;
   std::atomic<int> error = 0;  // what every operation ends with
   std::atomic<unsigned> delay_us = 0;
+  std::atomic<bool> cached = false;  // it can be read without waiting
 
  private:
   IoResult Note(char operation) {

@@ -12,8 +12,6 @@
 #include <cstring>
 #include <vector>
 
-#include "devices/block/file_io.h"
-
 namespace alibi::block {
 namespace {
 
@@ -71,6 +69,10 @@ IoResult RawImage::Read(u64 offset, std::span<u8> data) {
   if (offset + got < file_bytes_) return {EIO};
   std::memset(data.data() + got, 0, data.size() - got);
   return {};
+}
+
+bool RawImage::ReadCached(u64 offset, std::span<u8> data) {
+  return cached_reads_.Read(fd_, offset, data);
 }
 
 IoResult RawImage::Write(u64 offset, std::span<const u8> data) {

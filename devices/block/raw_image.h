@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "devices/block/file_io.h"
 #include "devices/block/image.h"
 
 namespace alibi::block {
@@ -25,6 +26,7 @@ class RawImage final : public BlockImage {
   static bool Lock(int fd, bool read_only);
 
   IoResult Read(u64 offset, std::span<u8> data) override;
+  bool ReadCached(u64 offset, std::span<u8> data) override;
   IoResult Write(u64 offset, std::span<const u8> data) override;
   IoResult Flush() override;
   IoResult Discard(u64 offset, u64 bytes) override;
@@ -34,6 +36,7 @@ class RawImage final : public BlockImage {
   const int fd_;
   const u64 file_bytes_;  // when it was opened
   const bool is_block_device_;
+  CachedReads cached_reads_;
   bool written_ = false;  // since the last flush
   int flush_error_ = 0;
 };

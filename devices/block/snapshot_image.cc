@@ -11,8 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "devices/block/file_io.h"
-
 namespace alibi::block {
 namespace {
 
@@ -70,19 +68,36 @@ bool SnapshotImage::HasRoom(u64 first_cluster, u64 last_cluster) const {
   return clusters <= most_clusters_;
 }
 
+u64 SnapshotImage::SamePlace(u64 offset, u64 bytes) const {
+  const bool written = IsWritten(offset / kCluster);
+  u64 end = offset / kCluster * kCluster + kCluster;
+  while (end < offset + bytes && IsWritten(end / kCluster) == written) end += kCluster;
+  return std::min(end - offset, bytes);
+}
+
 IoResult SnapshotImage::Read(u64 offset, std::span<u8> data) {
   while (!data.empty()) {
-    // As many clusters at once as come from the same place.
-    const bool written = IsWritten(offset / kCluster);
-    u64 end = offset / kCluster * kCluster + kCluster;
-    while (end < offset + data.size() && IsWritten(end / kCluster) == written) end += kCluster;
-    const std::span<u8> piece = data.first(std::min<u64>(end - offset, data.size()));
-    const IoResult read = written ? ReadAll(fd_, offset, piece) : base_->Read(offset, piece);
+    const std::span<u8> piece = data.first(SamePlace(offset, data.size()));
+    const IoResult read =
+        IsWritten(offset / kCluster) ? ReadAll(fd_, offset, piece) : base_->Read(offset, piece);
     if (!read.ok()) return read;
     offset += piece.size();
     data = data.subspan(piece.size());
   }
   return {};
+}
+
+bool SnapshotImage::ReadCached(u64 offset, std::span<u8> data) {
+  while (!data.empty()) {
+    const std::span<u8> piece = data.first(SamePlace(offset, data.size()));
+    if (!(IsWritten(offset / kCluster) ? cached_reads_.Read(fd_, offset, piece)
+                                       : base_->ReadCached(offset, piece))) {
+      return false;
+    }
+    offset += piece.size();
+    data = data.subspan(piece.size());
+  }
+  return true;
 }
 
 IoResult SnapshotImage::Write(u64 offset, std::span<const u8> data) {

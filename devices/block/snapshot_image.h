@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "devices/block/file_io.h"
 #include "devices/block/image.h"
 
 namespace alibi::block {
@@ -21,6 +22,7 @@ class SnapshotImage final : public BlockImage {
   ~SnapshotImage() override;
 
   IoResult Read(u64 offset, std::span<u8> data) override;
+  bool ReadCached(u64 offset, std::span<u8> data) override;
   IoResult Write(u64 offset, std::span<const u8> data) override;
   IoResult Flush() override { return {}; }
   IoResult Discard(u64, u64) override { return {}; }
@@ -39,12 +41,15 @@ class SnapshotImage final : public BlockImage {
   SnapshotImage(std::unique_ptr<BlockImage> base, u64 most_bytes, Bits written, int fd);
   bool IsWritten(u64 cluster) const { return written_[cluster / 8] >> cluster % 8 & 1; }
   void SetWritten(u64 cluster);
+  // What is at the beginning of [offset, offset + bytes) and comes from the same place: its bytes.
+  u64 SamePlace(u64 offset, u64 bytes) const;
   bool HasRoom(u64 first_cluster, u64 last_cluster) const;
 
   std::unique_ptr<BlockImage> base_;
   const u64 most_clusters_;
   const Bits written_;
   u64 written_clusters_ = 0;
+  CachedReads cached_reads_;
   const int fd_;
 };
 

@@ -7,7 +7,6 @@
 namespace alibi::devices {
 namespace {
 
-constexpr unsigned kCommandAt = 0, kStatusAt = 2, kTableAt = 4;
 constexpr u8 kEndOfTable = 0x80;
 
 }  // namespace
@@ -16,37 +15,14 @@ BusMasterChannel::BusMasterChannel(Dma& dma, std::function<bool()> allowed,
                                    std::function<void()> started)
     : dma_(dma), allowed_(std::move(allowed)), started_(std::move(started)) {}
 
-u8 BusMasterChannel::Read(unsigned offset) const {
-  switch (offset) {
-    case kCommandAt:
-      return command_;
-    case kStatusAt:
-      return status_;
-    default:
-      return offset >= kTableAt ? static_cast<u8>(table_ >> (8 * (offset - kTableAt))) : 0xff;
-  }
-}
-
 void BusMasterChannel::Write(unsigned offset, u8 value) {
-  if (offset == kCommandAt) {
-    const bool starts = (value & kStart) && !(command_ & kStart);
-    command_ = value & (kStart | kToMemory);
-    if (!(command_ & kStart)) status_ &= static_cast<u8>(~kActive);
-    if (!starts) return;
-    status_ |= kActive;
-    regions_ = 0;
-    last_region_ = false;
-    left_ = 0;
-    started_();
-  } else if (offset == kStatusAt) {
-    // The two events are cleared by ones.
-    const u8 events = status_ & static_cast<u8>(~value) & (kError | kInterrupt);
-    status_ = static_cast<u8>((status_ & kActive) | events | (value & kDriveBits));
-  } else if (offset >= kTableAt) {
-    const unsigned shift = 8 * (offset - kTableAt);
-    table_ = (table_ & ~(u32{0xff} << shift)) | u32{value} << shift;
-    table_ &= ~u32{3};
-  }
+  if (WriteQuietly(offset, value)) return;
+  command_ = value & (kStart | kToMemory);
+  status_ |= kActive;
+  regions_ = 0;
+  last_region_ = false;
+  left_ = 0;
+  started_();
 }
 
 void BusMasterChannel::Reset() {

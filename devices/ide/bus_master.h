@@ -21,6 +21,11 @@ class BusMasterChannel {
   // Offsets 0 to 7, a byte at a time.
   u8 Read(unsigned offset) const;
   void Write(unsigned offset, u8 value);
+  // Write(), unless that starts a run: false, and nothing is changed.
+  bool WriteQuietly(unsigned offset, u8 value);
+  bool Starts(unsigned offset, u8 value) const {
+    return offset == kCommandAt && (value & kStart) && !(command_ & kStart);
+  }
 
   // The guest has started a run that has not ended.
   bool running() const { return (command_ & kStart) && (status_ & kActive); }
@@ -38,6 +43,8 @@ class BusMasterChannel {
   void EndOfTransfer();
 
  private:
+  // Registers.
+  static constexpr unsigned kCommandAt = 0, kStatusAt = 2, kTableAt = 4;
   enum : u8 { kStart = 1, kToMemory = 8 };                // command
   enum : u8 { kActive = 1, kError = 2, kInterrupt = 4 };  // status
   static constexpr u8 kDriveBits = 0x60;

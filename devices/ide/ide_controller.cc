@@ -6,10 +6,6 @@
 namespace alibi::devices {
 namespace {
 
-constexpr u8 kSecondDrive = 0x10;  // of the device register
-// Of the device control register.
-constexpr u8 kNoInterrupt = 0x02, kSoftwareReset = 0x04, kHighBytes = 0x80;
-
 constexpr PciIds kPiix3Ide = {0x8086, 0x7010, 0x010180};
 // The timing registers' bit that lets a channel decode its ports.
 constexpr unsigned kTiming = 0x40;
@@ -45,27 +41,11 @@ void IdeChannel::InterruptChanged() {
   irq_.Set(level);
 }
 
-u8 IdeChannel::Status(bool clear_interrupt) {
-  if (chosen() == nullptr) return 0;  // nobody drives the bus; its pull-downs do
-  const u8 status = chosen()->status();
-  if (clear_interrupt) chosen()->ClearInterrupt();
-  return status;
-}
-
 u8 IdeChannel::ReadRegister(unsigned index) {
-  if (index == kIdeStatus) return Status(/*clear_interrupt=*/true);
-  const bool high = control_ & kHighBytes;
-  if (chosen() != nullptr) {
-    const u8 value = chosen()->ReadRegister(index, high);
-    return index == kIdeDevice
-               ? static_cast<u8>((value & ~kSecondDrive) | (chosen_ != 0 ? kSecondDrive : 0) | 0xa0)
-               : value;
-  }
-  // The other drive answers for one that is missing (ATA/ATAPI-6, 9.16.1); its task file is what
-  // was written to both.
-  const IdeDrive* other = drives_[chosen_ ^ 1].get();
-  if (other == nullptr) return 0;
-  return index == kIdeError ? u8{0} : other->ReadRegister(index, high);
+  if (index != kIdeStatus) return ReadTaskFile(index);
+  const u8 status = Status();
+  if (chosen() != nullptr) chosen()->ClearInterrupt();
+  return status;
 }
 
 void IdeChannel::WriteRegister(unsigned index, u8 value) {
@@ -79,14 +59,11 @@ void IdeChannel::WriteRegister(unsigned index, u8 value) {
     if (chosen() != nullptr) chosen()->Command(value);
     return;
   }
-  control_ &= static_cast<u8>(~kHighBytes);
-  for (const auto& drive : drives_) {
-    if (drive != nullptr) drive->WriteRegister(index, value);
-  }
-  if (index == kIdeDevice) {
-    chosen_ = (value & kSecondDrive) ? 1 : 0;
-    InterruptChanged();
-  }
+  // Only the choice of the other drive does more.
+  if (KeepRegister(index, value)) return;
+  chosen_ ^= 1;
+  KeepRegister(index, value);
+  InterruptChanged();
 }
 
 void IdeChannel::Control(u8 value) {
@@ -124,7 +101,7 @@ void IdeChannel::CommandBlock::Write(u64 offset, unsigned size, u64 value) {
 }
 
 u64 IdeChannel::ControlBlock::Read(u64, unsigned) {
-  return channel_.control_ & kSoftwareReset ? kIdeBusy : channel_.Status(/*clear_interrupt=*/false);
+  return channel_.control_ & kSoftwareReset ? kIdeBusy : channel_.Status();
 }
 
 void IdeChannel::ControlBlock::Write(u64, unsigned, u64 value) {
@@ -166,13 +143,8 @@ void IdeController::BusMasterPorts::Reset() {
 }
 
 u64 IdeController::BusMasterPorts::Read(u64 offset, unsigned size) {
-  u64 value = 0;
-  for (unsigned i = 0; i < size; ++i) {
-    const unsigned at = static_cast<unsigned>(offset) + i;
-    const BusMasterChannel& channel =
-        controller_.channels_[at / BusMasterChannel::kPorts]->bus_master();
-    value |= u64{channel.Read(at % BusMasterChannel::kPorts)} << (8 * i);
-  }
+  u64 value;
+  Peek(offset, size, &value);
   return value;
 }
 

@@ -42,6 +42,8 @@ class IdeChannel final : public IdeDrive::Host {
     explicit CommandBlock(IdeChannel& channel) : channel_(channel) {}
     u64 Read(u64 offset, unsigned size) override;
     void Write(u64 offset, unsigned size, u64 value) override;
+    bool Peek(u64 offset, unsigned size, u64* value) const override;
+    bool Poke(u64 offset, unsigned size, u64 value) override;
     unsigned MaxAccessSize() const override { return 4; }
     void Reset() override { channel_.Reset(); }
 
@@ -52,6 +54,7 @@ class IdeChannel final : public IdeDrive::Host {
    public:
     explicit ControlBlock(IdeChannel& channel) : channel_(channel) {}
     u64 Read(u64 offset, unsigned size) override;
+    bool Peek(u64 offset, unsigned size, u64* value) const override;
     void Write(u64 offset, unsigned size, u64 value) override;
 
    private:
@@ -61,7 +64,12 @@ class IdeChannel final : public IdeDrive::Host {
   IdeDrive* chosen() const { return drives_[chosen_].get(); }
   u8 ReadRegister(unsigned index);
   void WriteRegister(unsigned index, u8 value);
-  u8 Status(bool clear_interrupt);
+  // A register that reading does not change.
+  u8 ReadTaskFile(unsigned index) const;
+  // WriteRegister(), unless it does more than to keep the value: false, and nothing is changed.
+  bool KeepRegister(unsigned index, u8 value);
+  // 0 without a drive: nobody drives the bus; its pull-downs do.
+  u8 Status() const;
   void Control(u8 value);
 
   IrqLine& irq_;
@@ -69,6 +77,10 @@ class IdeChannel final : public IdeDrive::Host {
   CommandBlock command_block_{*this};
   ControlBlock control_block_{*this};
   std::array<std::unique_ptr<IdeDrive>, 2> drives_;
+  // Bits of the device register, and of the device control register.
+  static constexpr u8 kSecondDrive = 0x10;
+  static constexpr u8 kNoInterrupt = 0x02, kSoftwareReset = 0x04, kHighBytes = 0x80;
+
   unsigned chosen_ = 0;
   u8 control_ = 0;
   bool irq_level_ = false;
@@ -91,6 +103,8 @@ class IdeController final : public PciFunction {
    public:
     explicit BusMasterPorts(IdeController& controller) : controller_(controller) {}
     u64 Read(u64 offset, unsigned size) override;
+    bool Peek(u64 offset, unsigned size, u64* value) const override;
+    bool Poke(u64 offset, unsigned size, u64 value) override;
     void Write(u64 offset, unsigned size, u64 value) override;
     unsigned MaxAccessSize() const override { return 4; }
     void Reset() override;

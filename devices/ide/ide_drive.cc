@@ -16,26 +16,12 @@ constexpr unsigned kMaxInFlight = 4;
 IdeDrive::IdeDrive(std::unique_ptr<block::Disk> disk, Host& host)
     : disk_(std::move(disk)), host_(host) {}
 
-u8 IdeDrive::ReadRegister(unsigned index, bool high) const {
-  return high && index != kIdeError && index != kIdeDevice ? before_[index] : now_[index];
-}
-
-void IdeDrive::WriteRegister(unsigned index, u8 value) {
-  // Registers belong to the drive while it works (6.2.7).
-  if (status_ & (kIdeBusy | kIdeDrq)) return;
-  if (index == kIdeError) {
-    features_ = value;
-    return;
-  }
-  before_[index] = now_[index];
-  now_[index] = value;
-}
-
 void IdeDrive::Command(u8 command) {
   SetInterrupt(false);
   constexpr u8 kDeviceReset = 0x08;
   if ((status_ & (kIdeBusy | kIdeDrq)) && command != kDeviceReset) return;
   Forget();
+  now_left_ = kMaxNow;
   SetError(0);
   Execute(command);
 }
@@ -108,6 +94,12 @@ void IdeDrive::AskImage(block::Operation operation, u64 offset, u64 bytes, bool 
   if (operation == block::Operation::kRead || operation == block::Operation::kWrite) {
     ALIBI_CHECK(buffer_.size() == bytes && bytes <= kMaxStep, "steps are bounded");
     request->data = std::move(buffer_);
+  }
+  if (bytes <= now_left_ && disk_->ReadNow(*request)) {
+    now_left_ -= bytes;
+    buffer_ = std::move(request->data);
+    ImageDone(*request);
+    return;
   }
   request->done = [this, generation = generation_](block::Request& done) {
     --in_flight_;

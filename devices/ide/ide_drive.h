@@ -70,7 +70,7 @@ class IdeDrive {
  protected:
   enum class Direction : u8 { kNone, kIn, kOut };
   // Most bytes that a step moves between the image and the drive.
-  static constexpr u64 kMaxStep = 128 * 1024;
+  static constexpr u64 kMaxStep = 1 << 20;
 
   // --- What the kinds of drives do ---
   virtual void Execute(u8 command) = 0;
@@ -106,6 +106,9 @@ class IdeDrive {
   block::Disk& disk() { return *disk_; }
 
  private:
+  // What a command may read at once: the guest stands still meanwhile.
+  static constexpr u64 kMaxNow = 2 * kMaxStep;
+
   void ContinueDma();
   void BlockEnded();
   void Submit(std::shared_ptr<block::Request> request);
@@ -120,6 +123,7 @@ class IdeDrive {
   u8 status_ = 0;
   bool interrupt_ = false;
   u32 generation_ = 0;
+  u64 now_left_ = 0;        // of kMaxNow, for the command that runs
   unsigned in_flight_ = 0;  // requests at the image, of this generation and of earlier ones
   std::shared_ptr<block::Request> deferred_;  // waits until there are fewer
 

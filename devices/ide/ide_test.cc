@@ -138,6 +138,68 @@ TEST_CASE("a sector, its interrupt, its acknowledgement") {
   CHECK(Works(rig));
 }
 
+TEST_CASE("DMA of what the host has cached ends with the access that starts it") {
+  Rig rig;
+  rig.disk_image->cached = true;
+  for (const u16 sectors : {u16{8}, u16{1024}, u16{2048}}) {
+    INFO(sectors);
+    // Regions of 64 KB, all over the same memory.
+    const unsigned regions = (sectors * 512u + 65535) / 65536;
+    for (unsigned i = 0; i < regions; ++i) {
+      const u32 bytes = std::min(65536u, sectors * 512u - i * 65536);
+      rig.Region(i, 0x20000, static_cast<u16>(bytes), i + 1 == regions);
+    }
+    rig.Put(kIdeDevice, 0xe0);
+    rig.Put(kIdeCount, sectors >> 8);
+    rig.Put(kIdeCount, sectors);
+    for (const unsigned index : {kIdeLbaLow, kIdeLbaMid, kIdeLbaHigh}) {
+      rig.Put(index, 0);
+      rig.Put(index, 0);
+    }
+    rig.Put(kIdeStatus, 0x25);
+    CHECK(rig.disk_image->TakeLog() == "c");
+    CHECK_FALSE(rig.primary.level());
+    rig.Start(/*to_memory=*/true);
+    CHECK(rig.primary.level());
+    CHECK(rig.Get(kIdeStatus) == (kIdeReady | kIdeSeek));
+    CHECK((rig.master().Read(2) & 7) == 4);
+    const u64 last = (regions - 1) * 65536;
+    CHECK(std::memcmp(rig.dma.ram.data() + 0x20000, rig.disk_image->bytes.data() + last, 512) == 0);
+    rig.master().Write(0, 0);
+    rig.master().Write(2, 4);
+  }
+  rig.disk_image->cached = false;
+  CHECK(Works(rig));
+}
+
+TEST_CASE("registers that only keep what they are told are answered without a crossing") {
+  Rig rig;
+  Device& command = rig.controller.channel(0).command_block();
+  u64 value;
+  CHECK(command.Poke(kIdeCount, 1, 0x12));
+  CHECK(command.Poke(kIdeCount, 1, 0x34));
+  CHECK((command.Peek(kIdeCount, 1, &value) && value == 0x34));
+  CHECK(rig.Get(kIdeCount) == 0x34);
+  rig.Control(0x80);
+  CHECK((command.Peek(kIdeCount, 1, &value) && value == 0x12));
+  // The other drive's choice may change the interrupt; data and commands do something.
+  CHECK(command.Poke(kIdeDevice, 1, 0xe0));
+  CHECK_FALSE(command.Poke(kIdeDevice, 1, 0xf0));
+  CHECK(rig.Get(kIdeDevice) == 0xe0);
+  CHECK_FALSE(command.Poke(kIdeStatus, 1, 0xec));
+  CHECK_FALSE(command.Poke(kIdeData, 1, 0));
+  CHECK_FALSE(command.Peek(kIdeData, 2, &value));
+  // A status that acknowledges an interrupt is read by the drive, the alternate one never.
+  CHECK(command.Peek(kIdeStatus, 1, &value));
+  rig.Issue(0x20, 5, 1);
+  REQUIRE(rig.primary.level());
+  CHECK_FALSE(command.Peek(kIdeStatus, 1, &value));
+  CHECK(rig.controller.channel(0).control_block().Peek(0, 1, &value));
+  CHECK(value == (kIdeReady | kIdeSeek | kIdeDrq));
+  rig.Get(kIdeStatus);
+  CHECK(command.Peek(kIdeStatus, 1, &value));
+}
+
 TEST_CASE("an image's failure is the guest's error") {
   Rig rig;
   rig.disk_image->error = EIO;

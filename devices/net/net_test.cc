@@ -266,6 +266,83 @@ TEST_CASE("Offload: a segment in pieces is the same stream") {
   CHECK(CutSegment(frame, segment, 40).empty());
 }
 
+TEST_CASE("Offload: the Internet checksum, at any length and alignment") {
+  std::mt19937_64 random(3);
+  Frame bytes(100);
+  for (int i = 0; i < 2000; ++i) {
+    for (u8& byte : bytes) byte = random() % 4 == 0 ? 0xff : static_cast<u8>(random());
+    const std::size_t at = random() % 8, size = random() % 90;
+    // Words of 16 bits, high bytes first, with end-around carries (RFC 1071).
+    u32 sum = 0;
+    for (std::size_t k = 0; k < size; ++k) {
+      sum += k % 2 == 0 ? bytes[at + k] << 8 : bytes[at + k];
+      sum = (sum & 0xffff) + (sum >> 16);
+    }
+    CHECK(InternetSum(std::span<const u8>(bytes).subspan(at, size)) == sum);
+  }
+}
+
+TEST_CASE("Offload: the pieces of a segment join to what it was, and nothing else does") {
+  constexpr u8 kAck = 0x10, kPshAck = 0x18;
+  const Frame timestamps = {1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2};
+  Frame frame = MakeTcp(kPshAck, timestamps, 10'000);
+  TcpSegment segment;
+  REQUIRE(FindTcp(frame, &segment));
+  frame[segment.tcp + 4] = frame[segment.tcp + 5] = frame[segment.tcp + 6] = 0xff;
+  std::vector<Frame> pieces = CutSegment(frame, segment, 1500);
+  REQUIRE(pieces.size() == 7);
+  pieces[3].resize(pieces[3].size() + 6);  // Ethernet's padding is no payload
+  Frame whole = pieces[0];
+  for (std::size_t i = 1; i < pieces.size(); ++i) REQUIRE(JoinSegments(&whole, pieces[i]));
+  CHECK(InternetSum(std::span<const u8>(whole).subspan(kEthernetHeader, 20)) == 0xffff);
+  TcpSegment joined;
+  REQUIRE(FindTcp(whole, &joined));
+  SetPseudoHeaderSum(whole, joined);
+  SetPseudoHeaderSum(frame, segment);
+  CHECK(whole == frame);
+  // Behind a PSH nothing waits for more.
+  CHECK_FALSE(JoinSegments(&whole, pieces[1]));
+
+  pieces[3].resize(pieces[3].size() - 6);
+  const auto joins = [](Frame one, const Frame& other) {
+    const Frame before = one;
+    const bool done = JoinSegments(&one, other);
+    CHECK(done == (one != before));
+    return done;
+  };
+  CHECK(joins(pieces[1], pieces[2]));
+  CHECK_FALSE(joins(pieces[1], pieces[3]));
+  CHECK_FALSE(joins(pieces[2], pieces[1]));
+  CHECK_FALSE(joins({}, pieces[1]));
+  CHECK_FALSE(joins(pieces[1], Frame(60)));
+  // One byte of the headers that differs: all but the lengths, the identification, sums and PSH.
+  for (std::size_t at = 0; at < segment.payload; ++at) {
+    const std::size_t ip = kEthernetHeader;
+    if ((at >= ip + 2 && at < ip + 6) || at == ip + 10 || at == ip + 11) continue;
+    if (at == segment.tcp + 16 || at == segment.tcp + 17) continue;
+    Frame other = pieces[2];
+    other[at] ^= 1;
+    INFO(at);
+    CHECK_FALSE(joins(pieces[1], other));
+  }
+  // Without payload, or with other flags, and beyond what a packet's length can say.
+  CHECK_FALSE(joins(MakeTcp(kAck, {}, 100), MakeTcp(kAck, {}, 0)));
+  CHECK_FALSE(joins(MakeTcp(kAck, {}, 0), MakeTcp(kAck, {}, 100)));
+  for (const u8 flags : {0x11, 0x12, 0x14, 0x30, 0x50, 0x90, 0x08}) {
+    Frame other = pieces[2];
+    other[segment.tcp + 13] = flags;
+    CHECK_FALSE(joins(pieces[1], other));
+  }
+  const auto numbered = [&](std::size_t payload, u32 sequence) {
+    Frame made = MakeTcp(kAck, {}, payload);
+    made[kEthernetHeader + 20 + 6] = static_cast<u8>(sequence >> 8);
+    made[kEthernetHeader + 20 + 7] = static_cast<u8>(sequence);
+    return made;
+  };
+  CHECK(joins(numbered(60'000, 0), numbered(5'495, 60'000)));
+  CHECK_FALSE(joins(numbered(60'000, 0), numbered(5'496, 60'000)));
+}
+
 TEST_CASE("Offload: fragments put together are the packet") {
   Frame payload(4000);
   for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<u8>(i / 3);
@@ -298,6 +375,8 @@ TEST_CASE("Offload: frames of random bytes") {
     TcpSegment segment;
     if (!FindTcp(frame, &segment)) continue;
     static_cast<void>(CutSegment(frame, segment, 68));
+    Frame whole = frame;
+    static_cast<void>(JoinSegments(&whole, frame));
     SetPseudoHeaderSum(frame, segment);
   }
 }

@@ -2,18 +2,26 @@
 #include "devices/net/offload.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace alibi::net {
 namespace {
 
 constexpr u8 kTcpProtocol = 6;
-constexpr u8 kSyn = 0x02;
+constexpr u8 kFin = 0x01, kSyn = 0x02, kPsh = 0x08, kAck = 0x10;
+// Of TCP's header, and of IPv4's.
+constexpr std::size_t kSequence = 4, kAcknowledgement = 8, kFlags = 13;
+constexpr std::size_t kTotalLength = 2, kIdentification = 4, kFragment = 6, kIpChecksum = 10,
+                      kAddresses = 12;
 constexpr u16 kDontFragment = 0x4000, kMoreFragments = 0x2000, kOffsetMask = 0x1fff;
 constexpr u8 kEndOfOptions = 0, kNoOperation = 1, kMaximumSegmentSize = 2;
 constexpr std::size_t kLeastIpHeader = 20, kLeastTcpHeader = 20;
 
 u16 Get16(std::span<const u8> bytes, std::size_t at) {
   return static_cast<u16>(bytes[at] << 8 | bytes[at + 1]);
+}
+u32 Get32(std::span<const u8> bytes, std::size_t at) {
+  return u32{Get16(bytes, at)} << 16 | Get16(bytes, at + 2);
 }
 void Put16(Frame& frame, std::size_t at, u16 value) {
   frame[at] = static_cast<u8>(value >> 8);
@@ -37,12 +45,30 @@ bool FindIp(std::span<const u8> frame, std::size_t* header, std::size_t* total) 
 }  // namespace
 
 u16 InternetSum(std::span<const u8> bytes) {
+  // The sum of wider words in the host's order is the same, with its bytes swapped (RFC 1071, 2).
   u64 sum = 0;
   std::size_t i = 0;
-  for (; i + 1 < bytes.size(); i += 2) sum += Get16(bytes, i);
-  if (i < bytes.size()) sum += static_cast<u64>(bytes[i]) << 8;
-  return Fold(sum);
+  for (; i + sizeof(u32) <= bytes.size(); i += sizeof(u32)) {
+    u32 word;
+    std::memcpy(&word, &bytes[i], sizeof(word));
+    sum += word;
+  }
+  u32 rest = 0;
+  if (i < bytes.size()) std::memcpy(&rest, &bytes[i], bytes.size() - i);
+  return __builtin_bswap16(Fold(sum + rest));
 }
+
+namespace {
+
+// A packet's length, and the sum of its header, of `header` bytes.
+void PutLength(Frame& frame, std::size_t length, std::size_t header) {
+  Put16(frame, kEthernetHeader + kTotalLength, static_cast<u16>(length));
+  Put16(frame, kEthernetHeader + kIpChecksum, 0);
+  const u16 sum = InternetSum(std::span<const u8>(frame).subspan(kEthernetHeader, header));
+  Put16(frame, kEthernetHeader + kIpChecksum, static_cast<u16>(~sum));
+}
+
+}  // namespace
 
 bool FindTcp(std::span<const u8> frame, TcpSegment* segment) {
   std::size_t header, total;
@@ -91,15 +117,43 @@ void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment) {
         Fold(u64{InternetSum(addresses)} + kTcpProtocol + (segment.end - segment.tcp)));
 }
 
+bool JoinSegments(Frame* whole, std::span<const u8> next) {
+  TcpSegment one, other;
+  if (!FindTcp(*whole, &one) || !FindTcp(next, &other)) return false;
+  const std::size_t bytes = other.end - other.payload, before = one.end - one.payload;
+  if (one.tcp != other.tcp || one.payload != other.payload || one.end != whole->size() ||
+      bytes == 0 || before == 0 || one.end + bytes - kEthernetHeader > 0xffff) {
+    return false;
+  }
+  // All of the headers but what says where in the stream they are.
+  const auto same = [&](std::size_t begin, std::size_t end) {
+    return std::equal(whole->begin() + static_cast<long>(begin),
+                      whole->begin() + static_cast<long>(end),
+                      next.begin() + static_cast<long>(begin));
+  };
+  const std::size_t ip = kEthernetHeader, tcp = one.tcp;
+  const u8 flags = next[tcp + kFlags];
+  if (!same(0, ip + kTotalLength) || !same(ip + kFragment, ip + kIpChecksum) ||
+      !same(ip + kAddresses, tcp + kSequence) || !same(tcp + kAcknowledgement, tcp + kFlags) ||
+      !same(tcp + kFlags + 1, tcp + kTcpChecksum) || !same(tcp + kTcpChecksum + 2, one.payload) ||
+      (*whole)[tcp + kFlags] != kAck || (flags & ~kPsh) != kAck ||
+      static_cast<u32>(Get32(*whole, tcp + kSequence) + before) != Get32(next, tcp + kSequence)) {
+    return false;
+  }
+  whole->insert(whole->end(), next.begin() + static_cast<long>(other.payload),
+                next.begin() + static_cast<long>(other.end));
+  (*whole)[tcp + kFlags] = flags;
+  PutLength(*whole, whole->size() - ip, tcp - ip);
+  return true;
+}
+
 std::vector<Frame> CutSegment(const Frame& frame, const TcpSegment& segment, u16 mtu) {
-  constexpr u8 kFin = 0x01, kPsh = 0x08;
-  constexpr std::size_t kIdentification = 4, kSequence = 4, kFlags = 13;
   std::vector<Frame> pieces;
   const std::size_t headers = segment.payload - kEthernetHeader;
   if (mtu <= headers) return pieces;
   const std::size_t room = mtu - headers;
   const std::size_t tcp = segment.tcp;
-  u32 sequence = u32{Get16(frame, tcp + kSequence)} << 16 | Get16(frame, tcp + kSequence + 2);
+  u32 sequence = Get32(frame, tcp + kSequence);
   u16 identification = Get16(frame, kEthernetHeader + kIdentification);
   for (std::size_t at = segment.payload; at < segment.end; at += room) {
     const std::size_t bytes = std::min(room, segment.end - at);
@@ -108,13 +162,8 @@ std::vector<Frame> CutSegment(const Frame& frame, const TcpSegment& segment, u16
                  frame.begin() + static_cast<long>(at + bytes));
     // The stream's end, and the wish to hear of it, come with the last bytes.
     if (at + bytes != segment.end) piece[tcp + kFlags] &= static_cast<u8>(~(kFin | kPsh));
-    Put16(piece, kEthernetHeader + 2, static_cast<u16>(headers + bytes));
     Put16(piece, kEthernetHeader + kIdentification, identification++);
-    Put16(piece, kEthernetHeader + 10, 0);
-    const std::size_t ip_header = tcp - kEthernetHeader;
-    Put16(piece, kEthernetHeader + 10,
-          static_cast<u16>(
-              ~InternetSum(std::span<const u8>(piece).subspan(kEthernetHeader, ip_header))));
+    PutLength(piece, headers + bytes, tcp - kEthernetHeader);
     Put16(piece, tcp + kSequence, static_cast<u16>(sequence >> 16));
     Put16(piece, tcp + kSequence + 2, static_cast<u16>(sequence));
     sequence += static_cast<u32>(bytes);

@@ -38,6 +38,12 @@ void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment);
 // card does it for its driver.
 std::vector<Frame> CutSegment(const Frame& frame, const TcpSegment& segment, u16 mtu);
 
+// Puts the segment `next` behind `whole`, as a card does for its driver, if it follows in the same
+// stream, differs in nothing else and is not behind one that wants to be heard of at once (PSH),
+// and the whole remains an IPv4 packet. Its TCP checksum is that of the first one then:
+// SetPseudoHeaderSum(). False: nothing is changed.
+bool JoinSegments(Frame* whole, std::span<const u8> next);
+
 // An IPv4 packet that is longer than `mtu` as fragments (RFC 791, section 3.2). Empty: it is none,
 // or must not be cut.
 std::vector<Frame> Fragment(const Frame& frame, u16 mtu);

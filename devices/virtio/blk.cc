@@ -71,6 +71,7 @@ void Blk::Process(unsigned number) {
   Virtqueue& queue = transport().queue(number);
   Chain chain;
   bool finished = false;
+  u64 now = 0;  // bytes read here
   while (in_flight_ < kMaxInFlight && held_ < kMaxHeld && queue.Pop(&chain)) {
     Header header;
     if (chain.readable_bytes < sizeof header || chain.writable_bytes == 0) {
@@ -91,6 +92,12 @@ void Blk::Process(unsigned number) {
     std::shared_ptr<block::Request> request = MakeRequest(chain, header, &outcome);
     if (request == nullptr) {
       Finish(chain, outcome, 0);
+      finished = true;
+      continue;
+    }
+    if (now + request->bytes <= kMaxNow && disk_->ReadNow(*request)) {
+      now += request->bytes;
+      Complete(chain, *request);
       finished = true;
       continue;
     }
@@ -192,6 +199,13 @@ std::vector<u8> Blk::TakeBuffer(u64 bytes) {
 void Blk::Done(const Chain& chain, block::Request& request) {
   --in_flight_;
   held_ -= request.data.size();
+  const bool stale = transport().queue(0).IsStale(chain);
+  Complete(chain, request);
+  if (!stale) transport().Interrupt(0);
+  if (transport().running()) Process(0);
+}
+
+void Blk::Complete(const Chain& chain, block::Request& request) {
   Virtqueue& queue = transport().queue(0);
   bool ok = request.result.ok();
   u64 written = 0;
@@ -199,15 +213,11 @@ void Blk::Done(const Chain& chain, block::Request& request) {
     written = request.bytes;
     ok = queue.CopyTo(chain, 0, request.data.data(), written);
   }
-  if (!queue.IsStale(chain)) {
-    Finish(chain, ok ? kOk : kIoError, ok ? written : 0);
-    transport().Interrupt(0);
-  }
+  Finish(chain, ok ? kOk : kIoError, ok ? written : 0);
   // Larger ones are rare, and memory is bounded.
   if (free_.size() < kMaxFree && request.data.size() <= kMaxKept) {
     free_.push_back(std::move(request.data));
   }
-  if (transport().running()) Process(0);
 }
 
 void Blk::Finish(const Chain& chain, Outcome outcome, u64 written) {

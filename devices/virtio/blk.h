@@ -37,6 +37,8 @@ class Blk final : public VirtioDevice {
   static constexpr u64 kMaxRequest = u64{kMaxSegments} * kMaxSegmentBytes;
   static constexpr u64 kMaxHeld = u64{16} << 20;
   static constexpr unsigned kMaxInFlight = 256;
+  // What a notification may read at once: the guest stands still meanwhile, some 100 us per MB.
+  static constexpr u64 kMaxNow = u64{2} << 20;
 
   // `id` has at most 20 characters.
   Blk(std::unique_ptr<block::Disk> disk, std::string id);
@@ -71,6 +73,8 @@ class Blk final : public VirtioDevice {
                  Outcome* outcome);
   std::vector<u8> TakeBuffer(u64 bytes);  // of at least so many
   void Done(const Chain& chain, block::Request& request);
+  // Gives the guest what the image did, and takes the buffer back. No interrupt.
+  void Complete(const Chain& chain, block::Request& request);
   // Ends a request with its outcome; `written` bytes of data are in place.
   void Finish(const Chain& chain, Outcome outcome, u64 written);
 

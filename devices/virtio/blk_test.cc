@@ -92,6 +92,68 @@ TEST_CASE("reads, writes, the ID") {
   CHECK(all.Request(queue, 77, 0, 0, false) == Blk::kUnsupported);
 }
 
+TEST_CASE("what the host has cached is read at once, and behind what was asked for before") {
+  BlkRig all;
+  TestQueue queue = all.Begin();
+  all.image->cached = true;
+  const auto read = [&](u32 bytes) {
+    all.rig.memory.Set<u32>(kHeader, Blk::kIn);
+    all.rig.memory.Set<u64>(kHeader + 8, 0);
+    queue.Describe(0, kHeader, 16, TestQueue::kNext, 1);
+    queue.Describe(1, kData, bytes, TestQueue::kNext | TestQueue::kWrite, 2);
+    queue.Describe(2, kStatus, 1, TestQueue::kWrite);
+    queue.Offer(0);
+  };
+  read(512);
+  all.rig.Kick(0);
+  CHECK(queue.UsedIndex() == 1);
+  CHECK(all.rig.Isr() == 1);
+  CHECK(all.image->TakeLog() == "c");
+  // A write that the image is busy with: the read sees it.
+  all.image->delay_us = 20000;
+  all.rig.memory.Set<u32>(kData + 0x8000, 0x12345678);
+  all.rig.memory.Set<u32>(kHeader + 0x80, Blk::kOut);
+  all.rig.memory.Set<u64>(kHeader + 0x88, 0);
+  queue.Describe(3, kHeader + 0x80, 16, TestQueue::kNext, 4);
+  queue.Describe(4, kData + 0x8000, 512, TestQueue::kNext, 5);
+  queue.Describe(5, kStatus + 1, 1, TestQueue::kWrite);
+  queue.Offer(3);
+  read(512);
+  all.rig.Kick(0);
+  for (int i = 0; i < 20000 && queue.UsedIndex() != 3; ++i) {
+    all.Drain();
+    usleep(20);
+  }
+  CHECK(all.image->TakeLog() == "wr");
+  CHECK(all.rig.memory.Get<u32>(kData) == 0x12345678);
+  // An image that has failed is asked again, and says so.
+  all.image->delay_us = 0;
+  all.image->error = EIO;
+  CHECK(all.Request(queue, Blk::kIn, 0, 512, false) == Blk::kIoError);
+  CHECK(all.image->TakeLog() == "cr");
+  CHECK(all.Request(queue, Blk::kIn, 2048, 512, false) == Blk::kIoError);
+  CHECK(all.image->TakeLog().empty());
+}
+
+TEST_CASE("a notification reads a bounded part at once") {
+  BlkRig all;
+  TestQueue queue = all.Begin(Blk::kFlush, 128);
+  all.image->cached = true;
+  // Requests of 64 KB that share everything.
+  all.rig.memory.Set<u32>(kHeader, Blk::kIn);
+  queue.Describe(0, kHeader, 16, TestQueue::kNext, 1);
+  queue.Describe(1, kData, 0x8000, TestQueue::kNext | TestQueue::kWrite, 2);
+  queue.Describe(2, kStatus, 1, TestQueue::kWrite);
+  for (int i = 0; i < 100; ++i) queue.Offer(0);
+  all.rig.Kick(0);
+  CHECK(queue.UsedIndex() == Blk::kMaxNow / 0x8000);
+  for (int i = 0; i < 20000 && queue.UsedIndex() != 100; ++i) {
+    all.Drain();
+    usleep(20);
+  }
+  CHECK(queue.UsedIndex() == 100);
+}
+
 TEST_CASE("a failing image is an I/O error") {
   BlkRig all;
   TestQueue queue = all.Begin();

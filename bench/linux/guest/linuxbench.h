@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guest side of `alibi bench linux`, `scaling` and `debian`: one static program with all
-// workloads, which runs unchanged on the host and in each guest.
+// The guest side of `alibi bench linux`, `scaling`, `disk` and `debian`: one static program with
+// all workloads, which runs unchanged on the host and in each guest.
 #ifndef ALIBI_BENCH_LINUX_GUEST_LINUXBENCH_H_
 #define ALIBI_BENCH_LINUX_GUEST_LINUXBENCH_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-// What a workload gets. `count` operations, see workloads.inc, scaling.inc, debian.inc and
-// entries.inc.
+// What a workload gets. `count` operations, see workloads.inc, scaling.inc, disk.inc, debian.inc
+// and entries.inc.
 struct Run {
   unsigned count;
-  unsigned size;        // see scaling.inc and entries.inc; else 0
-  const char* folder;   // on tmpfs, for files
+  unsigned size;        // see scaling.inc, disk.inc and entries.inc; else 0
+  const char* folder;   // on tmpfs, for files; those of disk.inc find their disks there
   const char* busybox;  // path
   const char* self;     // path of this program
   const char* dynamic;  // path of a dynamic one, beside it
@@ -28,6 +28,10 @@ typedef uint64_t (*WorkloadFunction)(const struct Run* run);
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, ...) uint64_t function(const struct Run* run);
 #include "bench/linux/scaling.inc"
+uint64_t RunVirtioRead(const struct Run* run);
+uint64_t RunVirtioWrite(const struct Run* run);
+uint64_t RunIdeRead(const struct Run* run);
+uint64_t RunIdeWrite(const struct Run* run);
 uint64_t RunCommand(const struct Run* run);
 uint64_t RunEntries(const struct Run* run);
 

@@ -32,6 +32,9 @@ static const struct Workload {
   {#name, function, full, quick, samples, 0, NULL},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
+#define ALIBI_DISK(disk, what, kilobytes, function, full, quick, samples, aim, meaning) \
+  {disk "/" what, function, full, quick, samples, kilobytes, NULL},
+#include "bench/linux/disk.inc"
 #define ALIBI_SCALING(bound, size, function, full, quick) \
   {bound "/" #size, function, full, quick, 1, size, NULL},
 #include "bench/linux/scaling.inc"
@@ -114,7 +117,7 @@ static void RunWorkload(const struct Workload* workload, struct Run run, int qui
   printf("]}\n");
 }
 
-// Rows of scaling.inc, debian.inc and entries.inc run if they are named.
+// Rows of scaling.inc, disk.inc, debian.inc and entries.inc run if they are named.
 static int IsSelected(const char* only, const struct Workload* workload) {
   const char* name = workload->name;
   if (only == NULL) return workload->size == 0 && workload->command == NULL;
