@@ -128,6 +128,10 @@ TEST_CASE("Guests that isolate their page tables have rows of their own, and the
   CHECK(ProgramsOf(machines[1], wanted) == Names{"getppid", "lua"});
   CHECK(ProgramsOf(machines[2], wanted) == Names{"getppid", "pipe"});
 
+  // The host swaps for nobody.
+  CHECK(ProgramsOf(machines[0], {"swap", "perl"}) == Names{"perl"});
+  CHECK(ProgramsOf(machines[1], {"swap", "perl"}) == Names{"perl", "swap"});
+
   const LinuxMeasurements fell =
       RunLinux({Isolated(Fake(kOurs, kBoot + "echo Oops; exit 3"))}, Options({"getppid/pti"}));
   CHECK(HasMiss(fell.results, kOurs, "pti=on: between workloads: exit status 3"));

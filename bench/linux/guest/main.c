@@ -36,7 +36,7 @@ static const struct Workload {
 #define ALIBI_SCALING(bound, size, function, full, quick) \
   {bound "/" #size, function, full, quick, 1, size, NULL},
 #include "bench/linux/scaling.inc"
-#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, command, meaning) \
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, how, command, meaning) \
   {name, RunCommand, full, quick, samples, 0, command},
 #include "bench/linux/debian.inc"
 #define ALIBI_ENTRIES(steps, full, quick) \

@@ -10,8 +10,10 @@ if [ "$host" != 127.0.0.1 ]; then
   ip link set "$card" up
 fi
 sed "s/PORT/${ports#*/}/" nginx.conf >own.conf
-nginx -p "$PWD" -e error.log -c own.conf
-trap 'nginx -p "$PWD" -e error.log -c own.conf -s stop' EXIT
+# No daemon: its CPU time is this process group's. It has its port when it writes its number.
+nginx -p "$PWD" -e error.log -c own.conf -g 'daemon off;' &
+trap 'kill $!; wait' EXIT
+until [ -s nginx.pid ]; do sleep 0.02; done
 exec 3<>"/dev/tcp/$host/${ports%/*}"
 echo "/$1 $2" >&3
 read -r answer <&3
