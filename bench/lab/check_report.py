@@ -11,7 +11,8 @@ import sys
 from browser import Browser
 
 HEADINGS = ["Nanobenchmarks", "Where a run's overhead goes", "Counts", "Traps over time",
-            "Traces, hidden faults, context switches", "Engines and kernel entries", "Translation", "Sites by kind",
+            "Traces, hidden faults, context switches", "Engines and kernel entries", "Macrobenchmarks",
+            "Translation", "Sites by kind",
             "The guiltiest sites", "Hosted I/O", "Programs", "Method"]
 CHARTS = ["nanobenchmarks", "convergence", "coherence", "translation", "sites", "overhead"]
 

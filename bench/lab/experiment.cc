@@ -23,8 +23,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr const char* kProgramNames[kProgramCount] = {"nanobench", "compute", "compute32", "linux",
-                                                      "boot",      "network", "transmit"};
+constexpr const char* kProgramNames[kProgramCount] = {
+    "nanobench", "compute", "compute32", "linux", "boot", "network", "transmit", "debian"};
 constexpr const char* kOrders[] = {"interleaved", "shuffled"};
 constexpr i64 kMaxRepeats = 1000, kMaxSeconds = 24 * 3600;
 
@@ -46,12 +46,10 @@ Names ComputeNames() {
   return names;
 }
 
-Names LinuxNames() {
+Names LinuxNames(Program program) {
   Names names;
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
-    const bool has_it =
-        workload.suite == LinuxSuite::kLinux || workload.suite == LinuxSuite::kEntries;
-    if (!workload.is_boot && !workload.isolated && has_it) {
+    if (!workload.is_boot && !workload.isolated && HasRowsOf(program, workload.suite)) {
       names.push_back(workload.name);
     }
   }
@@ -66,7 +64,8 @@ Names BenchmarksOf(Program program) {
     case Program::kCompute32:
       return ComputeNames();
     case Program::kLinux:
-      return LinuxNames();
+    case Program::kDebian:
+      return LinuxNames(program);
     case Program::kNetwork:
       return NetworkNames();
     case Program::kTransmit:
@@ -389,6 +388,12 @@ class Parser {
 }  // namespace
 
 const char* ProgramName(Program program) { return kProgramNames[static_cast<unsigned>(program)]; }
+
+bool HasRowsOf(Program program, LinuxSuite suite) {
+  if (program == Program::kDebian) return suite == LinuxSuite::kDebian;
+  return suite == LinuxSuite::kLinux ||
+         (suite == LinuxSuite::kEntries && program == Program::kLinux);
+}
 
 Result<Experiment> ParseExperiment(const std::string& text, const std::string& file) {
   const toml::parse_result document = toml::parse(text);

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "bench/linux/workloads.h"
 
 namespace alibi::bench::lab {
 
@@ -21,8 +22,9 @@ enum class Program : u8 {
   kBoot,       // one of Debian's kernels, booted and powered off
   kNetwork,    // nettest in a Debian guest
   kTransmit,   // FrobOS: what accesses to a Lance cost
+  kDebian,     // rows of bench/linux in a whole Debian
 };
-inline constexpr unsigned kProgramCount = 7;
+inline constexpr unsigned kProgramCount = 8;
 const char* ProgramName(Program program);
 
 struct Workload {
@@ -62,6 +64,10 @@ struct Experiment {
   bool observe = true;
   bool cpu_time = false;  // figures of Linux guests are CPU time: see LinuxRunOptions
 };
+
+// Whether a guest of the program (kLinux, kBoot, kDebian) has the suite's rows. The boots' rows are
+// of its guests, too.
+bool HasRowsOf(Program program, LinuxSuite suite);
 
 // `file`: for messages. An error begins with "FILE:LINE: " and names what would be right.
 Result<Experiment> ParseExperiment(const std::string& text, const std::string& file);

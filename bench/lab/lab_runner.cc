@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -175,8 +176,10 @@ class LabRunner {
         programs_ = *found;
       } else if (IsNetwork(workload.program)) {
         if (Status network = PrepareNetwork(workload); !network.ok()) return network;
-      } else if (Status linux = PrepareLinux(workload); !linux.ok()) {
-        return linux;
+      } else if (Status guest = workload.program == Program::kDebian ? PrepareDebian()
+                                                                     : PrepareLinux(workload);
+                 !guest.ok()) {
+        return guest;
       }
     }
     std::error_code error;
@@ -206,6 +209,22 @@ class LabRunner {
       return written;
     }
     linux_[workload.kernel] = *fetched;
+    return Ok();
+  }
+
+  Status PrepareDebian() {
+    if (debian_) return Ok();
+    auto fetched = FetchDebian(options_.data_folder, [this](const std::string& what) {
+      if (options_.progress) options_.progress(what);
+    });
+    if (!fetched.ok()) return fetched.error();
+    auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
+    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
+    fetched->folder = scratch->path();
+    if (Status written = WriteProgramDisk(scratch->path(), &*fetched); !written.ok()) {
+      return written;
+    }
+    debian_ = *fetched;
     return Ok();
   }
 
@@ -433,7 +452,8 @@ class LabRunner {
   }
 
   Record RunGuest(const RunSpec& run) {
-    const LinuxFiles& files = linux_.at(run.workload.kernel);
+    const LinuxFiles& files =
+        run.workload.program == Program::kDebian ? debian_.value() : linux_.at(run.workload.kernel);
     Record record;
     LinuxMachine machine;
     machine.system = run.system;
@@ -454,14 +474,12 @@ class LabRunner {
     options.ended = [&](const ChildResult& child) { KeepOutput(run, child); };
     for (const LinuxWorkload& workload : LinuxWorkloads()) {
       const std::vector<std::string>& only = run.workload.only;
-      const bool has_it =
-          workload.suite == LinuxSuite::kLinux || workload.suite == LinuxSuite::kEntries;
-      if (!has_it || workload.isolated) continue;
+      if (!HasRowsOf(run.workload.program, workload.suite) || workload.isolated) continue;
       // Each machine here has one run: what takes minutes is for those who name it.
       const bool named = std::count(only.begin(), only.end(), workload.name) != 0;
       const bool usual =
-          only.empty() && workload.how != LinuxHow::kOnce && workload.suite == LinuxSuite::kLinux;
-      if (workload.is_boot || (run.workload.program == Program::kLinux && (named || usual))) {
+          only.empty() && workload.how != LinuxHow::kOnce && workload.suite != LinuxSuite::kEntries;
+      if (workload.is_boot || (run.workload.program != Program::kBoot && (named || usual))) {
         options.names.push_back(workload.name);
       }
     }
@@ -489,7 +507,8 @@ class LabRunner {
   Programs programs_;
   std::string qemu_, uml_;
   std::map<std::string, LinuxFiles> linux_;      // by kernel
-  std::map<std::string, NetworkFiles> network_;  // likewise
+  std::optional<LinuxFiles> debian_;             // a whole one
+  std::map<std::string, NetworkFiles> network_;  // by kernel
   std::vector<std::unique_ptr<ScratchFolder>> scratch_;
   Clock::time_point begin_;
   unsigned made_ = 0, failed_ = 0;  // this time

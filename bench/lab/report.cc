@@ -85,6 +85,11 @@ constexpr Section kSections[] = {
      "for a while and then makes a system call, the while being varied; single dots: the workloads "
      "named below them. Both axes are logarithmic.",
      EnginesSection},
+    {"macrobenchmarks", "Macrobenchmarks",
+     "The paper's Figures 2 and 3: speed in percent of native, which is 100. The programs are free "
+     "ones that stand in for the paper's; what each stands in for, and what the paper's software "
+     "VMM reached there, is in the table.",
+     MacroSection},
     {"translation", "Translation",
      "Cycles of the translator for each guest instruction that it translated (the paper: 2,300), "
      "and what comes out.",

@@ -26,6 +26,7 @@ std::string CountsSection(const LabData& data);       // the counts of its secti
 std::string ConvergenceSection(const LabData& data);  // traps over time
 std::string CoherenceSection(const LabData& data);    // the trade-off of its section 2.4
 std::string EnginesSection(const LabData& data);      // the hybrid VMM of its section 7.3
+std::string MacroSection(const LabData& data);        // its Figures 2 and 3
 std::string TranslationSection(const LabData& data);
 std::string SitesSection(const LabData& data);
 std::string GuiltiestSection(const LabData& data);

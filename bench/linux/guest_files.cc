@@ -42,6 +42,12 @@ exec /usr/sbin/chroot . /mnt/linuxbench run "$3" /mnt "")";
 // Of `alibi bench disk`: more than linuxbench's programs touch.
 constexpr std::uintmax_t kDiskBytes = 64 << 20;
 
+// Of a Debian's machine: who asks its servers (guest/asker.c), where the guest finds the host, and
+// the same natively. The network is QEMU's, whose router leads to the host's loopback.
+constexpr const char* kGuestsAsker = ":asker=10.0.2.2/%ASKER%/%SERVER%";
+constexpr const char* kNativeAsker = ":asker=127.0.0.1/%ASKER%/%SERVER%";
+constexpr const char* kForward = "hostfwd=tcp:127.0.0.1:%SERVER%-:%SERVER%";
+
 // As option lists of Alibi and QEMU want file names.
 std::string WithoutCommas(const std::string& path) {
   std::string text;
@@ -192,6 +198,7 @@ std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,
   std::string line = kLinuxKernelWords;
   if (files.IsDebian()) line = "root=/dev/vda rw " + line;
   if (!append.empty()) line += " " + append;
+  if (!words.empty() && files.IsDebian()) return line + " linuxbench=" + words + kGuestsAsker;
   // In a Debian it is this word that has the machine switched off, however little it runs.
   if (!words.empty() || files.IsDebian()) line += " linuxbench=" + words;
   return line;
@@ -210,7 +217,9 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
   if (files.IsDebian()) {
     command.insert(command.end(),
                    {"--disk", WithoutCommas(files.disk) + ",format=raw,snapshot", "--disk",
-                    WithoutCommas(files.program_disk) + ",format=raw,readonly"});
+                    WithoutCommas(files.program_disk) + ",format=raw,readonly", "--net",
+                    std::string("user,loopback=on,") + kForward});
+    command.insert(command.begin(), {files.linuxbench, "beside"});
   }
   if (!files.virtio_disk.empty()) {
     command.insert(command.end(),
@@ -246,7 +255,9 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
   };
   if (files.IsDebian()) {
     command.insert(command.end(), {"-drive", drive(files.disk, "if=virtio,snapshot=on"), "-drive",
-                                   drive(files.program_disk, "if=virtio,readonly=on")});
+                                   drive(files.program_disk, "if=virtio,readonly=on"), "-nic",
+                                   std::string("user,model=virtio-net-pci,") + kForward});
+    command.insert(command.begin(), {files.linuxbench, "beside"});
   }
   if (!files.virtio_disk.empty()) {
     command.insert(command.end(), {"-drive", drive(files.virtio_disk, "if=virtio"), "-drive",
@@ -273,10 +284,10 @@ std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::
   if (!files.IsDebian()) {
     return {files.linuxbench, "run", words, files.folder, files.busybox};
   }
-  std::vector<std::string> command = {"unshare", "--mount"};
+  std::vector<std::string> command = {files.linuxbench, "beside", "unshare", "--mount"};
   if (geteuid() != 0) command.push_back("--map-root-user");
-  command.insert(command.end(),
-                 {"sh", "-ec", kChroot, "native", files.tree, files.linuxbench, words});
+  command.insert(command.end(), {"sh", "-ec", kChroot, "native", files.tree, files.linuxbench,
+                                 words + kNativeAsker});
   return command;
 }
 

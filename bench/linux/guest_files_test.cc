@@ -46,6 +46,17 @@ TEST_CASE(
         std::vector<std::string>{"file=/c/a,,b/disk,format=raw,if=virtio,snapshot=on",
                                  "file=/s/linuxbench,format=raw,if=virtio,readonly=on"});
   CHECK(Values(own, "--append") == Values(peer, "-append"));
+  // Beside both, who asks their servers.
+  const std::vector<std::string> beside = {"/b/linuxbench", "beside"};
+  CHECK(std::equal(beside.begin(), beside.end(), own.begin()));
+  CHECK(std::equal(beside.begin(), beside.end(), peer.begin()));
+  CHECK(Values(own, "--net") ==
+        std::vector<std::string>{"user,loopback=on,hostfwd=tcp:127.0.0.1:%SERVER%-:%SERVER%"});
+  CHECK(Values(peer, "-nic") ==
+        std::vector<std::string>{"user,model=virtio-net-pci,"
+                                 "hostfwd=tcp:127.0.0.1:%SERVER%-:%SERVER%"});
+  CHECK_THAT(Values(own, "--append").at(0),
+             Catch::EndsWith("quick:only=true:asker=10.0.2.2/%ASKER%/%SERVER%"));
   CHECK(Values(own, "--ram") == std::vector<std::string>{"2048M"});
   CHECK(Values(peer, "-m") == std::vector<std::string>{"2048"});
 }
@@ -76,6 +87,8 @@ TEST_CASE("Without a Debian there are no disks") {
   files.kernel = "/c/kernel";
   const auto own = AlibiLinuxCommand(files, "/alibi", "", {});
   CHECK(Values(own, "--disk").empty());
+  CHECK(Values(own, "--net").empty());
+  CHECK(own.front() == "/alibi");
   CHECK(Values(own, "--tc-cache") == std::vector<std::string>{"none"});
   CHECK(Values(own, "--ram") == std::vector<std::string>{"512M"});
   CHECK(Values(QemuLinuxCommand(files, "/qemu", "", {}), "-drive").empty());
@@ -105,9 +118,11 @@ TEST_CASE("User-Mode Linux has its own kernel, and the guests' initial RAM disk"
 
 TEST_CASE("Natively Debian is a chroot of the same files") {
   const auto command = NativeLinuxCommand(Debian(), "quick:only=true");
-  CHECK(command.front() == "unshare");
+  const std::vector<std::string> first(command.begin(), command.begin() + 3);
+  CHECK(first == std::vector<std::string>{"/b/linuxbench", "beside", "unshare"});
   const std::vector<std::string> last(command.end() - 3, command.end());
-  CHECK(last == std::vector<std::string>{"/c/a,b/tree", "/b/linuxbench", "quick:only=true"});
+  CHECK(last == std::vector<std::string>{"/c/a,b/tree", "/b/linuxbench",
+                                         "quick:only=true:asker=127.0.0.1/%ASKER%/%SERVER%"});
 }
 
 TEST_CASE("The program's disk is the program, and whole sectors") {

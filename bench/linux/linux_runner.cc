@@ -43,7 +43,8 @@ bool Contains(const std::vector<std::string>& names, std::string_view name) {
 // Whether the machine has to give a figure for the workload.
 bool Asked(const LinuxMachine& machine, const LinuxWorkload& workload,
            const std::vector<std::string>& names) {
-  return (!machine.boots || machine.isolated == workload.isolated) &&
+  return (machine.boots ? machine.isolated == workload.isolated
+                        : workload.how != LinuxHow::kGuests) &&
          Contains(names, workload.name);
 }
 

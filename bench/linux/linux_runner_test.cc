@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/linux/linux_runner.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/types.h"
 #include "bench/child_process.h"
 #include "bench/linux/process_time.h"
 
@@ -125,6 +127,10 @@ TEST_CASE("Guests that isolate their page tables have rows of their own, and the
   CHECK(ProgramsOf(machines[0], wanted) == Names{"getppid", "pipe", "lua"});
   CHECK(ProgramsOf(machines[1], wanted) == Names{"getppid", "lua"});
   CHECK(ProgramsOf(machines[2], wanted) == Names{"getppid", "pipe"});
+
+  // The host swaps for nobody.
+  CHECK(ProgramsOf(machines[0], {"swap", "perl"}) == Names{"perl"});
+  CHECK(ProgramsOf(machines[1], {"swap", "perl"}) == Names{"perl", "swap"});
 
   const LinuxMeasurements fell =
       RunLinux({Isolated(Fake(kOurs, kBoot + "echo Oops; exit 3"))}, Options({"getppid/pti"}));
@@ -305,6 +311,48 @@ TEST_CASE("linuxbench says why a workload failed") {
            [&](std::string_view text, int) { console.Feed(text, 0); });
   CHECK_THAT(console.outcomes().at("true").error,
              Catch::StartsWith("the command ended with status 1: cp: "));
+}
+
+// A server of pages of 100 bytes, which asks the asker for `line` and prints what it says.
+constexpr const char* kServer = R"python(
+import http.server, socket, sys, threading
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/page" else 404)
+        self.end_headers()
+        self.wfile.write(b"x" * 100)
+    def log_message(self, *words):
+        pass
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 64
+server = Server(("127.0.0.1", int(sys.argv[2])), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+asker = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+asker.sendall(sys.argv[3].encode() + b"\n")
+print(asker.makefile().read(), end="")
+)python";
+
+std::string Asked(const std::string& line) {
+  // Ends when the command does: nothing else keeps its output open.
+  const ChildResult child = RunChild(
+      {std::getenv("LINUXBENCH"), "beside", "python3", "-c", kServer, "%ASKER%", "%SERVER%", line},
+      60s);
+  CHECK(child.exit_status == 0);
+  return child.output;
+}
+
+TEST_CASE("Beside a machine somebody asks its server, and says what came") {
+  u64 sum = 0xcbf29ce484222325u;
+  for (int i = 0; i < 100; ++i) sum = (sum ^ 'x') * 0x100000001b3u;
+  CHECK(Asked("/page 40") == fmt::format("40 pages, 4000 bytes, check {:016x}\n", 40 * sum));
+  CHECK_THAT(Asked("/page 3"), Catch::StartsWith("3 pages, 300 bytes"));
+  CHECK_THAT(Asked("/none 40"),
+             Catch::Equals("failed: 0 of 40 pages came; the answer: HTTP/1.0 404 Not Found\n"));
+}
+
+TEST_CASE("The command beside which somebody asks keeps its exit status") {
+  CHECK(RunChild({std::getenv("LINUXBENCH"), "beside", "sh", "-c", "exit 3"}, 60s).exit_status ==
+        3);
 }
 
 }  // namespace

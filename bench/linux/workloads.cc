@@ -40,9 +40,9 @@ std::vector<LinuxWorkload> MakeWorkloads() {
 #include "bench/linux/disk.inc"
       {kLoginWorkload, "boot", 3, "from the start of the VMM to the login prompt",
        LinuxSuite::kDebian, true},
-#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, command, meaning)     \
-  {name,  per, aim,      meaning, LinuxSuite::kDebian, false, nullptr, 0, most, LinuxHow::kPlain, \
-   false, {},  auto_most},
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, how, command, meaning) \
+  {name,          per,   aim, meaning,  LinuxSuite::kDebian, false, nullptr, 0, most,              \
+   LinuxHow::how, false, {},  auto_most},
 #include "bench/linux/debian.inc"
 #define ALIBI_ENTRIES(steps, full, quick)                                                        \
   {"entries/" #steps,    "round", 1,       "so many steps of an interpreter, and a system call", \

@@ -24,6 +24,7 @@ enum class LinuxSuite { kLinux, kScaling, kDisk, kDebian, kEntries };
 enum class LinuxHow {
   kPlain,         // without page table isolation, in each run
   kBothSettings,  // and once more with it: another row, NAME/pti
+  kGuests,        // as kPlain, but not natively: it needs a system of its own
   kOnce,          // without it, in one run alone: it takes minutes
 };
 

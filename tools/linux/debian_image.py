@@ -31,7 +31,7 @@ PACKAGES = [
     "linux-image-cloud-amd64", "systemd-sysv", "udev", "dbus", "procps",
     # What is measured.
     "python3", "libpython3.11-testsuite", "gcc", "g++", "libc6-dev", "gdb", "git", "openssl",
-    "gzip", "xz-utils", "zstd", "bzip2",
+    "gzip", "xz-utils", "zstd", "bzip2", "perl", "minisat", "openjdk-17-jdk-headless", "nginx", "iproute2",
     # What the sources are made ready with.
     "make", "tcl",
 ]
@@ -94,7 +94,7 @@ def newest(paths):
 def make(folder):
     """All files of the module's list in `folder`, which is empty."""
     archive, tree = folder / "archive.tar", folder / "tree"
-    print(f"making a Debian in {folder.parent}: once, some minutes, and 3 GB", flush=True)
+    print(f"making a Debian in {folder.parent}: once, some minutes, and 4 GB", flush=True)
     run("mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", *hooks(), "--format=tar",
         SUITE, archive, cwd=HERE / "debian")
     print("making its disk", flush=True)

@@ -248,12 +248,18 @@ Judgement JudgeCompute(const Evidence& f) {
 Judgement NotHere(const char* why) { return {Verdict::kNotChecked, "-", why}; }
 
 Judgement JudgeSpecJbb(const Evidence&) {
-  return NotHere("SPECjbb and Windows are not free to use");
+  return NotHere(
+      "SPECjbb and Windows are not free to use; the experiment macro has a stand-in on OpenJDK");
 }
 Judgement JudgeApache(const Evidence&) {
-  return NotHere("needs a second machine to ask for pages");
+  return NotHere(
+      "the experiment macro has nginx, asked by clients on the host; not among this page's runs");
 }
-Judgement JudgePassmark(const Evidence&) { return NotHere("PassMark runs on Windows"); }
+Judgement JudgePassmark(const Evidence&) {
+  return NotHere(
+      "PassMark runs on Windows; the row swap of alibi bench debian has paging, without a native "
+      "counterpart");
+}
 
 Judgement JudgeCompile(const Evidence& f) {
   const double part = f("linux.compile.native") / f("linux.compile.alibi");

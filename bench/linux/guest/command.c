@@ -26,13 +26,20 @@ static char* const kEnvironment[] = {
     "GIT_CONFIG_COUNT=1",
     "GIT_CONFIG_KEY_0=pack.threads",
     "GIT_CONFIG_VALUE_0=1",
-    NULL,
 };
+enum { kVariables = sizeof(kEnvironment) / sizeof(kEnvironment[0]) };
 
-// In `folder`, with `count` as $1 and all that it prints in the file `output`; its wait status.
-static int Shell(const char* folder, const char* command, unsigned count, const char* output) {
-  char number[16];
+// In `folder`, with `count` as $1, `asker` as $ASKER and all that it prints in the file `output`;
+// its wait status.
+static int Shell(const char* folder, const char* command, unsigned count, const char* asker,
+                 const char* output) {
+  char number[16], variable[128];
   snprintf(number, sizeof(number), "%u", count);
+  snprintf(variable, sizeof(variable), "ASKER=%s", asker);
+  char* environment[kVariables + 2];
+  memcpy(environment, kEnvironment, sizeof(kEnvironment));
+  environment[kVariables] = variable;
+  environment[kVariables + 1] = NULL;
   const int pid = fork();
   if (pid < 0) Die("fork");
   if (pid == 0) {
@@ -40,7 +47,7 @@ static int Shell(const char* folder, const char* command, unsigned count, const 
     const int out = open(output, O_CREAT | O_TRUNC | O_WRONLY, 0600);
     if (in < 0 || out < 0 || chdir(folder) != 0) _exit(126);
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(126);
-    execle("/bin/bash", "bash", "-c", command, "bash", number, (char*)NULL, kEnvironment);
+    execle("/bin/bash", "bash", "-c", command, "bash", number, (char*)NULL, environment);
     _exit(127);
   }
   int status = 0;
@@ -82,10 +89,10 @@ uint64_t RunCommand(const struct Run* run) {
   char output[4096], work[4096];
   snprintf(output, sizeof(output), "%s/output", run->folder);
   snprintf(work, sizeof(work), "%s/work", run->folder);
-  int status = Shell(run->folder, "rm -rf work && cp -r /opt/alibi-bench work", 0, output);
+  int status = Shell(run->folder, "rm -rf work && cp -r /opt/alibi-bench work", 0, "", output);
   if (status != 0) DieOf(status, output);
   StartClock();
-  status = Shell(work, run->command, run->count, output);
+  status = Shell(work, run->command, run->count, run->asker, output);
   StopClock();
   if (status != 0) DieOf(status, output);
   if (run->show) Show(output);

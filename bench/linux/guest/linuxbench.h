@@ -18,6 +18,7 @@ struct Run {
   const char* dynamic;  // path of a dynamic one, beside it
   const char* command;  // see debian.inc; else NULL
   int show;             // what the command prints is printed
+  const char* asker;    // ADDRESS/PORT/PORT: where its asker listens, and asks at; "": nowhere
 };
 
 // Runs `count` operations; returns a checksum of what they computed, which is the same on every
@@ -47,6 +48,12 @@ void StopClock(void);
 uint64_t Sum(uint64_t sum, const void* data, size_t size);
 extern const uint64_t kSumStart;
 uint64_t SumOfFile(const char* path);
+
+// Replaces this process by the command, in whose words each of these places becomes a port of the
+// host's loopback: the asker's (asker.c), which runs beside the command, and that at which it asks.
+#define kAskerPlace "%ASKER%"
+#define kServerPlace "%SERVER%"
+_Noreturn void RunBeside(char** words);
 
 // A child (-1: any) that exited with status 0, or Die().
 void WaitFor(int pid);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // linuxbench run WORDS FOLDER BUSYBOX       runs workloads; WORDS, separated by ':', may hold
-//                                           quick, show (what commands print, too) and
-//                                           only=NAME,NAME
+//                                           quick, show (what commands print, too),
+//                                           only=NAME,NAME and asker=ADDRESS/PORT/PORT
+// linuxbench beside COMMAND [WORD...]       becomes the command, with an asker beside it (asker.c)
 // linuxbench nothing                        what forkexec runs
 //
 // Results are lines "@@bench JSON" on stdout, which in a guest is the serial console. Each workload
@@ -38,7 +39,7 @@ static const struct Workload {
 #define ALIBI_SCALING(bound, size, function, full, quick) \
   {bound "/" #size, function, full, quick, 1, size, NULL},
 #include "bench/linux/scaling.inc"
-#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, command, meaning) \
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, how, command, meaning) \
   {name, RunCommand, full, quick, samples, 0, command},
 #include "bench/linux/debian.inc"
 #define ALIBI_ENTRIES(steps, full, quick) \
@@ -147,13 +148,14 @@ static int RunAll(char* words, const char* folder, const char* busybox) {
   if (n <= 0) Die("/proc/self/exe");
   const int folder_length = (int)(strrchr(self, '/') - self);
   snprintf(dynamic, sizeof(dynamic), "%.*s/dynamic", folder_length, self);
-  struct Run run = {0, 0, folder, busybox, self, dynamic, NULL, 0};
+  struct Run run = {0, 0, folder, busybox, self, dynamic, NULL, 0, ""};
   const char* only = NULL;
   int quick = 0;
   for (char* word = strtok(words, ":"); word != NULL; word = strtok(NULL, ":")) {
     if (strcmp(word, "quick") == 0) quick = 1;
     if (strcmp(word, "show") == 0) run.show = 1;
     if (strncmp(word, "only=", 5) == 0) only = word + 5;
+    if (strncmp(word, "asker=", 6) == 0) run.asker = word + 6;
   }
   StayOnOneCore();
   Mark("begin");
@@ -184,6 +186,7 @@ static int RunAll(char* words, const char* folder, const char* busybox) {
 int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "nothing") == 0) return 0;
   if (argc == 5 && strcmp(argv[1], "run") == 0) return RunAll(argv[2], argv[3], argv[4]);
-  fprintf(stderr, "usage: linuxbench run WORDS FOLDER BUSYBOX | nothing\n");
+  if (argc > 2 && strcmp(argv[1], "beside") == 0) RunBeside(argv + 2);
+  fprintf(stderr, "usage: linuxbench run WORDS FOLDER BUSYBOX | beside COMMAND... | nothing\n");
   return 64;
 }

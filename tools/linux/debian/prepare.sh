@@ -21,8 +21,16 @@ cp lua/src/*.c lua/src/*.h "$work/lua"
 cp sqlite/sqlite3.c "$work"
 cat "$work"/lua/*.c "$work/sqlite3.c" >"$work/text"
 
-cp "$here/nested.c" "$here/words.cc" "$here/snippets.py" "$work"
-(cd "$work" && gcc -g -O0 -o nested nested.c)
+for file in nested.c words.cc snippets.py reports.pl forkwait.c Orders.java nginx.conf web.sh swap.sh pressure.c; do
+  cp "$here/$file" "$work"
+done
+(cd "$work" && gcc -g -O0 -o nested nested.c && gcc -O2 -o forkwait forkwait.c && gcc -O2 -o pressure pressure.c && javac Orders.java)
+mkdir "$work/formulas" "$work/pages"
+python3 "$here/formulas.py" "$work/formulas" 8
+head -c 4K "$work/text" >"$work/pages/small"
+head -c 1M "$work/text" >"$work/pages/large"
+# It serves when a row has it served.
+systemctl disable nginx.service
 
 # A history of 300 commits, each object a file of its own, as after a while of work.
 export GIT_AUTHOR_NAME=alibi GIT_AUTHOR_EMAIL=alibi@localhost
