@@ -21,8 +21,10 @@ enum class Program : u8 {
   kBoot,       // one of Debian's kernels, booted and powered off
   kNetwork,    // nettest in a Debian guest
   kTransmit,   // FrobOS: what accesses to a Lance cost
+  kVmibench,   // FrobOS: the privileged work of a 32-bit kernel, by VMI's calls where there are any
+  kVmiLinux,   // vmi_init in a 32-bit Linux whose kernel the user gives
 };
-inline constexpr unsigned kProgramCount = 7;
+inline constexpr unsigned kProgramCount = 9;
 const char* ProgramName(Program program);
 
 struct Workload {

@@ -20,9 +20,9 @@ TEST_CASE("The report of a recorded experiment") {
 
 TEST_CASE("Every section of an experiment without results says what is missing") {
   const LabData empty(nlohmann::ordered_json::object(), {});
-  for (const auto section :
-       {NanobenchSection, OverheadSection, CountsSection, ConvergenceSection, CoherenceSection,
-        EnginesSection, TranslationSection, SitesSection, GuiltiestSection, ProgramsSection}) {
+  for (const auto section : {NanobenchSection, OverheadSection, CountsSection, ConvergenceSection,
+                             CoherenceSection, EnginesSection, TranslationSection, SitesSection,
+                             GuiltiestSection, ProgramsSection, VmiSection}) {
     CHECK_THAT(section(empty), Catch::StartsWith("<p class=\"missing\">"));
   }
   CHECK_THAT(MakeReport(empty), Catch::EndsWith("</html>\n"));
