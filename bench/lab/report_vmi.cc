@@ -103,28 +103,25 @@ std::string Times(double value) { return value > 0 ? fmt::format("{:.2f}", value
 std::string Chart(const Forms& forms, const std::string& workload,
                   const std::vector<std::string>& benchmarks) {
   BarChart chart;
-  chart.name = workload + ": times unmodified, by the form of VMI's calls";
-  chart.axis = "times unmodified (shorter is better)";
+  chart.name = workload + ": cycles of an operation, by the form of VMI's calls";
+  chart.axis = "cycles (shorter is better)";
   chart.scale = Scale::kLog;
-  chart.series = {{kTransparent, SeriesClass(0)}, {"paravirtual", SeriesClass(1)}};
+  chart.series = {{"unmodified", SeriesClass(0)},
+                  {kTransparent, SeriesClass(1)},
+                  {"paravirtual", SeriesClass(2)}};
   if (forms.has_tcg()) chart.series.push_back({"QEMU TCG, unmodified", "tcg"});
-  chart.label = Times;
+  chart.label = [](double value) { return CellOf(value, "cycles"); };
   for (const std::string& name : benchmarks) {
-    const double base = forms.Form(workload, name, kUnmodified);
-    BarGroup group{name,
-                   {forms.Form(workload, name, kTransparent) / base,
-                    forms.Form(workload, name, kFull) / base}};
-    if (forms.has_tcg()) group.values.push_back(forms.Tcg(workload, name) / base);
-    // What costs nothing has no ratio.
-    for (double& value : group.values) {
-      if (!std::isfinite(value) || value <= 0) value = kNone;
+    BarGroup group{name, {}};
+    for (const char* form : {kUnmodified, kTransparent, kFull}) {
+      group.values.push_back(forms.Form(workload, name, form));
     }
-    if (std::any_of(group.values.begin(), group.values.end(), [](double v) { return v > 0; })) {
+    if (forms.has_tcg()) group.values.push_back(forms.Tcg(workload, name));
+    if (std::any_of(group.values.begin(), group.values.end(), [](double v) { return v >= 0; })) {
       chart.groups.push_back(std::move(group));
     }
   }
-  return chart.groups.empty() ? Missing("No figure has an unmodified one beside it.")
-                              : DrawBars(chart);
+  return chart.groups.empty() ? Missing("No figure of these forms is there.") : DrawBars(chart);
 }
 
 std::string Table(const LabData& data, const Forms& forms, const std::string& workload,

@@ -46,7 +46,7 @@ TEST_CASE("VMI's forms beside each other, and its groups on and off") {
   CHECK_THAT(html, Catch::Contains("<td class=\"left\">ptechange</td><td>1.00</td><td>1.00</td>"
                                    "<td>7.50</td><td>7.50</td><td>1.00</td><td>1.00</td>"));
   CHECK_THAT(html, Catch::Contains("an old kernel") && !Catch::Contains("another"));
-  // What costs nothing unmodified has no ratio.
+  // What costs nothing unmodified has no gain.
   CHECK_THAT(html, !Catch::Contains("inf") && !Catch::Contains("nan"));
 }
 
