@@ -67,7 +67,7 @@ int Conclude(const lab::LabSummary& done, const std::string& folder) {
 }  // namespace
 
 int CmdLabRun(int argc, char** argv) {
-  std::string file, folder;
+  std::string file, folder, kernel;
   bool check = false;
   unsigned cell = 0;
   SpreadOptions spread;
@@ -91,6 +91,9 @@ int CmdLabRun(int argc, char** argv) {
   app.add_option("--cell", cell, "what a job does: only runs of this cell, to FOLDER/cells/N")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000))
+      ->excludes(engine);
+  app.add_option("--kernel", kernel, "the kernel of workloads that run the user's: vmi-linux")
+      ->type_name("FILE")
       ->excludes(engine);
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "lab run", argc, argv)) return *status;
@@ -126,6 +129,7 @@ int CmdLabRun(int argc, char** argv) {
   options.file = file;
   options.folder = folder;
   options.cell = cell;
+  options.kernel = kernel;
   options.alibi = OwnPath();
   options.data_folder = DataFolder(options.alibi);
   options.stopped = [] { return Stopped().load(); };

@@ -13,7 +13,7 @@ from browser import Browser
 HEADINGS = ["Nanobenchmarks", "Where a run's overhead goes", "Counts", "Traps over time",
             "Traces, hidden faults, context switches", "Engines and kernel entries", "Macrobenchmarks",
             "Translation", "Sites by kind",
-            "The guiltiest sites", "Hosted I/O", "Programs", "Method"]
+            "The guiltiest sites", "Hosted I/O", "A paravirtual guest", "Programs", "Method"]
 CHARTS = ["nanobenchmarks", "convergence", "coherence", "translation", "sites", "overhead"]
 
 # Texts that leave their drawing, or lie over each other: by more than a pixel or two, since boxes

@@ -12,6 +12,7 @@
 
 #include "adapt/policy.h"
 #include "bench/lab/network.h"
+#include "bench/lab/vmi.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/workloads.h"
 #include "bench/results.h"
@@ -24,7 +25,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr const char* kProgramNames[kProgramCount] = {
-    "nanobench", "compute", "compute32", "linux", "boot", "network", "transmit", "debian"};
+    "nanobench", "compute",  "compute32", "linux",    "boot",
+    "network",   "transmit", "debian",    "vmibench", "vmi-linux"};
 constexpr const char* kOrders[] = {"interleaved", "shuffled"};
 constexpr i64 kMaxRepeats = 1000, kMaxSeconds = 24 * 3600;
 
@@ -68,8 +70,11 @@ Names BenchmarksOf(Program program) {
       return LinuxNames(program);
     case Program::kNetwork:
       return NetworkNames();
+    case Program::kVmibench:
+      return VmibenchNames();
     case Program::kTransmit:
     case Program::kBoot:
+    case Program::kVmiLinux:
       break;
   }
   return {};
@@ -97,6 +102,7 @@ const std::vector<ParameterRule>& ParameterRules() {
       {"ram", {}, true},
       {"shadow-size", {}, true},
       {"tc-size", {}, true},
+      {"vmi", {}},
   };
   return kRules;
 }

@@ -23,8 +23,10 @@ enum class Program : u8 {
   kNetwork,    // nettest in a Debian guest
   kTransmit,   // FrobOS: what accesses to a Lance cost
   kDebian,     // rows of bench/linux in a whole Debian
+  kVmibench,   // FrobOS: the privileged work of a 32-bit kernel, by VMI's calls where there are any
+  kVmiLinux,   // vmi_init in a 32-bit Linux whose kernel the user gives
 };
-inline constexpr unsigned kProgramCount = 8;
+inline constexpr unsigned kProgramCount = 10;
 const char* ProgramName(Program program);
 
 struct Workload {

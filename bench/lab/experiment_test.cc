@@ -260,6 +260,35 @@ TEST_CASE("User-Mode Linux runs what Linux guests run, but for those of 32 bits"
   CHECK(runs[0].parameters.empty());
 }
 
+TEST_CASE("VMI's workloads are machines' only, by each value of vmi") {
+  const auto parsed = ParseExperiment(R"toml(
+title = "VMI"
+peers = ["native", "qemu-tcg", "uml"]
+repeats = 1
+observe = false
+parameters = {vmi = ["none", "flags,mmu"]}
+[[workload]]
+program = "vmibench"
+only = ["clisti", "tablelife"]
+[[workload]]
+program = "vmi-linux"
+)toml",
+                                      "x.toml");
+  INFO((parsed.ok() ? "" : parsed.error().message));
+  REQUIRE(parsed.ok());
+  CHECK(Ids(Matrix(parsed.value())) ==
+        "001-vmibench-qemu-tcg-1\n"
+        "002-vmibench-alibi-hysteresis-none-1\n"
+        "003-vmibench-alibi-hysteresis-flags_mmu-1\n"
+        "004-vmi-linux-qemu-tcg-1\n"
+        "005-vmi-linux-alibi-hysteresis-none-1\n"
+        "006-vmi-linux-alibi-hysteresis-flags_mmu-1\n");
+  CHECK_THAT(MessageFor("", "[[workload]]\nprogram = \"vmibench\"\nonly = [\"syscall\"]\n"),
+             Catch::Contains("there is no 'syscall'; there are clisti"));
+  CHECK_THAT(MessageFor("", "[[workload]]\nprogram = \"vmi-linux\"\nkernel = \"686\"\n"),
+             Catch::Contains("vmi-linux has no kernel to choose"));
+}
+
 TEST_CASE("Results as CSV") {
   const std::string text = WriteCsv(Rows(), {"coherence"});
   CHECK(testsuite::CompareWithGolden("bench/lab/golden/results.csv", text) == "");

@@ -19,6 +19,7 @@
 #include "bench/lab/files.h"
 #include "bench/lab/lab_folder.h"
 #include "bench/lab/network.h"
+#include "bench/lab/vmi.h"
 #include "bench/linux/engines.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/linux_runner.h"
@@ -38,6 +39,9 @@ bool IsFrobos(Program program) {
 }
 bool IsNetwork(Program program) {
   return program == Program::kNetwork || program == Program::kTransmit;
+}
+bool IsVmi(Program program) {
+  return program == Program::kVmibench || program == Program::kVmiLinux;
 }
 
 // Sets an option that the command may have already.
@@ -93,6 +97,7 @@ class LabRunner {
 
   Result<LabSummary> Run() {
     TryEngines();
+    LeaveOutLinux();
     if (Status prepared = Prepare(); !prepared.ok()) return prepared.error();
     summary_.runs = static_cast<unsigned>(runs_.size());
     for (const RunSpec& run : runs_) {
@@ -146,6 +151,16 @@ class LabRunner {
     facts_.notes.push_back(trial.note + "Linux guests were not run on it.");
   }
 
+  // Without a kernel to run.
+  void LeaveOutLinux() {
+    const auto needs_kernel = [](const RunSpec& run) {
+      return run.workload.program == Program::kVmiLinux;
+    };
+    if (!options_.kernel.empty() || std::none_of(runs_.begin(), runs_.end(), needs_kernel)) return;
+    std::erase_if(runs_, needs_kernel);
+    facts_.notes.push_back("vmi-linux was left out: no kernel was given (--kernel FILE).");
+  }
+
   Status Prepare() {
     for (const std::string& peer : experiment_.peers) {
       if (peer == kUml && RunsUml()) {
@@ -176,6 +191,8 @@ class LabRunner {
         programs_ = *found;
       } else if (IsNetwork(workload.program)) {
         if (Status network = PrepareNetwork(workload); !network.ok()) return network;
+      } else if (IsVmi(workload.program)) {
+        if (Status vmi = PrepareVmi(); !vmi.ok()) return vmi;
       } else if (Status guest = workload.program == Program::kDebian ? PrepareDebian()
                                                                      : PrepareLinux(workload);
                  !guest.ok()) {
@@ -228,6 +245,16 @@ class LabRunner {
     return Ok();
   }
 
+  Status PrepareVmi() {
+    if (!vmi_.image.empty()) return Ok();
+    auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
+    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
+    auto files = FindVmiFiles(options_.data_folder, options_.kernel, scratch->path());
+    if (!files.ok()) return files.error();
+    vmi_ = *files;
+    return Ok();
+  }
+
   Status PrepareNetwork(const Workload& workload) {
     const std::string kernel = workload.kernel.empty() ? "amd64" : workload.kernel;
     if (network_.count(kernel) != 0) return Ok();
@@ -248,6 +275,7 @@ class LabRunner {
     facts_.program = {{"path", options_.alibi},
                       {"bytes", static_cast<u64>(about.st_size)},
                       {"changed", static_cast<u64>(about.st_mtime)}};
+    if (!options_.kernel.empty()) facts_.program["kernel"] = options_.kernel;
     const std::string path = options_.folder + "/experiment.json";
     if (const auto before = ReadWholeFile(path); before.ok()) {
       const auto json = ordered_json::parse(before.value(), nullptr, false);
@@ -263,8 +291,8 @@ class LabRunner {
       }
       if (json.value("program", ordered_json()) != facts_.program) {
         return Error{
-            fmt::format("{}: was measured with another build of alibi; remove it, or give "
-                        "another --out",
+            fmt::format("{}: was measured with another build of alibi, or another kernel; remove "
+                        "it, or give another --out",
                         options_.folder)};
       }
       facts_.began = json.value("began", std::string());
@@ -307,7 +335,13 @@ class LabRunner {
   // Policy, parameters, counters; what an observed run writes.
   std::vector<std::string> Configured(std::vector<std::string> command, const RunSpec& run) const {
     SetOption(&command, "--policy", run.system.policy);
-    for (const auto& [name, value] : run.parameters) SetOption(&command, "--" + name, value);
+    for (const auto& [name, value] : run.parameters) {
+      if (name == "vmi") {
+        command.push_back(fmt::format("--vmi={}", value));  // alone it has a value of its own
+      } else {
+        SetOption(&command, "--" + name, value);
+      }
+    }
     SetOption(&command, "--stats-json", StatsFile(run));
     if (run.repeat == kObserved) {
       SetOption(&command, "--log", EventLogFile(options_.folder, run.id));
@@ -332,6 +366,7 @@ class LabRunner {
     const Clock::time_point start = Clock::now();
     Record record = IsFrobos(run.workload.program)    ? RunImage(run)
                     : IsNetwork(run.workload.program) ? RunNetwork(run)
+                    : IsVmi(run.workload.program)     ? RunVmi(run)
                                                       : RunGuest(run);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     record.values.push_back({"wall", seconds, "s"});
@@ -373,6 +408,20 @@ class LabRunner {
     return MeasureImage(run, std::move(record.command), image.prefix);
   }
 
+  Record RunVmi(const RunSpec& run) const {
+    const bool ours = run.system.system == kAlibi, quick = experiment_.quick;
+    if (run.workload.program == Program::kVmibench) {
+      const std::string words = VmibenchWords(quick, run.workload.only);
+      return MeasureImage(run, !ours ? QemuImageCommand(qemu_, vmi_.image, words)
+                                     : Configured(AlibiImageCommand(options_.alibi, vmi_.image,
+                                                                    run.system.policy, words),
+                                                  run));
+    }
+    return MeasureImage(run,
+                        !ours ? QemuVmiLinuxCommand(vmi_, qemu_, quick)
+                              : Configured(AlibiVmiLinuxCommand(vmi_, options_.alibi, quick), run));
+  }
+
   Record MeasureImage(const RunSpec& run, std::vector<std::string> command,
                       const std::string& prefix = "") const {
     Record record;
@@ -391,10 +440,12 @@ class LabRunner {
     }
     const int success = native ? kNativeSuccess : kGuestSuccess;
     const int failure = native ? kNativeFailure : kGuestFailure;
+    // Linux has no status to end with.
+    const bool any_status = run.workload.program == Program::kVmiLinux;
     const bool ended = child.started && !child.timed_out && child.signal == 0 &&
-                       (child.exit_status == success || child.exit_status == failure);
+                       (any_status || child.exit_status == success || child.exit_status == failure);
     if (!ended || !output.done) {
-      record.failure = ended ? "its output is incomplete" : child.Describe();
+      record.failure = ended && !any_status ? "its output is incomplete" : child.Describe();
     }
     return record;
   }
@@ -509,6 +560,7 @@ class LabRunner {
   std::map<std::string, LinuxFiles> linux_;      // by kernel
   std::optional<LinuxFiles> debian_;             // a whole one
   std::map<std::string, NetworkFiles> network_;  // by kernel
+  VmiFiles vmi_;
   std::vector<std::unique_ptr<ScratchFolder>> scratch_;
   Clock::time_point begin_;
   unsigned made_ = 0, failed_ = 0;  // this time

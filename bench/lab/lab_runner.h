@@ -18,6 +18,7 @@ struct LabOptions {
   std::string folder;       // results.csv, experiment.json, logs/; made if it is not there
   std::string alibi;        // the program
   std::string data_folder;  // laid out like bazel-bin
+  std::string kernel;       // of workloads that run one which the user gives; "": they are left out
   // Only this cell of the matrix (matrix.h), on this host; 0: all of it.
   unsigned cell = 0;
   // "12 of 80: nanobench, alibi hysteresis (2 failed)"; may be empty.

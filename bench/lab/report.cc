@@ -107,6 +107,13 @@ constexpr Section kSections[] = {
      "by the size of writes, crossings to the host, and where the time went. Counters are those of "
      "the run less those of one that only boots.",
      NetworkSection},
+    {"vmi", "A paravirtual guest",
+     "A kernel's privileged work by its own instructions (unmodified), and by the calls of VMI "
+     "(Amsden and others, Linux Symposium 2006) as they are without a hypervisor (transparent) and "
+     "as they are on one (paravirtual). The axis is logarithmic. Below: what each group of calls "
+     "is "
+     "worth when it alone is paravirtual, and when all the others are.",
+     VmiSection},
     {"programs", "Programs", "Medians of everything else that was measured.", ProgramsSection},
 };
 

@@ -31,6 +31,7 @@ std::string TranslationSection(const LabData& data);
 std::string SitesSection(const LabData& data);
 std::string GuiltiestSection(const LabData& data);
 std::string NetworkSection(const LabData& data);  // hosted I/O
+std::string VmiSection(const LabData& data);      // a paravirtual guest
 std::string ProgramsSection(const LabData& data);
 
 // The configuration that sections show which show one only: the default policy if it is there.

@@ -22,7 +22,7 @@ TEST_CASE("Every section of an experiment without results says what is missing")
   const LabData empty(nlohmann::ordered_json::object(), {});
   for (const auto section : {NanobenchSection, OverheadSection, CountsSection, ConvergenceSection,
                              CoherenceSection, EnginesSection, MacroSection, TranslationSection,
-                             SitesSection, GuiltiestSection, ProgramsSection}) {
+                             SitesSection, GuiltiestSection, ProgramsSection, VmiSection}) {
     CHECK_THAT(section(empty), Catch::StartsWith("<p class=\"missing\">"));
   }
   CHECK_THAT(MakeReport(empty), Catch::EndsWith("</html>\n"));

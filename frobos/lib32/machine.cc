@@ -61,36 +61,30 @@ u32 PaddedEsp(u32 ss, u32 esp, u32 bytes) {
 }  // namespace
 
 u16 SetGdt(u16 selector, u64 descriptor) {
-  gdt[selector / 8] = descriptor;
+  WriteDescriptor<kVmiWriteGdtEntry>(gdt, selector / 8u, descriptor);
   return selector;
 }
 u8 AccessByte(u16 selector) { return static_cast<u8>(gdt[selector / 8] >> 40); }
 
-void LoadGdt(u16 limit) {
-  const TablePointer p = {limit, At(gdt)};
-  asm volatile("lgdt %0" : : "m"(p));
-}
-void LoadIdt(u16 limit) {
-  const TablePointer p = {limit, At(idt)};
-  asm volatile("lidt %0" : : "m"(p));
-}
+void LoadGdt(u16 limit) { WriteGdtr({limit, At(gdt)}); }
+void LoadIdt(u16 limit) { WriteIdtr({limit, At(idt)}); }
 void LoadLdt() {
   SetGdt(kLdtSelector, Descriptor(At(ldt), sizeof(ldt) - 1, kLdt, 0));
-  asm volatile("lldt %w0" : : "r"(u32{kLdtSelector}));
+  WriteLdtr(kLdtSelector);
 }
-void SetIdt(u8 vector, u64 gate) { idt[vector] = gate; }
+void SetIdt(u8 vector, u64 gate) { WriteDescriptor<kVmiWriteIdtEntry>(idt, vector, gate); }
 void RestoreIdt(u8 vector) {
   if (vector == kDoubleFault) {
-    idt[vector] = Gate(kDoubleFaultTss, 0, kTaskGate);
+    SetIdt(vector, Gate(kDoubleFaultTss, 0, kTaskGate));
     return;
   }
   const bool user = vector == kBreakpoint || vector == kOverflow || vector == kProbeExit;
-  idt[vector] = Gate(CodeSelector(0), At(trap_stubs) + kStubSize * vector,
-                     kInterruptGate32 | (user ? kDpl3 : kDpl0));
+  SetIdt(vector, Gate(CodeSelector(0), At(trap_stubs) + kStubSize * vector,
+                      kInterruptGate32 | (user ? kDpl3 : kDpl0)));
 }
 void LoadMainTss(u32 limit) {
   SetGdt(kTss, Descriptor(At(&main_tss), limit, kTss32, 0));
-  asm volatile("ltr %w0" : : "r"(u32{kTss}));
+  WriteTr(kTss);
 }
 void SetHandler(u8 vector, Handler handler) { handlers[vector] = handler; }
 
@@ -109,8 +103,7 @@ u32 StackDword(const Outcome& o, unsigned i) {
 }
 
 extern "C" [[gnu::used]] void TrapDispatch() {
-  u32 cr2;
-  asm volatile("mov %%cr2, %0" : "=r"(cr2));
+  const u32 cr2 = ReadCr2();
   Outcome& o = outcome;
   o = {};
   o.frame = trap_frame;
@@ -252,7 +245,7 @@ void InitDescriptors() {
   for (unsigned v = 0; v < 256; v++) RestoreIdt(static_cast<u8>(v));
   LoadIdt();
   // The LDTR of a reset is not null: base 0, limit 0xffff.
-  asm volatile("lldt %w0" : : "r"(0));
+  WriteLdtr(0);
 }
 
 void MaskPic() {

@@ -8,6 +8,7 @@
 #include "frobos/common/check.h"
 #include "frobos/common/console.h"
 #include "frobos/common/port.h"
+#include "frobos/lib32/privileged.h"
 #include "frobos/lib32/types.h"
 
 namespace alibi::frobos {
@@ -97,11 +98,6 @@ void SetIdt(u8 vector, u64 gate);
 // Puts the library's own entry back.
 void RestoreIdt(u8 vector);
 
-struct [[gnu::packed]] TablePointer {
-  u16 limit;
-  u32 base;
-};
-
 struct Tss32 {
   u16 link, reserved0;
   u32 esp0;
@@ -179,53 +175,6 @@ void CheckDone(const char* name, const Outcome& o);
   })
 #define CODE32(text) FROBOS_CODE_("32", text)
 #define CODE16(text) FROBOS_CODE_("16", text)
-
-inline u32 At(const void* p, u32 offset = 0) { return reinterpret_cast<u32>(p) + offset; }
-
-inline u32 ReadCr0() {
-  u32 v;
-  asm volatile("mov %%cr0, %0" : "=r"(v));
-  return v;
-}
-inline void WriteCr0(u32 v) { asm volatile("mov %0, %%cr0" : : "r"(v) : "memory"); }
-inline u32 ReadCr3() {
-  u32 v;
-  asm volatile("mov %%cr3, %0" : "=r"(v));
-  return v;
-}
-inline void WriteCr3(u32 v) { asm volatile("mov %0, %%cr3" : : "r"(v) : "memory"); }
-inline u32 ReadCr4() {
-  u32 v;
-  asm volatile("mov %%cr4, %0" : "=r"(v));
-  return v;
-}
-inline void WriteCr4(u32 v) { asm volatile("mov %0, %%cr4" : : "r"(v) : "memory"); }
-inline constexpr u32 kCr0Pe = 1, kCr0Ts = 8, kCr0Wp = 1u << 16, kCr0Am = 1u << 18,
-                     kCr0Pg = 1u << 31;
-inline constexpr u32 kCr4Vme = 1, kCr4Pvi = 2, kCr4Pse = 0x10, kCr4Pae = 0x20;
-
-inline u64 ReadMsr(u32 msr) {
-  u32 low, high;
-  asm volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(msr));
-  return u64{high} << 32 | low;
-}
-inline void WriteMsr(u32 msr, u64 v) {
-  asm volatile("wrmsr"
-               :
-               : "c"(msr), "a"(static_cast<u32>(v)), "d"(static_cast<u32>(v >> 32))
-               : "memory");
-}
-
-struct CpuidResult {
-  u32 eax, ebx, ecx, edx;
-};
-inline CpuidResult Cpuid(u32 leaf, u32 subleaf = 0) {
-  CpuidResult r;
-  asm volatile("cpuid"
-               : "=a"(r.eax), "=b"(r.ebx), "=c"(r.ecx), "=d"(r.edx)
-               : "a"(leaf), "c"(subleaf));
-  return r;
-}
 
 }  // namespace alibi::frobos
 

@@ -8,6 +8,23 @@
 .balign 4
 .long kMagic, kFlags, -(kMagic + kFlags)
 
+// privileged.h's FROBOS_SITE.
+.macro SITE call, instructions
+771:
+    \instructions
+    .fill 4, 1, 0x90
+772:
+    .pushsection privileged_sites, "a"
+    .long 771b, \call, 772b - 771b
+    .popsection
+.endm
+.set kVmiGetTr, 10
+.set kVmiClts, 28
+.set kVmiDisableInterrupts, 30
+.set kVmiGetInterruptMask, 31
+.set kVmiSetInterruptMask, 32
+.set kVmiIret, 33
+
 .section .text
 .code32
 .global _start
@@ -75,11 +92,11 @@ trap_common:
     movl %eax, trap_frame + kGs
     movl %cs, %eax
     movl %eax, trap_cs
-    strl %eax
-    movl %eax, trap_tr
     pushfl
     popl trap_eflags
     lss probe_stack_pointer, %esp
+    SITE kVmiGetTr, "strl %eax"
+    movl %eax, trap_tr
     movl $0x10, %eax
     movl %eax, %es
     pushl $2
@@ -94,8 +111,9 @@ EnterProbe:
     pushl %ebp
     pushl %esi
     pushl %edi
-    pushfl
-    cli
+    SITE kVmiGetInterruptMask, "pushfl; popl %eax"
+    pushl %eax
+    SITE kVmiDisableInterrupts, "cli"
     movl %esp, probe_stack_pointer
     movl 24(%esp), %eax
     jmp resume
@@ -108,7 +126,8 @@ leave_probe:
     movl %eax, %fs
     movl %eax, %gs
     lss probe_stack_pointer, %esp
-    popfl
+    popl %eax
+    SITE kVmiSetInterruptMask, "pushl %eax; popfl"
     popl %edi
     popl %esi
     popl %ebp
@@ -153,16 +172,18 @@ to_ring:
     pushl kDs(%eax)
     movl kEax(%eax), %eax
     popl %ds
-    iretl
+.global outer_iret
+outer_iret:
+    SITE kVmiIret, "iretl"
 3:  movl kEax(%eax), %eax
-    iretl
+    SITE kVmiIret, "iretl"
 
 // #DF arrives here by a task switch; the interrupted state lies in the TSS it came from.
 .global double_fault_entry
 double_fault_entry:
     popl %eax
     movl %eax, trap_error
-    clts
+    SITE kVmiClts, "clts"
     lss probe_stack_pointer, %esp
     pushl $2
     popfl

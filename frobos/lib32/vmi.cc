@@ -7,6 +7,14 @@ namespace {
 constexpr u32 kFirstRom = 0xc0000, kEndOfRoms = 0xe0000, kRomStep = 2048;
 constexpr u32 kInitEntry = 0x80, kRelocationEntry = 0x88;
 
+struct Site {
+  u32 address, call, bytes;
+};
+extern "C" const Site __start_privileged_sites[], __stop_privileged_sites[];
+
+// The ROM that the kernel runs on.
+const VmiHeader* kernel_rom;
+
 bool SameText(const char* a, const char* b) {
   while (*a != 0 && *a == *b) a++, b++;
   return *a == *b;
@@ -68,6 +76,32 @@ void PatchSite(void* site, Relocation to) {
       break;
   }
   Cpuid(0);  // as the architecture wants it for changed code
+}
+
+void RunOnVmi() {
+  const VmiHeader* rom = FindVmi();
+  if (Option("rom") != nullptr) Check(rom != nullptr, "the kernel runs on VMI");
+  if (rom == nullptr || InitVmi(rom) != 0) return;
+  kernel_rom = rom;
+  u32 sites = 0;
+  for (const Site* site = __start_privileged_sites; site != __stop_privileged_sites; site++) {
+    const Relocation to = RelocationOf(rom, site->call);
+    if (to.type == Relocation::kNone) continue;
+    if (site->bytes < kVmiSiteBytes) Panic("no room for a call at %x", site->address);
+    u8* bytes = reinterpret_cast<u8*>(site->address);
+    // Behind the call; nobody runs there before PatchSite() has written it.
+    for (u32 i = kVmiSiteBytes; i < site->bytes; i++) bytes[i] = 0x90;
+    PatchSite(bytes, to);
+    sites++;
+  }
+  Print("  on VMI: %u of %u sites are the ROM's\n", sites,
+        static_cast<u32>(__stop_privileged_sites - __start_privileged_sites));
+}
+
+bool OnVmi() { return kernel_rom != nullptr; }
+Relocation KernelRelocation(u32 call) { return RelocationOf(kernel_rom, call); }
+bool HasVmiTimer() {
+  return OnVmi() && KernelRelocation(kVmiGetCycleFrequency).type != Relocation::kNone;
 }
 
 u32 VmiSite() { return At(vmi_site); }

@@ -5,73 +5,9 @@
 #define ALIBI_FROBOS_LIB32_VMI_H_
 
 #include "frobos/lib32/machine.h"
+#include "frobos/lib32/vmi_calls.h"
 
 namespace alibi::frobos {
-
-enum VmiCall : u32 {
-  kVmiCpuid = 0,
-  kVmiWrmsr,
-  kVmiRdmsr,
-  kVmiSetGdt,
-  kVmiSetLdt,
-  kVmiSetIdt,
-  kVmiSetTr,
-  kVmiGetGdt,
-  kVmiGetLdt,
-  kVmiGetIdt,
-  kVmiGetTr,
-  kVmiWriteGdtEntry,
-  kVmiWriteLdtEntry,
-  kVmiWriteIdtEntry,
-  kVmiUpdateKernelStack,
-  kVmiSetCr0,
-  kVmiSetCr2,
-  kVmiSetCr3,
-  kVmiSetCr4,
-  kVmiGetCr0,
-  kVmiGetCr2,
-  kVmiGetCr3,
-  kVmiGetCr4,
-  kVmiWbinvd,
-  kVmiSetDr,
-  kVmiGetDr,
-  kVmiRdpmc,
-  kVmiRdtsc,
-  kVmiClts,
-  kVmiEnableInterrupts,
-  kVmiDisableInterrupts,
-  kVmiGetInterruptMask,
-  kVmiSetInterruptMask,
-  kVmiIret,
-  kVmiSysexit,
-  kVmiHalt,
-  kVmiReboot,
-  kVmiShutdown,
-  kVmiSetPxe,
-  kVmiSetPxeLong,
-  kVmiUpdatePxe,
-  kVmiUpdatePxeLong,
-  kVmiMachineToPhysical,
-  kVmiPhysicalToMachine,
-  kVmiAllocatePage,
-  kVmiReleasePage,
-  kVmiInvalPage,
-  kVmiFlushTlb,
-  kVmiSetLinearMapping,
-  kVmiSetIoplMask = 61,
-  kVmiSetInitialApState,
-  kVmiApicWrite,
-  kVmiApicRead,
-  kVmiIoDelay,
-  kVmiGetCycleFrequency,
-  kVmiGetCycleCounter,
-  kVmiSetAlarm,
-  kVmiCancelAlarm,
-  kVmiGetWallclockTime,
-  kVmiWallclockUpdated,
-  kVmiSetLazyMode = 73,
-  kVmiCalls
-};
 
 struct [[gnu::packed]] VmiHeader {
   u16 signature;
@@ -108,6 +44,18 @@ void PatchSite(void* site, Relocation to);
 constexpr u32 kVmiSiteBytes = 5;
 u32 VmiSite();
 Outcome CallVmi(Relocation to, Frame frame, const u32* words = nullptr, u32 count = 0);
+
+// Puts the whole kernel on VMI if there is a ROM: the library's and the kernel's own privileged
+// instructions (privileged.h) become what the ROM answers for them. Without a ROM the kernel keeps
+// its instructions; that is a failed check if the command line says rom=yes. To be called once,
+// without paging, before anything else. The probes of tests are as they were: what they execute is
+// what they test.
+void RunOnVmi();
+// Whether the kernel is on VMI, and the ROM has its timer.
+bool OnVmi();
+bool HasVmiTimer();
+// What the kernel's own call of this number leads to; OnVmi() only.
+Relocation KernelRelocation(u32 call);
 
 }  // namespace alibi::frobos
 

@@ -3,7 +3,7 @@
 // in the entries against the control bits and the kinds of access (Intel SDM vol. 3A 4.3, 4.4, 4.6
 // to 4.8). The four-level twin, with more kinds of access, is access.cc.
 
-#include "frobos/lib32/machine.h"
+#include "frobos/lib32/vmi.h"
 
 namespace alibi::frobos {
 namespace {
@@ -40,8 +40,6 @@ struct Mode {
 bool pae;
 bool nx_shown, smep_shown, smap_shown, pse36_shown;
 
-void Invlpg(u32 va) { asm volatile("invlpg (%0)" : : "r"(va) : "memory"); }
-
 // PAE: PDPT, four page directories, the page table. Otherwise: the directory, the table.
 constexpr u32 kPdpt = kTables, kDirectories = kTables + 0x1000, kTable = kTables + 0x8000;
 u64 ReadEntry(u32 address) {
@@ -49,12 +47,12 @@ u64 ReadEntry(u32 address) {
              : *reinterpret_cast<volatile u32*>(address);
 }
 void WriteEntry(u32 address, u64 value) {
+  const u32 level = address < kTable ? kPageDirectory : kPageTable;
   if (pae) {
-    // The half with P first when it goes, last when it comes: nobody else looks.
-    *reinterpret_cast<volatile u32*>(address) = 0;
-    *reinterpret_cast<volatile u32*>(address + 4) = static_cast<u32>(value >> 32);
+    SetEntry(reinterpret_cast<volatile u64*>(address), value, level);
+  } else {
+    SetEntry(reinterpret_cast<volatile u32*>(address), static_cast<u32>(value), level);
   }
-  *reinterpret_cast<volatile u32*>(address) = static_cast<u32>(value);
 }
 u32 DirectoryEntry(u32 va) {
   return pae ? kDirectories + (va >> 21) * 8 : kDirectories + (va >> 22) * 4;
@@ -71,7 +69,9 @@ void EnterPaging() {
     WriteEntry(DirectoryEntry(kUserAlias + pa), pa | kP | kW | kU | kPs);
   }
   for (u32 i = 0; i < 4; i++) {
-    if (pae) *reinterpret_cast<u64*>(kPdpt + 8 * i) = (kDirectories + i * kPageSize) | kP;
+    if (!pae) continue;
+    SetEntry(reinterpret_cast<volatile u64*>(kPdpt + 8 * i), (kDirectories + i * kPageSize) | kP,
+             kPointerTable);
   }
   WriteCr4((ReadCr4() & ~(kCr4Pae | kCr4Pse)) | (pae ? kCr4Pae : kCr4Pse));
   WriteCr3(pae ? kPdpt : kDirectories);
@@ -143,7 +143,7 @@ Outcome Do(const Access& access, const Mode& mode) {
 void Install(const Entries& e) {
   WriteEntry(DirectoryEntry(kAt), e.pde);
   if (!e.large) WriteEntry(TableEntry(kAt), e.pte);
-  Invlpg(kAt);
+  InvalidatePage(kAt);
 }
 
 void Try(const Entries& e, const Mode& mode, const Access& access, Group* cases) {
@@ -319,6 +319,7 @@ void TestBoth() {
 }  // namespace
 
 int Main() {
+  RunOnVmi();
   nx_shown = Cpuid(0x80000000).eax >= 0x80000001 && (Cpuid(0x80000001).edx >> 20 & 1) != 0;
   const bool leaf7 = Cpuid(0).eax >= 7;
   smep_shown = leaf7 && (Cpuid(7).ebx >> 7 & 1) != 0;

@@ -2,7 +2,7 @@
 // Call, interrupt and trap gates, far returns and IRET through all privilege levels, with stack
 // switches and every fault on the way (SDM vol. 3A ch. 5 and 6; vol. 2: CALL, JMP, RET, INT, IRET).
 
-#include "frobos/lib32/machine.h"
+#include "frobos/lib32/vmi.h"
 
 namespace alibi::frobos {
 namespace {
@@ -245,7 +245,7 @@ void TestTss16() {
   SetGdt(kOther, Descriptor(At(stack), 0xffff, kData, k32Bit));
   SetGdt(kOther + 8, Descriptor(At(stack), 0xffff, kData | kDpl1, k16Bit));
   const u16 selector = SetGdt(kOther + 16, Descriptor(At(tss16), 43, kTss16, 0));
-  asm volatile("ltr %w0" : : "r"(u32{selector}));
+  WriteTr(selector);
   const void* target = CODE32("mov esi, esp; mov edi, ss");
   SetIdt(kVector, Gate(CodeSelector(0), At(target), kInterruptGate32 | kDpl3));
   Outcome o = Run(CODE32("int 0x40"), {}, 3);
@@ -710,6 +710,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
+  RunOnVmi();
   RunSections(kSections);
   return Summary();
 }

@@ -5,6 +5,7 @@ KERNELS32 = [
     "access32",
     "gates",
     "paging32",
+    "processes",
     "segmentation",
     "tasks",
     "v86",

@@ -4,7 +4,7 @@
 // only 32-bit kernels do: SYSENTER, legacy SYSCALL, alignment checks (SDM vol. 3A ch.
 // 4, 5.8.7, 6.15).
 
-#include "frobos/lib32/machine.h"
+#include "frobos/lib32/vmi.h"
 
 namespace alibi::frobos {
 namespace {
@@ -15,40 +15,58 @@ constexpr u32 kPage = 0x02000000;   // the page under test, linear
 constexpr u32 kFrame = 0x02400000;  // where it leads
 constexpr u32 kMsrEfer = 0xc0000080;
 
-alignas(4096) u32 directory[1024];
-alignas(4096) u32 table[1024];
-alignas(4096) u64 pae_directories[4][512];
-alignas(4096) u64 pae_table[512];
-alignas(32) u64 pae_pointers[4];
-
-void Invalidate(u32 linear) { asm volatile("invlpg (%0)" : : "r"(linear) : "memory"); }
-void FlushTlb() { WriteCr3(ReadCr3()); }
+alignas(4096) DirectoryEntry directory[1024];
+alignas(4096) PageEntry table[1024];
+alignas(4096) PageEntry kernel_table[1024];
+alignas(4096) LongDirectoryEntry pae_directories[4][512];
+alignas(4096) LongPageEntry pae_table[512];
+alignas(32) LongPointerEntry pae_pointers[4];
 
 void Enter32() {
+  AllocatePageTable(At(directory), kPageDirectory);
+  AllocatePageTable(At(table), kPageTable);
+  SetLazyMode(kManyEntries);
   for (u32 i = 0; i < 1024; i++) {
     directory[i] = i << 22 | kPs | kU | kW | kP;
     table[i] = (kFrame + i * 4096) | kU | kW | kP;
   }
   directory[kPage >> 22] = At(table) | kU | kW | kP;
+  SetLazyMode(kImmediate);
   WriteCr4((ReadCr4() & ~kCr4Pae) | kCr4Pse);
   WriteCr3(At(directory));
   WriteCr0(ReadCr0() | kCr0Pg);
 }
 
 void EnterPae() {
+  for (const LongDirectoryEntry(&d)[512] : pae_directories) {
+    AllocatePageTable(At(d), kPageDirectory | kPaePages);
+  }
+  AllocatePageTable(At(pae_table), kPageTable | kPaePages);
+  SetLazyMode(kManyEntries);
   for (u32 i = 0; i < 2048; i++)
     pae_directories[i / 512][i % 512] = u64{i} << 21 | kPs | kU | kW | kP;
   for (u32 i = 0; i < 512; i++) pae_table[i] = (kFrame + i * 4096) | kU | kW | kP;
   for (u32 i = 0; i < 4; i++) pae_pointers[i] = At(pae_directories[i]) | kP;
   pae_directories[0][kPage >> 21] = At(pae_table) | kU | kW | kP;
+  SetLazyMode(kImmediate);
   WriteCr4(ReadCr4() | kCr4Pae);
   WriteCr3(At(pae_pointers));
   WriteCr0(ReadCr0() | kCr0Pg);
 }
 
 void Leave() {
+  const bool pae = (ReadCr4() & kCr4Pae) != 0;
   WriteCr0(ReadCr0() & ~(kCr0Pg | kCr0Wp));
   WriteCr4(ReadCr4() & ~kCr4Pae);
+  if (pae) {
+    for (const LongDirectoryEntry(&d)[512] : pae_directories) {
+      ReleasePageTable(At(d), kPageDirectory | kPaePages);
+    }
+    ReleasePageTable(At(pae_table), kPageTable | kPaePages);
+  } else {
+    ReleasePageTable(At(directory), kPageDirectory);
+    ReleasePageTable(At(table), kPageTable);
+  }
 }
 
 struct Access {
@@ -82,7 +100,7 @@ void TestMatrix(const char* name, bool pae, bool nx) {
             directory[kPage >> 22] = At(table) | upper;
             table[0] = kFrame | lower;
           }
-          Invalidate(kPage);
+          InvalidatePage(kPage);
           const Outcome o = Run(a.code, {.ebx = kPage}, ring);
           // A read-modify-write is a write to its page (SDM vol. 3A 4.7); QEMU reads first.
           if (OnQemu() && a.name[0] == 'a') continue;
@@ -131,14 +149,14 @@ void Test32() {
   // A 4 MB page: bits and offset.
   *reinterpret_cast<volatile u32*>(kFrame + 0x123454) = 0xabcdef01;
   directory[kPage >> 22] = kFrame | kPs | kU | kW | kP;
-  Invalidate(kPage);
+  InvalidatePage(kPage);
   Outcome o = Run(read, {.ebx = kPage + 0x123454}, 3);
   CheckEq("a 4 MB page", o.frame.eax, 0xabcdef01);
   CheckEq("... is accessed", directory[kPage >> 22] & (kA | kD), kA);
   o = Run(write, {.ebx = kPage + 0x123454}, 3);
   CheckEq("... and dirty", directory[kPage >> 22] & (kA | kD), kA | kD);
   directory[kPage >> 22] = kFrame | kPs | kW | kP;
-  Invalidate(kPage);
+  InvalidatePage(kPage);
   o = Run(read, {.ebx = kPage + 0x123454}, 3);
   CheckFault("... of the supervisor", o, kPageFault, kPfP | kPfU, At(read));
   CheckEq("... cr2", o.cr2, kPage + 0x123454);
@@ -146,7 +164,6 @@ void Test32() {
   directory[kPage >> 22] = At(table) | kPs | kU | kW | kP;
   *reinterpret_cast<volatile u32*>(kFrame + 8) = 0x55aa1234;
   // The kernel itself lies in large pages, so a table for it is needed, too.
-  static u32 kernel_table[1024] __attribute__((aligned(4096)));
   for (u32 i = 0; i < 1024; i++) kernel_table[i] = i << 12 | kU | kW | kP;
   const u32 kernel_entry = directory[0];
   directory[0] = At(kernel_table) | kU | kW | kP;
@@ -159,7 +176,7 @@ void Test32() {
   CheckEq("PS without CR4.PSE is ignored", o.frame.eax, 0x55aa1234);
   // Bit 21 of a 4 MB entry is reserved (SDM vol. 3A table 4-4).
   directory[kPage >> 22] = kFrame | 1u << 21 | kPs | kU | kW | kP;
-  Invalidate(kPage);
+  InvalidatePage(kPage);
   o = Run(read, {.ebx = kPage}, 3);
   if (!SkipOnQemu("bit 21 of a 4 MB page")) {
     CheckFault("bit 21 of a 4 MB page is reserved", o, kPageFault, kPfP | kPfU | kPfReserved);
@@ -271,7 +288,7 @@ void TestPae() {
     }
     if (has_nx) {
       restore();
-      pae_table[0] |= 1ull << 63;
+      pae_table[0] = pae_table[0] | 1ull << 63;
       WriteMsr(kMsrEfer, ReadMsr(kMsrEfer) & ~0x800ull);
       FlushTlb();
       o = Run(read, {.ebx = kPage}, 3);
@@ -315,7 +332,7 @@ void TestEvents() {
   table[0] = kFrame | kW | kP;
   FlushTlb();
   const TablePointer moved = {sizeof(gdt) - 1, kPage};
-  asm volatile("lgdt %0" : : "m"(moved));
+  WriteGdtr(moved);
   const void* load = CODE32("mov ds, ax");
   Outcome o = Run(load, {.eax = kSpare | 3}, 3);
   CheckDone("a descriptor in a supervisor page, loaded by CPL 3", o);
@@ -329,7 +346,7 @@ void TestEvents() {
   low[0x1000 / 8 + 1] = Flat(kData | kDpl3);
   table[1] = 0;
   FlushTlb();
-  asm volatile("lgdt %0" : : "m"(split));
+  WriteGdtr(split);
   o = Run(load, {.eax = 0x1008 | 3}, 3);
   CheckFault("a descriptor in an absent page", o, kPageFault, 0, At(load));
   CheckEq("... cr2", o.cr2, kPage + 0x1008);
@@ -350,7 +367,7 @@ void TestEvents() {
   table[3] = 0;
   FlushTlb();
   const TablePointer idt_split = {sizeof(idt) - 1, kPage + 0x3000 - 8 * 0x80};
-  asm volatile("lidt %0" : : "m"(idt_split));
+  WriteIdtr(idt_split);
   const void* interrupt = CODE32("int 0x80");
   o = Run(interrupt, {}, 3);
   LoadIdt();
@@ -490,6 +507,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
+  RunOnVmi();
   RunSections(kSections);
   return Summary();
 }

@@ -3,7 +3,7 @@
 // limits, access rights, stacks of both widths, 16-bit code, LAR/LSL/VERR/VERW/ARPL, descriptor
 // tables (SDM vol. 3A ch. 3 and 5, and the instructions' pages in vol. 2).
 
-#include "frobos/lib32/machine.h"
+#include "frobos/lib32/vmi.h"
 
 namespace alibi::frobos {
 namespace {
@@ -648,13 +648,9 @@ void TestRights() {
 }
 
 void TestTables() {
-  struct Pair {
-    TablePointer p;
-  } p;
-  asm volatile("sgdt %0" : "=m"(p.p));
-  Check(p.p.base == At(gdt) && p.p.limit == sizeof(gdt) - 1, "sgdt");
-  asm volatile("sidt %0" : "=m"(p.p));
-  Check(p.p.base == At(idt) && p.p.limit == sizeof(idt) - 1, "sidt");
+  const TablePointer gdtr = ReadGdtr(), idtr = ReadIdtr();
+  Check(gdtr.base == At(gdt) && gdtr.limit == sizeof(gdt) - 1, "sgdt");
+  Check(idtr.base == At(idt) && idtr.limit == sizeof(idt) - 1, "sidt");
   Outcome o = Run(CODE32("str eax; sldt ecx; smsw edx"), {.eax = ~0u, .ecx = ~0u}, 3);
   CheckEq("str, in CPL 3", o.frame.eax & 0xffff, kTss);
   CheckEq("smsw", o.frame.edx & 0xffff, ReadCr0() & 0xffff);
@@ -670,8 +666,8 @@ void TestTables() {
   CheckDone("one that ends with it", Run(load, {.eax = kSpare}));
   LoadGdt();
 
-  ldt[1] = Flat(kData | kDpl3);
-  ldt[2] = Flat(kCode | kDpl3);
+  WriteDescriptor<kVmiWriteLdtEntry>(ldt, 1, Flat(kData | kDpl3));
+  WriteDescriptor<kVmiWriteLdtEntry>(ldt, 2, Flat(kCode | kDpl3));
   CheckFault("no LDT at first", Run(load, {.eax = 8 | 4}), kGeneralProtection, 0xc);
   LoadLdt();
   o = Run(load, {.eax = 8 | 7}, 3);
@@ -706,7 +702,7 @@ void TestTables() {
   CheckFault("ltr of a selector of the LDT", Run(ltr, {.eax = 12}), kGeneralProtection, 12);
   CheckFault("ltr in CPL 3", Run(ltr, {.eax = kTss}, 3), kGeneralProtection, 0);
   const void* lgdt = CODE32("lgdt [ebx]");
-  CheckFault("lgdt in CPL 3", Run(lgdt, {.ebx = At(&p)}, 3), kGeneralProtection, 0, At(lgdt));
+  CheckFault("lgdt in CPL 3", Run(lgdt, {.ebx = At(&gdtr)}, 3), kGeneralProtection, 0, At(lgdt));
 }
 
 constexpr Section kSections[] = {
@@ -718,6 +714,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
+  RunOnVmi();
   RunSections(kSections);
   return Summary();
 }

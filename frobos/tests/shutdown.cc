@@ -2,11 +2,12 @@
 // A triple fault: the machine must end with its shutdown status, and not with a byte at the exit
 // port. The only kernel whose success is another exit status.
 
-#include "frobos/lib32/machine.h"
+#include "frobos/lib32/vmi.h"
 
 namespace alibi::frobos {
 
 int Main() {
+  RunOnVmi();
   // A double fault first, so that the next one is known to come from nothing else.
   SetIdt(kInvalidOpcode, 0);
   SetIdt(kGeneralProtection, 0);

@@ -2,7 +2,7 @@
 // Hardware tasks: switches by JMP, CALL, INT and IRET through TSSs and task gates of both sizes,
 // what they save, load and check, and the I/O permission bitmap (SDM vol. 3A ch. 7; vol. 1 18.5.2).
 
-#include "frobos/lib32/machine.h"
+#include "frobos/lib32/vmi.h"
 
 namespace alibi::frobos {
 namespace {
@@ -72,7 +72,7 @@ void MakeTask16(const void* code, unsigned ring) {
 
 // A probe may end in any task.
 void Reset() {
-  asm volatile("clts");
+  Clts();
   main_tss.link = 0;
   main_tss.cr3 = ReadCr3();
   LoadMainTss();
@@ -427,12 +427,12 @@ void TestInvalid() {
 void TestLdt() {
   memset(task_ldt, 0, sizeof(task_ldt));
   static u32 word = 0x5e6e7e;
-  task_ldt[1] = Descriptor(At(&word), 3, kData | kDpl3, k32Bit);
+  WriteDescriptor<kVmiWriteLdtEntry>(task_ldt, 1, Descriptor(At(&word), 3, kData | kDpl3, k32Bit));
   SetGdt(kTaskLdt, Descriptor(At(task_ldt), sizeof(task_ldt) - 1, kLdt, 0));
   MakeTask(CODE32("mov eax, fs:[0]; sldt ecx; iretd"), 3);
   task.ldt = kTaskLdt;
   task.fs = 8 | 7;
-  ldt[1] = Flat(kData | kDpl3);
+  WriteDescriptor<kVmiWriteLdtEntry>(ldt, 1, Flat(kData | kDpl3));
   LoadLdt();
   // The return takes LDTR from here; the switch does not save it.
   main_tss.ldt = kLdtSelector;
@@ -445,7 +445,7 @@ void TestLdt() {
   CheckEq("... LDTR of the main task comes from its TSS", o.frame.edx & 0xffff, kLdtSelector);
   CheckEq("... and gs from there", o.frame.gs, 8 | 7);
   main_tss.ldt = 0;
-  asm volatile("lldt %w0" : : "r"(0));
+  WriteLdtr(0);
 }
 
 void Test16() {
@@ -494,16 +494,14 @@ void TestTrapBit() {
   const void* code = CODE32("nop; nop");
   MakeTask(code);
   task.trap = 1;
-  asm volatile("mov %0, %%dr6" : : "r"(0));
+  WriteDr<6>(0);
   // SDM vol. 3B 17.3.1.5; QEMU does not look at the bit.
   if (SkipOnQemu("the T bit of a TSS")) return;
   const void* jump = Jump();
   const Outcome o = Run(jump, {.ebx = At(&far_pointer)});
   CheckFault("the T bit of a TSS", o, kDebug, 0, At(code));
   CheckEq("... in the new task", o.tr, kTask);
-  u32 dr6;
-  asm volatile("mov %%dr6, %0" : "=r"(dr6));
-  CheckEq("... DR6.BT", dr6 & 0xe00f, 0x8000);
+  CheckEq("... DR6.BT", ReadDr<6>() & 0xe00f, 0x8000);
   Reset();
 }
 
@@ -534,16 +532,16 @@ void TestStep() {
 void TestDebugRegisters() {
   MakeTask(CODE32("mov eax, dr7"));
   static u32 watched;
-  asm volatile("mov %0, %%dr0" : : "r"(&watched));
-  asm volatile("mov %0, %%dr7" : : "r"(0x000f0703));  // L0, G0, LE, GE: writes of four bytes
+  WriteDr<0>(At(&watched));
+  WriteDr<7>(0x000f0703);  // L0, G0, LE, GE: writes of four bytes
   const void* jump = Jump();
   const Outcome o = RunTask(jump, {.ebx = At(&far_pointer)});
-  asm volatile("mov %0, %%dr7" : : "r"(0x400));
+  WriteDr<7>(0x400);
   CheckDone("a switch with breakpoints", o);
   CheckEq("... clears their local enables", o.frame.eax & 0xff, 2);
 }
 
-alignas(4096) u32 directories[2][1024];
+alignas(4096) DirectoryEntry directories[2][1024];
 
 void TestPaging() {
   if ((Cpuid(1).edx >> 3 & 1) == 0) return Skip("CR3 of a task", "no PSE");
@@ -701,6 +699,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
+  RunOnVmi();
   RunSections(kSections);
   return Summary();
 }

@@ -2,7 +2,7 @@
 // Virtual-8086 mode: what traps at which IOPL, interrupts with their nine-word frames, entries by
 // IRET and by task switch, I/O map, paging, VME where CPUID shows it (SDM vol. 3A ch. 20; vol. 2).
 
-#include "frobos/lib32/machine.h"
+#include "frobos/lib32/vmi.h"
 
 namespace alibi::frobos {
 namespace {
@@ -378,7 +378,7 @@ void TestEntry() {
   static FarPointer pointer;
   pointer = {0, kTarget};
   o = Run(CODE32("jmp fword ptr [ebx]"), {.ebx = At(&pointer)});
-  asm volatile("clts");
+  Clts();
   LoadMainTss();
   CheckDone("a task in v86", o);
   CheckEq("... VM", o.frame.eflags & kFlagVm, kFlagVm);
@@ -409,8 +409,8 @@ void TestIoMap() {
              kIp);
 }
 
-alignas(4096) u32 directory[1024];
-alignas(4096) u32 table[1024];
+alignas(4096) DirectoryEntry directory[1024];
+alignas(4096) PageEntry table[1024];
 
 void TestPaging() {
   if ((Cpuid(1).edx >> 3 & 1) == 0) return Skip("paging", "no PSE");
@@ -424,7 +424,7 @@ void TestPaging() {
   WriteCr0(ReadCr0() | kCr0Pg);
   const auto set = [](u32 linear, u32 entry) {
     table[linear >> 12] = entry;
-    asm volatile("invlpg (%0)" : : "r"(linear) : "memory");
+    InvalidatePage(linear);
   };
   const void* read = CODE16("mov ax, [bx]");
   const void* write = CODE16("mov [bx], ax");
@@ -592,7 +592,7 @@ void TestTasks() {
     SetGdt(kTarget, Descriptor(At(memory), kTss32Limit, kTss32, 0));
   };
   const auto reset = [] {
-    asm volatile("clts");
+    Clts();
     main_tss.cr3 = ReadCr3();
     LoadMainTss();
   };
@@ -708,12 +708,12 @@ void TestBreakpoints() {
   if (SkipOnQemu("breakpoints in v86 and with bases")) return;
   const void* code = CODE16("nop; nop; mov ax, [bx]; nop");
   const u32 linear = kCodeSegment * 16 + kIp;
-  asm volatile("mov %0, %%dr0" : : "r"(linear + 1));
-  asm volatile("mov %0, %%dr1" : : "r"(kDataSegment * 16 + 0x321u));
-  asm volatile("mov %0, %%dr7" : : "r"(0x402));
+  WriteDr<0>(linear + 1);
+  WriteDr<1>(kDataSegment * 16 + 0x321u);
+  WriteDr<7>(0x402);
   Outcome o = RunV86(code, {.ebx = 0x320});
   CheckFault("an instruction breakpoint in v86", o, kDebug, 0, kIp + 1);
-  asm volatile("mov %0, %%dr7" : : "r"(0x300408));
+  WriteDr<7>(0x300408);
   o = RunV86(code, {.ebx = 0x320});
   CheckFault("a data breakpoint in v86", o, kDebug, 0, kIp + 4);
   const void* code32 = CODE32("nop; nop; mov al, fs:[ebx]; nop");
@@ -729,11 +729,11 @@ void TestBreakpoints() {
                    .fs = kTarget + 8};
   o = RunFrame(f);
   CheckFault("a data breakpoint through a segment with a base", o, kDebug, 0, 0x105);
-  asm volatile("mov %0, %%dr0" : : "r"(At(code32) + 1));
-  asm volatile("mov %0, %%dr7" : : "r"(0x402));
+  WriteDr<0>(At(code32) + 1);
+  WriteDr<7>(0x402);
   o = RunFrame(f);
   CheckFault("an instruction breakpoint in code with a base", o, kDebug, 0, 0x101);
-  asm volatile("mov %0, %%dr7" : : "r"(0x400));
+  WriteDr<7>(0x400);
 }
 
 constexpr Section kSections[] = {
@@ -756,6 +756,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
+  RunOnVmi();
   RunSections(kSections);
   return Summary();
 }

@@ -36,10 +36,13 @@ void SetAlarm(u32 flags, u64 expiry, u64 period) {
            static_cast<u32>(expiry >> 32), words, 2);
 }
 
-// Lets interrupts in until the counter is there, or that many have come.
+// Lets interrupts in until the counter is there, or that many have come: what waits already comes
+// in any case, though the host may have let the counter pass meanwhile.
 void WaitUntil(u64 real, u32 ticks = ~0u) {
   const void* open = CODE32("sti; nop; nop; cli");
-  while (vmi_ticks < ticks && Counter(0) < real) Run(open, {});
+  do {
+    Run(open, {});
+  } while (vmi_ticks < ticks && Counter(0) < real);
 }
 
 u32 CmosBinary(u8 index) {
