@@ -305,8 +305,8 @@ bool Satellite::LaunchHere(bool run) {
   return Launch(run);
 }
 
-// It goes there by a call of its own, for which it needs the CPU on which it is: the caller, who may
-// not want to leave it, waits.
+// It goes there by a call of its own, for which it needs the CPU on which it is: the caller, who
+// may not want to leave it, waits.
 bool Satellite::LaunchOn(const cpu_set_t& cpus) {
   if (!CPU_EQUAL(&cpus, &cpus_)) {
     OrderCpus(cpus);
