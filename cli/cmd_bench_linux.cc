@@ -343,6 +343,10 @@ int Run(const Suite& suite, int argc, char** argv) {
                  "Alibi's CPU model, as for alibi run: " + CpuModelList())
       ->type_name("MODEL")
       ->capture_default_str();
+  app.add_option("--smp", options.guest.smp, "CPUs of the machines, as for alibi run")
+      ->type_name("N")
+      ->check(CLI::Range(1u, vcpu::kMaxVcpus))
+      ->capture_default_str();
   app.add_option("--tc-cache", options.guest.tc_cache,
                  "as for alibi run: a folder from which later machines have what earlier ones "
                  "translated, or none")
@@ -414,6 +418,10 @@ int Run(const Suite& suite, int argc, char** argv) {
   if (!engines.ok()) return Fail(kUsage, "--engine: " + engines.error().message);
   options.engines = *engines;
   if (const auto status = CheckHardware(all_engines, &options.engines)) return *status;
+  for (const std::string& engine : options.engines) {
+    const auto kind = runtime::EngineFor(*runtime::ParseEngineKind(engine), options.guest.smp);
+    if (!kind.ok()) return Fail(kUsage, "--smp: " + kind.error().message);
+  }
   if (!options.prepare.empty() && !options.logs.path.empty()) {
     return Fail(kUsage, "--prepare runs nothing: give --log to its alibi.sh instead");
   }
@@ -496,7 +504,9 @@ int Run(const Suite& suite, int argc, char** argv) {
       "{}, {} (Meltdown: {}); guest: {}, {} MB, {} run{}{}", host["cpu"].get<std::string>(),
       host["kernel"].get<std::string>(), host["meltdown"].get<std::string>(), guest,
       files.ram_megabytes, run.runs, run.runs == 1 ? "" : "s",
-      fmt::format("{}{}{}{}", options.quick ? ", quick" : "", options.cpu_time ? ", CPU time" : "",
+      fmt::format("{}{}{}{}{}", options.quick ? ", quick" : "",
+                  options.cpu_time ? ", CPU time" : "",
+                  options.guest.smp == 1 ? "" : fmt::format(", {} CPUs", options.guest.smp),
                   options.guest.cpu == "host" ? "" : ", CPU " + options.guest.cpu,
                   options.guest.append.empty() ? "" : ", " + options.guest.append));
   const bool colors = isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr;
@@ -508,6 +518,7 @@ int Run(const Suite& suite, int argc, char** argv) {
   nlohmann::ordered_json settings = {
       {"kernel", kernel_file},
       {"cpu", options.guest.cpu},
+      {"cpus", options.guest.smp},
       {"tc_cache", options.guest.tc_cache != "none"},
       {"command_line", bench::LinuxCommandLine(files, "", options.guest.append)},
       {"ram_megabytes", std::stoi(files.ram_megabytes)},

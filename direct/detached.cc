@@ -18,8 +18,9 @@
 namespace alibi::direct {
 namespace {
 
-// User code that has computed for so long while another VCPU waits for the thread is detached: less
-// is mostly the way to a system call, behind which the thread would be wanted again.
+// User code that has computed for so long while another VCPU waits for the thread is detached, or
+// at once if it did so when it ran last. Less is mostly the way to a system call, behind which the
+// thread would be wanted again.
 constexpr i64 kPatienceNs = 100'000;
 // Satellites share a CPU for so long before one moves: a stop on another CPU takes several times as
 // long.
@@ -72,7 +73,8 @@ bool DirectExecution::StopsHere(Place* place) {
   for (;;) {
     unsigned all = 1;
     const bool shared = PlacesHere(&all) != 0;
-    const i64 timeout = detaching_ == Detaching::kSoon ? kPatienceNs
+    const i64 patience = place->computes ? 0 : kPatienceNs;
+    const i64 timeout = detaching_ == Detaching::kSoon ? patience
                         : shared                       ? i64{kShareNs}
                                                        : kForever;
     switch (Poll(place, timeout)) {

@@ -34,6 +34,7 @@ LEAST_ROOTS = 100  # a sign that the names above still fit
 # Where a walk ends: the program stops, or the vector state has been put away.
 ENDS = re.compile(r'^(alibi::(CheckFailed|ResultMisused)\(|abort$|__stack_chk_fail$|_Unwind_Resume$'
                   r'|alibi::mmu::Mmu::ObtainView\('
+                  r'|alibi::direct::DirectExecution::(StopAll|Place::StopUsing)\('
                   r'|alibi::runtime::Sites::Decode(Again)?\('
                   r'|.*\bPlugin::CallGuarded<)')
 

@@ -227,6 +227,7 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
                     WithoutCommas(files.ide_disk) + ",format=raw,interface=ide"});
   }
   if (guest.cpu != "host") command.insert(command.end(), {"--cpu", guest.cpu});
+  if (guest.smp != 1) command.insert(command.end(), {"--smp", std::to_string(guest.smp)});
   return command;
 }
 
@@ -250,6 +251,7 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
                                       files.initramfs,
                                       "-append",
                                       LinuxCommandLine(files, words, guest.append)};
+  if (guest.smp != 1) command.insert(command.end(), {"-smp", std::to_string(guest.smp)});
   const auto drive = [](const std::string& path, const char* how) {
     return fmt::format("file={},format=raw,{}", WithoutCommas(path), how);
   };

@@ -51,6 +51,11 @@ status=0
 [[ $status == 64 ]] || fail "an unknown engine: status $status"
 grep -q "no engine 'diesel'" errors.txt || fail "not the engine: $(cat errors.txt)"
 
+status=0
+"$alibi" bench linux --smp 17 2>errors.txt || status=$?
+[[ $status == 64 ]] || fail "17 CPUs: status $status"
+grep -q -e "--smp" errors.txt || fail "not what is wrong: $(cat errors.txt)"
+
 # --- A report to compare with that is none ---
 echo '{"host":{},"benchmarks":[]}' >foreign.json
 for case in "66 none.json" "66 $work" "65 foreign.json" "65 errors.txt"; do
@@ -110,6 +115,9 @@ grep -q "pti=off pti=on" scripts/alibi-pti.sh || fail "not last: $(cat scripts/a
 status=0
 "$alibi" bench linux --only x87 --isolation on 2>errors.txt || status=$?
 [[ $status == 64 ]] || fail "nothing to measure: status $status, $(cat errors.txt)"
+
+"$alibi" bench linux --only getppid --isolation off --smp 2 --prepare scripts >out.txt
+grep -q -e " --smp 2 " scripts/alibi.sh || fail "one CPU: $(cat scripts/alibi.sh)"
 
 # --- Beside an older report ---
 cp out.json old.json
