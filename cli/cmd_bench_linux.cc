@@ -260,7 +260,7 @@ int Prepare(const LinuxBenchOptions& options, const std::vector<std::string>& na
             const std::vector<bench::LinuxMachine>& machines) {
   for (const bench::LinuxMachine& machine : machines) {
     const std::string words =
-        bench::LinuxbenchWords(options.quick, bench::ProgramsOf(machine, names));
+        bench::LinuxbenchWords(options.quick, bench::ProgramsOf(machine, names), options.guest.smp);
     std::string script = "#!/bin/sh\nexec";
     for (const std::string& word : machine.command(words)) script += " " + bench::ShellWord(word);
     script += " \"$@\"\n";
@@ -488,6 +488,7 @@ int Run(const Suite& suite, int argc, char** argv) {
 
   bench::LinuxRunOptions run;
   run.quick = options.quick;
+  run.cpus = options.guest.smp;
   run.cpu_time = options.cpu_time;
   run.runs = options.runs != 0 ? options.runs : options.quick ? kQuickRuns : kRuns;
   run.run_limit = options.quick ? suite.quick_limit : suite.limit;

@@ -188,9 +188,10 @@ Status WriteDiskGuest(const std::string& kernel, const std::string& alibi,
   return Ok();
 }
 
-std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names) {
+std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names, unsigned cpus) {
   if (names.empty()) return "";
-  return fmt::format("{}:only={}", quick ? "quick" : "full", fmt::join(names, ","));
+  return fmt::format("{}{}:only={}", quick ? "quick" : "full",
+                     cpus == 1 ? "" : fmt::format(":cpus={}", cpus), fmt::join(names, ","));
 }
 
 std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,

@@ -67,8 +67,8 @@ struct LinuxGuestOptions {
   std::string engine = "translate";  // as for `alibi run`
 };
 
-// What linuxbench is told, to run these workloads; "" for none.
-std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names);
+// What linuxbench is told, to run these workloads on so many CPUs; "" for none.
+std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names, unsigned cpus = 1);
 
 // `words`: linuxbench's, such as "quick:only=getppid"; "": the machine boots and powers off.
 std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,

@@ -114,7 +114,7 @@ class Runner {
     std::vector<std::string> names = Wanted(machine, tally);
     bool first = true;
     while (!tally.broken && (first ? machine.boots || !names.empty() : !names.empty())) {
-      const std::string words = LinuxbenchWords(options_.quick, names);
+      const std::string words = LinuxbenchWords(options_.quick, names, options_.cpus);
       const LinuxConsole console = RunOnce(machine, words, first, tally);
       first = false;
       std::erase_if(names, [&](const std::string& name) {

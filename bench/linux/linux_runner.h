@@ -34,6 +34,7 @@ std::vector<std::string> ProgramsOf(const LinuxMachine& machine,
 struct LinuxRunOptions {
   unsigned runs = 5;
   bool quick = false;
+  unsigned cpus = 1;  // of the machines; natively as many of the host's
   // Figures are CPU time: those of the clock multiplied by the part of a core that the machine
   // used. For a host that is busy with other things; all workloads keep one VCPU busy.
   bool cpu_time = false;

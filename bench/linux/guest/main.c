@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // linuxbench run WORDS FOLDER BUSYBOX       runs workloads; WORDS, separated by ':', may hold
 //                                           quick, show (what commands print, too),
-//                                           only=NAME,NAME and asker=ADDRESS/PORT/PORT
+//                                           only=NAME,NAME, cpus=N and asker=ADDRESS/PORT/PORT
 // linuxbench beside COMMAND [WORD...]       becomes the command, with an asker beside it (asker.c)
 // linuxbench nothing                        what forkexec runs
 //
@@ -134,11 +134,16 @@ static void Mark(const char* name) {
   fflush(stdout);
 }
 
-// As in a guest with one VCPU: on two cores of the host, a pipe would measure something else.
-static void StayOnOneCore(void) {
-  cpu_set_t set;
+// As in a guest with so many VCPUs: on two cores of the host, a pipe would measure something else
+// than on one. This CPU, and others that are allowed.
+static void StayOnCores(int cores) {
+  cpu_set_t allowed, set;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) CPU_ZERO(&allowed);
   CPU_ZERO(&set);
   CPU_SET((size_t)sched_getcpu(), &set);
+  for (size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&set) < cores; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &set);
+  }
   sched_setaffinity(0, sizeof(set), &set);
 }
 
@@ -150,14 +155,15 @@ static int RunAll(char* words, const char* folder, const char* busybox) {
   snprintf(dynamic, sizeof(dynamic), "%.*s/dynamic", folder_length, self);
   struct Run run = {0, 0, folder, busybox, self, dynamic, NULL, 0, ""};
   const char* only = NULL;
-  int quick = 0;
+  int quick = 0, cores = 1;
   for (char* word = strtok(words, ":"); word != NULL; word = strtok(NULL, ":")) {
     if (strcmp(word, "quick") == 0) quick = 1;
     if (strcmp(word, "show") == 0) run.show = 1;
     if (strncmp(word, "only=", 5) == 0) only = word + 5;
     if (strncmp(word, "asker=", 6) == 0) run.asker = word + 6;
+    if (strncmp(word, "cpus=", 5) == 0) cores = atoi(word + 5);
   }
-  StayOnOneCore();
+  StayOnCores(cores);
   Mark("begin");
   for (size_t i = 0; i < sizeof(kWorkloads) / sizeof(kWorkloads[0]); ++i) {
     workload_name = kWorkloads[i].name;
