@@ -168,8 +168,9 @@ void DirectExecution::WaitForStops() {
 
 void DirectExecution::TellOfStops() {
   if (detached_ == 0) return;
-  for (const Place& place : places_) {
-    if (place.vcpu != kNobody && !place.landed) watcher_->Watch(place.satellite->stop_fd());
+  for (Place& place : places_) {
+    if (place.vcpu == kNobody || place.landed || std::exchange(place.watched, true)) continue;
+    watcher_->Watch(place.satellite->stop_fd());
   }
 }
 
@@ -222,6 +223,7 @@ bool DirectExecution::LaunchBeside(Place* place) {
     here = true;
   }
   place->launched_ns = MonotonicNs();
+  place->watched = false;
   Satellite& satellite = *place->satellite;
   return here ? satellite.LaunchHere(/*run=*/true) : satellite.LaunchOn(Elsewhere());
 }
@@ -246,6 +248,7 @@ void DirectExecution::MoveAway(Place* place) {
                        static_cast<int>(satellite.frame().signal) == Satellite::StopSignal();
   if (goes_on) {
     place->holds_state = true;
+    place->watched = false;
     satellite.SetAsStopped();
     if (satellite.LaunchOn(Elsewhere())) return;
   }

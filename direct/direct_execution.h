@@ -117,7 +117,8 @@ class DirectExecution {
   void Drop(unsigned vcpu);
   // Until one has stopped, or Interrupt(). Returns at once where a stop is requested.
   void WaitForStops();
-  // Calls Options::stopped on another thread when the next one stops; once for each that runs now.
+  // The thread turns to something else: Options::stopped is called on another one when one of them
+  // stops, once for each that runs now.
   void TellOfStops();
   // None that is detached runs any more: the caller is alone with the guest's memory. Vector
   // registers stay as they are.
@@ -153,6 +154,7 @@ class DirectExecution {
     u64 last_used = 0;
     unsigned vcpu = kNobody;  // whose user code is detached here
     u64 launched_ns = 0;      // by CLOCK_MONOTONIC
+    bool watched = false;     // since then, for its stop
     bool computes = false;    // its last run was not a short way to a stop
     // Of what is detached: it has been stopped, in this way.
     std::optional<Satellite::Stop> landed;

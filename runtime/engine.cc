@@ -210,7 +210,6 @@ Exit EngineImpl::Run() {
   BeginRun();
   gs_ = {};
   hide_numeric_error_ = false;  // an interrupt may have come in front of that instruction
-  if (direct_ != nullptr) direct_->TellOfStops();
   struct Leave {
     EngineImpl* engine;
     ~Leave() { engine->EndRun(); }
@@ -265,7 +264,10 @@ Exit EngineImpl::Run() {
       Sample();
       return Exit::kDetached;
     }
-    if (const HostAddr entry = PrepareEntry()) Enter(entry);
+    if (const HostAddr entry = PrepareEntry()) {
+      if (direct_ != nullptr) direct_->TellOfStops();
+      Enter(entry);
+    }
   }
 }
 
