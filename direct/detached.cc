@@ -62,8 +62,8 @@ DirectExecution::Awaited DirectExecution::Poll(const Place* place, i64 timeout_n
   if (ready == 0) return Awaited::kTime;
   if (ready < 0) return Awaited::kOther;  // a signal: its handler may have called Interrupt()
   if (polled[0].revents != 0) {
-    u64 wakes;
-    [[maybe_unused]] const ssize_t got = read(wake_.get(), &wakes, sizeof(wakes));
+    eventfd_t wakes;
+    eventfd_read(wake_.get(), &wakes);
   }
   return place != nullptr && polled[1].revents != 0 ? Awaited::kIt : Awaited::kOther;
 }
@@ -71,12 +71,8 @@ DirectExecution::Awaited DirectExecution::Poll(const Place* place, i64 timeout_n
 // The satellite has been launched. False: it is to be detached.
 bool DirectExecution::StopsHere(Place* place) {
   for (;;) {
-    unsigned all = 1;
-    const bool shared = PlacesHere(&all) != 0;
     const i64 patience = place->computes ? 0 : kPatienceNs;
-    const i64 timeout = detaching_ == Detaching::kSoon ? patience
-                        : shared                       ? i64{kShareNs}
-                                                       : kForever;
+    const i64 timeout = detaching_ == Detaching::kSoon ? patience : PatienceWith(1);
     switch (Poll(place, timeout)) {
       case Awaited::kIt:
         return true;
@@ -108,8 +104,7 @@ void DirectExecution::Detach(Place* place) {
 void DirectExecution::Halt(Place* place) {
   if (place->vcpu == kNobody || place->landed) return;
   place->pages->set_user(nullptr);
-  pollfd stopped{place->satellite->stop_fd(), POLLIN, 0};
-  if (poll(&stopped, 1, 0) != 1) place->satellite->Interrupt();
+  if (!place->satellite->HasStopped()) place->satellite->Interrupt();
   place->landed = place->satellite->Land();
   NoteStop(place);
   // It is to have a turn.
@@ -123,16 +118,19 @@ bool DirectExecution::AnyLanded() const {
 
 bool DirectExecution::HasStopped(unsigned vcpu) {
   const Place& place = *DetachedPlace(vcpu);
-  if (place.landed) return true;
-  pollfd stopped{place.satellite->stop_fd(), POLLIN, 0};
-  return poll(&stopped, 1, 0) == 1;
+  return place.landed || place.satellite->HasStopped();
+}
+
+// It is not detached any more. How it has stopped.
+Satellite::Stop DirectExecution::Reattach(Place* place) {
+  Halt(place);
+  detached_ &= ~(u32{1} << std::exchange(place->vcpu, kNobody));
+  return *std::exchange(place->landed, std::nullopt);
 }
 
 Exit DirectExecution::Return(Report* report) {
   Place* const place = DetachedPlace(state_.number);
-  Halt(place);
-  detached_ &= ~(u32{1} << std::exchange(place->vcpu, kNobody));
-  const std::optional<Exit> exit = AfterStop(place, *std::exchange(place->landed, std::nullopt));
+  const std::optional<Exit> exit = AfterStop(place, Reattach(place));
   if (!exit) return Leave(place, Exit::kStopped);
   place->refused += *exit == Exit::kCode;
   // Of another view's runs the caller could not say whose they were.
@@ -146,21 +144,13 @@ Exit DirectExecution::Return(Report* report) {
 void DirectExecution::Drop(unsigned vcpu) {
   if (!IsDetached(vcpu)) return;
   Place* const place = DetachedPlace(vcpu);
-  Halt(place);
-  detached_ &= ~(u32{1} << std::exchange(place->vcpu, kNobody));
-  const Satellite::Stop stop = *std::exchange(place->landed, std::nullopt);
-  if (stop == Satellite::Stop::kLost ||
-      (stop == Satellite::Stop::kOrders && !GivesUpMappings(place))) {
-    Lose(place);
-  }
+  (void)Survives(place, Reattach(place));
 }
 
 void DirectExecution::WaitForStops() {
   waits_.store(true, std::memory_order_seq_cst);
   while (!AnyLanded() && __atomic_load_n(&state_.stop_requested, __ATOMIC_SEQ_CST) == 0) {
-    unsigned all = 0;
-    const bool shared = PlacesHere(&all) > 1;
-    if (Poll(nullptr, shared ? i64{kShareNs} : kForever) == Awaited::kOther) break;
+    if (Poll(nullptr, PatienceWith(0)) == Awaited::kOther) break;
     MakeRoomFor(0, 0);
   }
   waits_.store(false, std::memory_order_seq_cst);
@@ -174,28 +164,27 @@ void DirectExecution::TellOfStops() {
   }
 }
 
-// How many are detached and run on the thread's CPU; `all` is added to: those that run anywhere.
-unsigned DirectExecution::PlacesHere(unsigned* all) const {
-  const int cpu = sched_getcpu();
-  unsigned here = 0;
-  for (const Place& place : places_) {
-    if (place.vcpu == kNobody || place.landed) continue;
-    ++*all;
-    here += place.satellite->cpu() == cpu;
-  }
-  return here;
-}
-
-// How many of them and of `others`, which are not detached, are more than this CPU's share?
+// How many detached ones that run on this CPU, and `others`, which are not detached, are more than
+// its share?
 unsigned DirectExecution::TooManyHere(unsigned others) const {
   const unsigned cpus = static_cast<unsigned>(CPU_COUNT(&cpus_));
   if (cpus < 2) return 0;
-  unsigned all = others;
-  const unsigned here = PlacesHere(&all) + others;
+  const int cpu = sched_getcpu();
+  unsigned all = others, here = others;
+  for (const Place& place : places_) {
+    if (place.vcpu == kNobody || place.landed) continue;
+    ++all;
+    here += place.satellite->cpu() == cpu;
+  }
   return here - std::min(here, (all + cpus - 1) / cpus);
 }
 
 bool DirectExecution::IsCrowded() const { return detached_ != 0 && TooManyHere(1) != 0; }
+
+// How long a wait may last before some must leave.
+i64 DirectExecution::PatienceWith(unsigned others) const {
+  return TooManyHere(others) != 0 ? i64{kShareNs} : kForever;
+}
 
 void DirectExecution::MakeRoom() { MakeRoomFor(1, 0); }
 

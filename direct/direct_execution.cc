@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 #include <x86intrin.h>
 
@@ -199,10 +200,7 @@ bool DirectExecution::Fits() const {
 
 void DirectExecution::Interrupt() {
   if (Satellite* const satellite = running_.load(std::memory_order_acquire)) satellite->Interrupt();
-  if (waits_.load(std::memory_order_acquire)) {
-    const u64 one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
-  }
+  if (waits_.load(std::memory_order_acquire)) eventfd_write(wake_.get(), 1);
 }
 
 // The view's, or one that was never used, or the one that was used longest ago.
@@ -387,15 +385,21 @@ Exit DirectExecution::Go(Place* place, u64* in_satellite) {
   }
 }
 
+// False: the satellite is lost.
+bool DirectExecution::Survives(Place* place, Satellite::Stop stop) {
+  if (stop == Satellite::Stop::kSignal ||
+      (stop == Satellite::Stop::kOrders && GivesUpMappings(place))) {
+    return true;
+  }
+  Lose(place);
+  return false;
+}
+
 // What is to be done about the stop; nothing: a mapping was missing, and has been ordered.
 std::optional<Exit> DirectExecution::AfterStop(Place* place, Satellite::Stop stop) {
   ++counters_.direct_stops;
   ++place->ran.stops;
-  if (stop == Satellite::Stop::kLost ||
-      (stop == Satellite::Stop::kOrders && !GivesUpMappings(place))) {
-    Lose(place);
-    return Exit::kLost;
-  }
+  if (!Survives(place, stop)) return Exit::kLost;
   if (stop == Satellite::Stop::kOrders) return Leave(place, Exit::kStopped);
   place->holds_state = true;
   const SignalFrame& frame = place->satellite->frame();

@@ -174,6 +174,7 @@ class DirectExecution {
   void RenewJudge();
   Exit Go(Place* place, u64* in_satellite);
   Exit Leave(Place* place, Exit exit);
+  bool Survives(Place* place, Satellite::Stop stop);
   std::optional<Exit> AfterStop(Place* place, Satellite::Stop stop);
   Report Settle(Place* place);
   bool GivesUpMappings(Place* place);
@@ -189,11 +190,12 @@ class DirectExecution {
   bool StopsHere(Place* place);
   void Detach(Place* place);
   void Halt(Place* place);
+  Satellite::Stop Reattach(Place* place);
   void MoveAway(Place* place);
   bool AnyLanded() const;
-  unsigned PlacesHere(unsigned* all) const;
   cpu_set_t Elsewhere() const;
   unsigned TooManyHere(unsigned others) const;
+  i64 PatienceWith(unsigned others) const;
   void MakeRoomFor(unsigned others, u64 least_ns);
   bool LaunchBeside(Place* place);
   void NoteStop(Place* place);

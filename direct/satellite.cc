@@ -15,11 +15,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/host_clock.h"
 #include "base/memory_file.h"
 #include "direct/descriptor_message.h"
 #include "direct/satellite_start.h"
@@ -32,16 +32,10 @@ namespace {
 // The stub's place is drawn from these: far from where systems put programs, libraries and stacks.
 constexpr u64 kFirstBase = u64{0x20} << 40, kLastBase = u64{0x50} << 40;
 // Longer than any host keeps a thread from a CPU: it is of no use after that.
-constexpr i64 kPatienceSeconds = 10;
+constexpr int kPatienceSeconds = 10;
 
 constexpr u32 kSsAutodisarm = 1u << 31;
 constexpr u64 kResumeFlag = u64{1} << 16;
-
-i64 Seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec;
-}
 
 Error HostError(const char* what) {
   return Error{std::string("direct execution: ") + what + ": " + std::strerror(errno)};
@@ -177,7 +171,7 @@ void Satellite::Interrupt() {
 
 // Waits until the kernel holds it in its stop call. False: that will not be.
 bool Satellite::Listen() {
-  i64 since = 0;
+  u64 since = 0;
   for (;;) {
     // Not the ioctl alone: it is restarted behind a signal, and not every kernel tells it of a
     // death.
@@ -197,8 +191,8 @@ bool Satellite::Listen() {
     if (count < 0 && errno != EINTR) return false;
     if (!interrupted_.load(std::memory_order_relaxed)) continue;
     if (since == 0) {
-      since = Seconds();
-    } else if (Seconds() - since > kPatienceSeconds) {
+      since = MonotonicNs();
+    } else if (MonotonicNs() - since > kPatienceSeconds * 1'000'000'000ull) {
       return false;  // it blocks the signal
     }
   }
@@ -336,6 +330,11 @@ bool Satellite::Launch(bool run) {
   if (ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0) return true;
   Fail();
   return false;
+}
+
+bool Satellite::HasStopped() const {
+  pollfd stopped{listener_.get(), POLLIN, 0};
+  return poll(&stopped, 1, 0) == 1;
 }
 
 Satellite::Stop Satellite::Land() {

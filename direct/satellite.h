@@ -90,8 +90,9 @@ class Satellite {
   // runs beside the caller. False: it is lost.
   bool LaunchHere(bool run);
   bool LaunchOn(const cpu_set_t& cpus);
-  // Waits for the stop. Without waiting, once poll() says POLLIN of stop_fd().
+  // Waits for the stop. Not if it has come: then poll() says POLLIN of stop_fd().
   Stop Land();
+  bool HasStopped() const;
   int stop_fd() const { return listener_.get(); }
   // Where it was launched; -1: on a set of CPUs.
   int cpu() const { return cpu_; }

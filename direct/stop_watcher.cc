@@ -3,14 +3,12 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <string>
 
 #include "base/sandbox/denied_call.h"
-#include "base/types.h"
 #include "base/worker_thread.h"
 
 namespace alibi::direct {
@@ -36,8 +34,7 @@ Result<std::unique_ptr<StopWatcher>> StopWatcher::Create(std::function<void()> s
 
 StopWatcher::~StopWatcher() {
   if (!thread_.joinable()) return;
-  const u64 one = 1;
-  [[maybe_unused]] const ssize_t written = write(quit_.get(), &one, sizeof(one));
+  eventfd_write(quit_.get(), 1);
   thread_.join();
 }
 

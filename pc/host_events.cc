@@ -28,14 +28,13 @@ timespec ToTimespec(u64 ns) {
 }
 
 void Drain(int fd) {
-  u64 count;
-  [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof(count));
+  eventfd_t count;
+  eventfd_read(fd, &count);
 }
 
 void Signal(int fd) {
-  const u64 one = 1;
   // It can only fail because the counter is at its limit, and then the reader wakes anyway.
-  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof(one));
+  eventfd_write(fd, 1);
 }
 
 }  // namespace

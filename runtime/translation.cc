@@ -101,9 +101,10 @@ void EngineImpl::FetchCode(GuestCode* code) {
   code->bytes = memory_.HostRw(code->phys);
   code->available = static_cast<unsigned>(kPageSize - code->phys.PageOffset());
   code->in_ram = code->bytes != nullptr;
-  // Before it is read: detached user code may store to it up to then.
-  if (code->in_ram) mmu_.TraceCode(code->phys);
-  if (!code->in_ram) {
+  if (code->in_ram) {
+    // Before it is read: detached user code may store to it up to then.
+    mmu_.TraceCode(code->phys);
+  } else {
     code->available = std::min<unsigned>(code->available, sizeof(code->copy));
     memory_.ReadPhys(code->phys, code->copy, code->available);
     code->bytes = code->copy;

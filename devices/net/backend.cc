@@ -57,9 +57,8 @@ void Backend::Stop() {
 }
 
 void Backend::Wake() {
-  const u64 one = 1;
   // It can only fail because the counter is at its limit, and then the reader wakes anyway.
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+  eventfd_write(wake_fd_, 1);
 }
 
 bool Backend::Send(Frame& frame) {
@@ -172,8 +171,8 @@ void Backend::Work() {
       for (pollfd& fd : fds) fd.revents = 0;
     }
     if (fds[0].revents != 0) {
-      u64 count;
-      [[maybe_unused]] const ssize_t got = read(wake_fd_, &count, sizeof(count));
+      eventfd_t count;
+      eventfd_read(wake_fd_, &count);
     }
     bool had_refused;
     {
