@@ -347,6 +347,10 @@ int Run(const Suite& suite, int argc, char** argv) {
       ->type_name("N")
       ->check(CLI::Range(1u, vcpu::kMaxVcpus))
       ->capture_default_str();
+  app.add_option("--vcpu-threads", options.guest.vcpu_threads, "as for alibi run")
+      ->type_name("WHICH")
+      ->check(CLI::IsMember({"auto", "one", "each"}))
+      ->capture_default_str();
   app.add_option("--tc-cache", options.guest.tc_cache,
                  "as for alibi run: a folder from which later machines have what earlier ones "
                  "translated, or none")
@@ -520,6 +524,7 @@ int Run(const Suite& suite, int argc, char** argv) {
       {"kernel", kernel_file},
       {"cpu", options.guest.cpu},
       {"cpus", options.guest.smp},
+      {"vcpu_threads", options.guest.vcpu_threads},
       {"tc_cache", options.guest.tc_cache != "none"},
       {"command_line", bench::LinuxCommandLine(files, "", options.guest.append)},
       {"ram_megabytes", std::stoi(files.ram_megabytes)},

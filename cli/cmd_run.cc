@@ -52,6 +52,7 @@ struct RunOptions {
   std::string cpu = "host";
   std::string ram = "128M";
   unsigned smp = 1;
+  std::string vcpu_threads = "auto";
   std::string tc_size = "64M";
   std::string tc_cache;
   std::string shadow_size = "512M";
@@ -189,6 +190,7 @@ class RunCommand {
   Failed ChooseFirmware();
   Failed CheckSizes();
   Failed CheckChoices();
+  Failed ChooseThreads();
   Failed ChooseGuestCpu();
   Failed ReadDebugPorts();
   Failed ReadDeviceOptions();
@@ -291,6 +293,12 @@ void RunCommand::AddOptions(CLI::App& app) {
                              "host's (1)",
                              vcpu::kMaxVcpus))
       ->type_name("N");
+  app.add_option(
+         "--vcpu-threads", options_.vcpu_threads,
+         "of several CPUs: 'each' has a thread of the host's, or they take turns on 'one';\n"
+         "auto: one")
+      ->type_name("WHICH")
+      ->check(CLI::IsMember({"auto", "one", "each"}));
   app.add_option(
          "--engine", options_.engine,
          fmt::format("what runs the guest ({}):\n{}", options_.engine, runtime::EngineHelp()))
@@ -490,7 +498,22 @@ RunCommand::Failed RunCommand::CheckChoices() {
     if (!groups.ok()) return Fail(kUsage, "--vmi: " + groups.error().message);
     config_.vmi = *groups;
   }
+  if (const Failed status = ChooseThreads()) return status;
   return observation_.CheckEngine(config_.machine.engine);
+}
+
+RunCommand::Failed RunCommand::ChooseThreads() {
+  if (options_.vcpu_threads != "each") return std::nullopt;
+  const auto one = [](const std::string& why) {
+    return Fail(kUsage, "--vcpu-threads each: " + why + "; give --vcpu-threads one");
+  };
+  if (const char* option = observation_.OrderShown(); option != nullptr) {
+    return one(fmt::format("{} shows an order, which there is none", option));
+  }
+  if (config_.vmi) return one("--vmi knows CPUs that take turns");
+  if (coherence_ != mmu::Coherence::kEager) return one("--coherence must be eager");
+  config_.machine.beside = true;
+  return std::nullopt;
 }
 
 RunCommand::Failed RunCommand::ChooseGuestCpu() {

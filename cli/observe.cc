@@ -97,6 +97,13 @@ std::optional<int> Observation::CheckEngine(runtime::EngineKind engine) const {
   return std::nullopt;
 }
 
+const char* Observation::OrderShown() const {
+  if (!gdb_.empty() || gdb_default_) return "--gdb";
+  if (!log_name_.empty()) return "--log";
+  if (!trace_.empty()) return "--trace";
+  return profile_name_.empty() ? nullptr : "--profile";
+}
+
 std::optional<int> Observation::Check() {
   if (!trace_.empty()) {
     auto parsed = Tracer::Parse(trace_);

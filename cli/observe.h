@@ -33,6 +33,8 @@ class Observation {
   std::optional<int> Check();
   // What asks what only translating knows; behind Check().
   std::optional<int> CheckEngine(runtime::EngineKind engine) const;
+  // The option that shows in which order the guest's CPUs do something; null: none is given.
+  const char* OrderShown() const;
   // What the machine must be made with.
   void Configure(MachineConfig* config);
   // `image` is the kernel's, or empty. The machine is loaded.

@@ -84,7 +84,8 @@ DirectExecution::DirectExecution(const Options& options)
       host_(DetectHostTraits()),
       shown_(options.shown),
       code_pages_(*options.mmu, counters_),
-      trap_price_(options.trap_price) {}
+      trap_price_(options.trap_price),
+      gate_(options.gate) {}
 
 DirectExecution::~DirectExecution() {
   watcher_.reset();
@@ -362,6 +363,7 @@ Exit DirectExecution::Go(Place* place, u64* in_satellite) {
     Satellite::Stop stop = Satellite::Stop::kSignal;
     bool detaches = false;
     if (go) {
+      if (gate_ != nullptr) gate_->EnterGuest();
       const u64 begin = __rdtsc();
       if (!(alone ? satellite.LaunchHere(/*run=*/true) : LaunchBeside(place))) {
         stop = Satellite::Stop::kLost;
@@ -372,6 +374,7 @@ Exit DirectExecution::Go(Place* place, u64* in_satellite) {
         detaches = true;
       }
       *in_satellite += __rdtsc() - begin;
+      if (gate_ != nullptr) gate_->LeaveGuest();
     }
     running_.store(nullptr, std::memory_order_seq_cst);
     waits_.store(false, std::memory_order_seq_cst);

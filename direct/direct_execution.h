@@ -35,6 +35,7 @@
 #include "direct/satellite.h"
 #include "mmu/followed_pages.h"
 #include "mmu/mmu.h"
+#include "vcpu/guest_gate.h"
 #include "vcpu/state.h"
 
 namespace alibi::direct {
@@ -77,6 +78,8 @@ class DirectExecution {
     u64 trap_price = 0;             // TSC cycles of a signal and the return from its handler
     unsigned vcpus = 1;             // that take turns in `state`
     std::function<void()> stopped;  // see TellOfStops(), where there are several
+    // Not null: user code is guest code that other VCPUs execute theirs beside.
+    vcpu::GuestGate* gate = nullptr;
   };
   // Forks a process that forks the others when they are wanted (direct/fork_server.h). An error
   // says in a line what this host lacks.
@@ -243,6 +246,7 @@ class DirectExecution {
   SimdState simd_;
   u64 clock_ = 0;
   u64 trap_price_;
+  vcpu::GuestGate* const gate_;
   CpuTime cpu_times_;
   u64 stop_cpu_time_ = 0;   // of a satellite, for a stop
   bool real_time_ = false;  // the policy of the thread that made it

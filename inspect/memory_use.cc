@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -27,18 +29,31 @@ u64 StatusLine(const std::string& name) {
   return line == nullptr ? 0 : u64{std::strtoull(line + name.size() + 2, nullptr, 10)} << 10;
 }
 
+// Both are words and nothing else.
+template <class Use>
+void Add(const Use& part, Use* sum) {
+  constexpr std::size_t kWords = sizeof(Use) / sizeof(u64);
+  auto words = std::bit_cast<std::array<u64, kWords>>(*sum);
+  const auto more = std::bit_cast<std::array<u64, kWords>>(part);
+  for (std::size_t i = 0; i < kWords; ++i) words[i] += more[i];
+  *sum = std::bit_cast<Use>(words);
+}
+
 }  // namespace
 
 void OpenMemoryUse() { StatusFile(); }
 
 std::vector<MemoryRow> MemoryUse(Machine& machine) {
-  const mmu::MemoryUse mmu = machine.mmu().memory_use();
+  // Of all cores: peaks need not have been at the same time.
+  mmu::MemoryUse mmu = {};
   runtime::MemoryUse engine = {};
   u64 sites = 0, sites_bound = 0;
-  if (const runtime::TranslatingEngine* translator = machine.translator()) {
-    engine = translator->memory_use();
-    sites = translator->sites().size();
-    sites_bound = translator->sites().capacity();
+  for (const auto& core : machine.cores()) {
+    Add(core->mmu->memory_use(), &mmu);
+    if (core->translator == nullptr) continue;
+    Add(core->translator->memory_use(), &engine);
+    sites += core->translator->sites().size();
+    sites_bound += core->translator->sites().capacity();
   }
   return {
       {"translations", "bytes of translations", engine.tc_bytes, engine.tc_bytes_peak,

@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <vector>
 
 #include "direct/direct_execution.h"
@@ -41,12 +45,44 @@ void ForEachCounter(const VcpuCounters& counters, Callback&& callback) {
 constexpr u64 kTrapCost = 3000, kCalloutCost = 150;
 
 std::vector<const SiteRecord*> SitesOf(Machine& machine) {
-  if (machine.translator() == nullptr) return {};
-  return machine.translator()->sites().All();
+  std::vector<const SiteRecord*> sites;
+  for (const auto& core : machine.cores()) {
+    if (core->translator == nullptr) continue;
+    const std::vector<const SiteRecord*> more = core->translator->sites().All();
+    sites.insert(sites.end(), more.begin(), more.end());
+  }
+  return sites;
 }
 
 u64 TcBytesOf(Machine& machine) {
-  return machine.translator() == nullptr ? 0 : machine.translator()->tc_bytes_used();
+  u64 bytes = 0;
+  for (const auto& core : machine.cores()) {
+    if (core->translator != nullptr) bytes += core->translator->tc_bytes_used();
+  }
+  return bytes;
+}
+
+// Of all cores; null: a core has none. Counters are words and nothing else.
+template <class Counters, class Of>
+Counters Sum(Machine& machine, Of of) {
+  static_assert(std::is_trivially_copyable_v<Counters> && sizeof(Counters) % sizeof(u64) == 0);
+  std::array<u64, sizeof(Counters) / sizeof(u64)> sum{}, part;
+  for (const auto& core : machine.cores()) {
+    const Counters* counters = of(*core);
+    if (counters == nullptr) continue;
+    std::memcpy(part.data(), counters, sizeof(Counters));
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  return std::bit_cast<Counters>(sum);
+}
+
+runtime::Counters EngineCounters(Machine& machine) {
+  return Sum<runtime::Counters>(machine,
+                                [](const VcpuCore& core) { return &core.engine->counters(); });
+}
+
+mmu::Counters MmuCounters(Machine& machine) {
+  return Sum<mmu::Counters>(machine, [](const VcpuCore& core) { return &core.mmu->counters(); });
 }
 
 u64 CostOf(const SiteRecord& site) { return site.traps * kTrapCost + site.callouts * kCalloutCost; }
@@ -64,7 +100,11 @@ std::vector<const SiteRecord*> Guiltiest(const std::vector<const SiteRecord*>& a
 template <class Callback>
 void ForEachCounterOfDirect(Machine& machine, Callback&& callback) {
   if (machine.translator() == nullptr || machine.translator()->direct() == nullptr) return;
-  direct::ForEachCounter(machine.translator()->direct()->counters(), callback);
+  const auto counters = Sum<direct::Counters>(machine, [](const VcpuCore& core) {
+    const direct::DirectExecution* const direct = core.translator->direct();
+    return direct == nullptr ? nullptr : &direct->counters();
+  });
+  direct::ForEachCounter(counters, callback);
 }
 
 }  // namespace
@@ -85,8 +125,8 @@ std::string StatsText(Machine& machine, u64 wall_ns) {
   auto row = [&text](const char*, const char* what, u64 value) {
     if (value != 0) text += fmt::format("{:>16}  {}\n", value, what);
   };
-  ForEachCounter(machine.engine().counters(), row);
-  mmu::ForEachCounter(machine.mmu().counters(), row);
+  ForEachCounter(EngineCounters(machine), row);
+  mmu::ForEachCounter(MmuCounters(machine), row);
   ForEachCounterOfDirect(machine, row);
   ForEachCounter(machine.counters(), row);
   machine.ForEachDeviceCounter(row);
@@ -139,8 +179,8 @@ std::string StatsJson(Machine& machine, u64 wall_ns) {
   };
   const std::vector<const SiteRecord*> all = SitesOf(machine);
   json["sites_known"] = all.size();
-  ForEachCounter(machine.engine().counters(), into("runtime"));
-  mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
+  ForEachCounter(EngineCounters(machine), into("runtime"));
+  mmu::ForEachCounter(MmuCounters(machine), into("mmu"));
   ForEachCounterOfDirect(machine, into("direct"));
   if (machine.translator() != nullptr && machine.translator()->direct() != nullptr) {
     const adapt::EnginePrices& prices = machine.translator()->direct()->prices();
@@ -182,8 +222,8 @@ adapt::log::FinalCounters AllCounters(Machine& machine) {
       counters.emplace_back(group + "." + name, value);
     };
   };
-  ForEachCounter(machine.engine().counters(), into("runtime"));
-  mmu::ForEachCounter(machine.mmu().counters(), into("mmu"));
+  ForEachCounter(EngineCounters(machine), into("runtime"));
+  mmu::ForEachCounter(MmuCounters(machine), into("mmu"));
   ForEachCounterOfDirect(machine, into("direct"));
   ForEachCounter(machine.counters(), into("vmm"));
   machine.ForEachDeviceCounter(into("devices"));

@@ -9,15 +9,15 @@
 
 namespace alibi::vmm {
 
-// An observer is to see every access.
+// An observer is to see every access, and other VCPUs what this one writes.
 PortLatch Machine::FixedLatch(u16 port, unsigned size) {
-  const PortLatch latch = observer_ == nullptr ? io_.Latch(port, size) : PortLatch{};
+  const PortLatch latch = KeepsLatches() ? io_.Latch(port, size) : PortLatch{};
   return latch.fixed ? latch : PortLatch{};
 }
 
 // If it is a latch, the next access by DX does not come here.
 void Machine::KeepLatch(u16 port, unsigned size) {
-  if (observer_ != nullptr) return;
+  if (!KeepsLatches()) return;
   const PortLatch latch = io_.Latch(port, size);
   if (latch.cell == nullptr) return;
   state_->latched_port[std::countr_zero(size)] = {~u64{port}, reinterpret_cast<u64>(latch.cell),
@@ -68,7 +68,7 @@ void Machine::Out(u16 port, unsigned size, u32 value) {
   SimdGuard guard(simd_);
   Observe(AccessKind::kPortWrite, port, size, value);
   io_.PortWrite(port, size, value);
-  stop_timer_.Settle();
+  timer().Settle();
   CheckLatches();
   KeepLatch(port, size);
 }
@@ -89,7 +89,7 @@ void Machine::MmioWrite(PhysAddr address, unsigned size, u64 value) {
   SimdGuard guard(simd_);
   Observe(AccessKind::kMmioWrite, address.value, size, value);
   io_.MmioWrite(address, size, value);
-  stop_timer_.Settle();
+  timer().Settle();
   CheckLatches();
 }
 
@@ -132,7 +132,7 @@ bool Machine::WriteApicMsr(u32 index, u64 value) {
   SimdGuard guard(simd_);
   const bool ok = interrupts_.WriteApicMsr(index, value);
   InterruptsChanged();
-  stop_timer_.Settle();
+  timer().Settle();
   return ok;
 }
 
@@ -155,7 +155,7 @@ void Machine::Hypercall(const vcpu::HypercallArguments& arguments, u64* result) 
   }
   SimdGuard guard(simd_);
   hooks_.Hypercall(arguments, result);
-  stop_timer_.Settle();
+  timer().Settle();
   CheckLatches();
 }
 

@@ -20,6 +20,12 @@
 #include "vcpu/reset.h"
 
 namespace alibi::vmm {
+namespace {
+
+// Over all cores; see mmu::ViewPool::kMaxViews.
+constexpr unsigned kMaxViewsOfAll = 200;
+
+}  // namespace
 
 Result<std::unique_ptr<Machine>> Machine::Create(const MachineConfig& config,
                                                  const Surroundings& around) {
@@ -35,6 +41,10 @@ Status Machine::Init(const MachineConfig& config) {
   if (!engine_kind.ok()) return engine_kind.error();
   engine_kind_ = *engine_kind;
   hypercalls_ = config.hypercalls;
+  vcpus_ = config.vcpus;
+  beside_ = config.beside && vcpus_ > 1;
+  ALIBI_CHECK(!beside_ || (!hypercalls_ && config.coherence == mmu::Coherence::kEager),
+              "see MachineConfig::beside");
   cpuid_ = config.cpuid != nullptr ? config.cpuid : &vcpu::CpuidPolicy::ForHost();
   std::unique_ptr<hardware::Kvm> kvm;
   if (config.engine == runtime::EngineKind::kHardware) {
@@ -45,103 +55,139 @@ Status Machine::Init(const MachineConfig& config) {
     hardware::LimitCpuid(*kvm, &*limited_cpuid_);
     cpuid_ = &*limited_cpuid_;
   }
+  policy_report_ = config.policy_report;
+  group_.vcpus = this;
+  if (beside_) lock_.Lock();
+  for (unsigned i = 0; i < (beside_ ? vcpus_ : 1); ++i) {
+    if (Status made = CreateCore(config, std::move(kvm)); !made.ok()) return made;
+  }
+  Use(*cores_[0]);
+  CreateParked(config.vcpus);
+  return beside_ ? StartThreads() : Ok{};
+}
+
+Status Machine::CreateCore(const MachineConfig& config, std::unique_ptr<hardware::Kvm> kvm) {
+  cores_.push_back(std::make_unique<VcpuCore>(*this, static_cast<unsigned>(cores_.size())));
+  VcpuCore& core = *cores_.back();
   auto policy = adapt::MakePolicy(config.policy);
   if (!policy.ok()) return policy.error();
-  policy_ = std::move(*policy);
-  policy_report_ = config.policy_report;
+  core.policy = std::move(*policy);
   auto engine_policy =
       runtime::EnginePolicyFor(engine_kind_, config.engine_policy, adapt::kDefaultEnginePolicy);
   if (!engine_policy.ok()) return engine_policy.error();
   if (!engine_policy->empty()) {
     auto made = adapt::MakeEnginePolicy(*engine_policy);
     if (!made.ok()) return made.error();
-    engine_policy_ = std::move(*made);
+    core.engine_policy = std::move(*made);
   }
 
-  auto memory = mmu::GuestMemory::Create(config.arena_bytes);
+  auto memory =
+      core.number == 0 ? mmu::GuestMemory::Create(config.arena_bytes) : cores_[0]->memory->Share();
   if (!memory.ok()) return memory.error();
-  memory_ = std::move(*memory);
-  memory_->set_mmio_handler(this);
+  core.memory = std::move(*memory);
+  core.memory->set_mmio_handler(this);
 
+  if (Status made = core.CreateBlock(); !made.ok()) return made;
+  core.state->number = static_cast<u8>(core.number);
+  core.state->vcpus = static_cast<u8>(config.vcpus);
+  vcpu::ResetToPowerUp(*core.state, *cpuid_);
+  // The guest's time begins now.
+  core.state->tsc_offset =
+      core.number == 0 ? -static_cast<i64>(__rdtsc()) : cores_[0]->state->tsc_offset;
+
+  mmu::MmuOptions mmu_options;
+  mmu_options.state = core.state;
+  mmu_options.memory = core.memory.get();
+  mmu_options.vcpu_fd = core.vcpu_fd;
+  // Under KVM stores to page tables come without traces.
+  mmu_options.coherence = kvm != nullptr ? mmu::Coherence::kDropped : config.coherence;
+  const unsigned cores = beside_ ? vcpus_ : 1;
+  mmu_options.max_chunks = static_cast<u32>(config.shadow_bytes / kShadowChunkBytes / cores);
+  if (beside_) {
+    mmu_options.group = &group_;
+    mmu_options.max_views = std::min(mmu::ViewPool::kMaxViews, kMaxViewsOfAll / cores);
+  }
+  auto mmu = mmu::Mmu::Create(mmu_options);
+  if (!mmu.ok()) return mmu.error();
+  core.mmu = std::move(*mmu);
+  Use(core);  // an engine may ask while it is made
+  group_.mmu[core.number] = core.mmu.get();
+  group_.count = core.number + 1;
+
+  runtime::EngineOptions options;
+  options.mmu = core.mmu.get();
+  options.memory = core.memory.get();
+  options.state = core.state;
+  options.ports = this;
+  options.platform = this;
+  options.cpuid = cpuid_;
+  options.vcpus = beside_ ? 1 : config.vcpus;
+  options.gate = beside_ ? &core : nullptr;
+  if (kvm == nullptr) {
+    core.has_machine = true;
+    return CreateTranslator(config, options, &core);
+  }
+  auto engine = hardware::CreateHardwareEngine(std::move(kvm), options);
+  if (!engine.ok()) return engine.error();
+  core.engine = std::move(*engine);
+  return Ok{};
+}
+
+Status Machine::CreateTranslator(const MachineConfig& config, const runtime::EngineOptions& common,
+                                 VcpuCore* core) {
+  runtime::TranslatingEngineOptions options;
+  static_cast<runtime::EngineOptions&>(options) = common;
+  options.policy = core->policy.get();
+  options.tc_bytes = config.tc_bytes;
+  options.store_folder = config.store_folder;
+  options.executions = config.executions;
+  options.engine_policy = core->engine_policy.get();
+  options.needs_direct_execution = config.engine == runtime::EngineKind::kDirect;
+  auto engine = runtime::TranslatingEngine::Create(options);
+  if (!engine.ok()) return engine.error();
+  core->translator = engine->get();
+  core->engine = std::move(*engine);
+  return Ok{};
+}
+
+Machine::~Machine() {
+  EndThreads();
+  group_.count = 0;
+  // What the first one has is shared.
+  while (!cores_.empty()) cores_.pop_back();
+}
+
+Status VcpuCore::CreateBlock() {
   // A file, because the block lies in front of every shadow view.
-  vcpu_fd_ = CreateMemoryFile("alibi-vcpu", kVcpuBlockBytes);
+  vcpu_fd = CreateMemoryFile("alibi-vcpu", kVcpuBlockBytes);
   void* block = MAP_FAILED;
-  if (vcpu_fd_ >= 0) {
-    block = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu_fd_, 0);
+  if (vcpu_fd >= 0) {
+    block = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu_fd, 0);
   }
   if (block == MAP_FAILED) {
     return Error{std::string("VCPU block: cannot be mapped: ") + std::strerror(errno) +
                  "; free host memory, or raise the limit on open files (ulimit -n)"};
   }
-  state_ = static_cast<vcpu::VcpuState*>(block);
-  state_->vcpus = static_cast<u8>(config.vcpus);
-  vcpu::ResetToPowerUp(*state_, *cpuid_);
-  // The guest's time begins now.
-  state_->tsc_offset = -static_cast<i64>(__rdtsc());
-
-  mmu::MmuOptions mmu_options;
-  mmu_options.state = state_;
-  mmu_options.memory = memory_.get();
-  mmu_options.vcpu_fd = vcpu_fd_;
-  // Under KVM stores to page tables come without traces.
-  mmu_options.coherence = kvm != nullptr ? mmu::Coherence::kDropped : config.coherence;
-  mmu_options.max_chunks = static_cast<u32>(config.shadow_bytes / kShadowChunkBytes);
-  auto mmu = mmu::Mmu::Create(mmu_options);
-  if (!mmu.ok()) return mmu.error();
-  mmu_ = std::move(*mmu);
-
-  runtime::EngineOptions options;
-  options.mmu = mmu_.get();
-  options.memory = memory_.get();
-  options.state = state_;
-  options.ports = this;
-  options.platform = this;
-  options.cpuid = cpuid_;
-  options.vcpus = config.vcpus;
-  if (kvm == nullptr) {
-    if (Status made = CreateTranslator(config, options); !made.ok()) return made;
-    CreateParked(config.vcpus);
-    return Ok{};
-  }
-  auto engine = hardware::CreateHardwareEngine(std::move(kvm), options);
-  if (!engine.ok()) return engine.error();
-  engine_ = std::move(*engine);
-  CreateParked(config.vcpus);
+  state = static_cast<vcpu::VcpuState*>(block);
   return Ok{};
 }
 
-Status Machine::CreateTranslator(const MachineConfig& config,
-                                 const runtime::EngineOptions& common) {
-  runtime::TranslatingEngineOptions options;
-  static_cast<runtime::EngineOptions&>(options) = common;
-  options.policy = policy_.get();
-  options.tc_bytes = config.tc_bytes;
-  options.store_folder = config.store_folder;
-  options.executions = config.executions;
-  options.engine_policy = engine_policy_.get();
-  options.needs_direct_execution = config.engine == runtime::EngineKind::kDirect;
-  auto engine = runtime::TranslatingEngine::Create(options);
-  if (!engine.ok()) return engine.error();
-  translator_ = engine->get();
-  engine_ = std::move(*engine);
-  return Ok{};
-}
-
-Machine::~Machine() {
-  engine_.reset();
-  mmu_.reset();
-  memory_.reset();
-  if (state_ != nullptr) munmap(state_, kVcpuBlockBytes);
-  if (vcpu_fd_ >= 0) close(vcpu_fd_);
+VcpuCore::~VcpuCore() {
+  engine.reset();
+  mmu.reset();
+  memory.reset();
+  if (state != nullptr) munmap(state, kVcpuBlockBytes);
+  if (vcpu_fd >= 0) close(vcpu_fd);
 }
 
 Stop Machine::Run() {
-  stop_timer_.Enter(engine_.get());
+  if (beside_) return RunBeside();
+  timer().Enter(engine_);
   const Stop stop = Loop();
   ReturnAll();
   engine_->DrainEvents();
   ReportPolicy();
-  stop_timer_.Leave();
+  timer().Leave();
   return stop;
 }
 
@@ -180,16 +226,16 @@ Stop Machine::Loop() {
     if (WaitForDetached()) continue;
     if (state_->halted || state_->waits_for_startup) {
       ++counters_.idle_sleeps;
-      stop_timer_.Suspend();
+      timer().Suspend();
       if (!Sleep() && !tell(DebugEvent::kHalted)) return Stop::kHalted;
       continue;
     }
-    stop_timer_.Resume();
+    timer().Resume();
     CheckLatches();
-    in_engine_ = true;
+    core_->in_engine = true;
     const runtime::Exit exit = engine_->Run();
-    in_engine_ = false;
-    stop_timer_.Disarm();
+    core_->in_engine = false;
+    timer().Disarm();
     ReportPolicy();
     switch (exit) {
       case runtime::Exit::kStopped:
@@ -261,11 +307,12 @@ void Machine::InterruptsChanged() {
   const bool pending = interrupts_.InterruptPending(cr8);
   state_->irq_pending = pending;
   state_->cr8_bias = !pending && interrupts_.HeldByPriority(cr8) ? 16 : 0;
-  if (pending && in_engine_ && vcpu::CanTakeInterrupt(*state_)) engine_->RequestAttention();
+  if (pending && core_->in_engine && vcpu::CanTakeInterrupt(*state_)) engine_->RequestAttention();
 }
 
 void Machine::RequestTurn() {
-  if (in_engine_) engine_->RequestAttention();
+  if (core_->in_engine) engine_->RequestAttention();
+  if (beside_ && running_ != 0) Kick(0);
 }
 
 void Machine::RequestStop() {
@@ -275,8 +322,9 @@ void Machine::RequestStop() {
 
 void Machine::RequestTurnFromOutside() {
   __atomic_fetch_add(&counters_.stop_requests, 1, __ATOMIC_RELAXED);
-  engine_->RequestStop();
-  stop_timer_.Arm();
+  // Devices are served by the first one's thread.
+  cores_[0]->engine->RequestStop();
+  timer().Arm();
 }
 
 }  // namespace alibi::vmm

@@ -10,6 +10,10 @@
 // again after a short turn of the others, and after longer ones while it finds none. User code that
 // an engine runs without the thread needs no turn (runtime::DetachedCode): it goes on, several at
 // once, until it wants its kernel.
+//
+// Or they run beside each other (beside.cc): each has a thread and a core of its own, with an Mmu
+// that is that VCPU's TLB and an engine with translations of its own. Everything outside guest code
+// is done by whoever has the machine, one at a time.
 #ifndef ALIBI_MACHINE_MACHINE_H_
 #define ALIBI_MACHINE_MACHINE_H_
 
@@ -19,14 +23,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "adapt/policy.h"
 #include "base/result.h"
 #include "base/simd_guard.h"
+#include "base/turn_lock.h"
 #include "base/types.h"
-#include "machine/stop_timer.h"
 #include "machine/surroundings.h"
+#include "machine/vcpu_core.h"
 #include "mmu/guest_memory.h"
 #include "mmu/mmu.h"
 #include "runtime/engine_kind.h"
@@ -35,6 +41,10 @@
 #include "vcpu/memory.h"
 #include "vcpu/platform.h"
 #include "vcpu/state.h"
+
+namespace alibi::hardware {
+class Kvm;
+}
 
 namespace alibi::vmm {
 
@@ -78,6 +88,9 @@ inline constexpr u64 kMaxShadowBytes = mmu::ViewPool::kMaxChunks * kShadowChunkB
 struct MachineConfig {
   runtime::EngineKind engine = runtime::EngineKind::kTranslate;
   unsigned vcpus = 1;  // to vcpu::kMaxVcpus; several: not for EngineKind::kHardware
+  // Several execute guest code beside each other. Not with observers, event logs, debuggers or
+  // hypercalls, whose order there is none, and with Coherence::kEager alone.
+  bool beside = false;
   mmu::Coherence coherence = mmu::Coherence::kEager;
   std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
   // Which user code runs directly: see adapt::MakeEnginePolicy. "": the engine's own. Another one
@@ -106,7 +119,10 @@ enum class Stop : u8 {
   kFailed,     // the engine cannot go on: runtime::Engine::failure()
 };
 
-class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vcpu::Platform {
+class Machine final : private vcpu::PortIo,
+                      private mmu::MmioHandler,
+                      private vcpu::Platform,
+                      private mmu::BesideVcpus {
  public:
   // What is `around` outlives the machine. The VCPU is in its power-up state, without memory.
   static Result<std::unique_ptr<Machine>> Create(const MachineConfig& config,
@@ -115,21 +131,28 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  mmu::GuestMemory& memory() { return *memory_; }
+  mmu::GuestMemory& memory() { return *core_->memory; }
   mmu::Mmu& mmu() { return *mmu_; }
   runtime::Engine& engine() { return *engine_; }
   runtime::EngineKind engine_kind() const { return engine_kind_; }
   // The same one, for those who ask what only translating knows; null: another engine runs.
   runtime::TranslatingEngine* translator() { return translator_; }
-  // Of the VCPU that runs.
+  // Of the VCPU that runs; beside others: that has the machine.
   vcpu::VcpuState& state() { return *state_; }
-  unsigned vcpus() const { return static_cast<unsigned>(parked_.size()); }
+  unsigned vcpus() const { return vcpus_; }
   unsigned running() const { return running_; }
-  vcpu::VcpuState& state(unsigned vcpu) { return vcpu == running_ ? *state_ : *parked_[vcpu]; }
+  // See MachineConfig.
+  bool beside() const { return beside_; }
+  vcpu::VcpuState& state(unsigned vcpu) {
+    if (vcpu == running_) return *state_;
+    return beside_ ? *cores_[vcpu]->state : *parked_[vcpu];
+  }
+  // One, or one for each VCPU beside others. For those who add up what they have counted.
+  const std::vector<std::unique_ptr<VcpuCore>>& cores() const { return cores_; }
   const vcpu::CpuidPolicy& cpuid() const { return *cpuid_; }
   const adapt::Policy& policy() const { return *policy_; }
   // Null: the engine has none.
-  const adapt::EnginePolicy* engine_policy() const { return engine_policy_.get(); }
+  const adapt::EnginePolicy* engine_policy() const { return engine_policy_; }
   const Counters& counters() const { return counters_; }
   // Where there are several.
   VcpuCounters counters_of(unsigned vcpu) const;
@@ -172,12 +195,21 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void SetDeadline(u64 monotonic_ns) {
     deadline_ns_ = monotonic_ns;
     if (contended_) monotonic_ns = std::min(monotonic_ns, turn_end_ns_);
-    stop_timer_.SetDeadline(std::min(monotonic_ns, room_ns_));
+    timer().SetDeadline(std::min(monotonic_ns, room_ns_));
   }
   // From inside an access: Run() goes on with a Turn() at the next instruction boundary.
   void RequestTurn();
   // IGNNE#: see runtime::Engine.
   void IgnoreNumericError() { engine_->IgnoreNumericError(); }
+
+  // Around a sleep in RunHooks::Idle(): other VCPUs may have the machine meanwhile.
+  template <class F>
+  void WithoutMachine(F sleep) {
+    VcpuCore& core = *core_;
+    if (beside_) Give(core);
+    sleep();
+    if (beside_) Take(core);
+  }
 
   // --- From any thread or signal handler ---
   // Run() returns kRequested; if it is not running, the next one does.
@@ -189,8 +221,15 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
  private:
   explicit Machine(const Surroundings& around)
       : io_(around.io), interrupts_(around.interrupts), hooks_(around.hooks) {}
+  friend class VcpuCore;
+
   Status Init(const MachineConfig& config);
-  Status CreateTranslator(const MachineConfig& config, const runtime::EngineOptions& common);
+  Status CreateCore(const MachineConfig& config, std::unique_ptr<hardware::Kvm> kvm);
+  Status CreateTranslator(const MachineConfig& config, const runtime::EngineOptions& common,
+                          VcpuCore* core);
+  // Whose thread's signals tell of deadlines.
+  StopTimer& timer() { return cores_[0]->stop_timer; }
+  void Use(VcpuCore& core);
   Stop Loop();
   void TakeInterrupts();
   void ReportPolicy();
@@ -217,10 +256,31 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   void NoteQuestion(unsigned vcpu);
   u64 TurnNs(unsigned from, unsigned to, u64 now);
 
+  // --- beside.cc: VCPUs on threads of their own ---
+  Status StartThreads();
+  void EndThreads();
+  Stop RunBeside();
+  void RunCore(VcpuCore& core);
+  std::optional<Stop> StepCore(VcpuCore& core);
+  void Sleep(VcpuCore& core);
+  std::optional<Stop> SleepServing(VcpuCore& core);
+  void EndBeside(Stop stop);
+  void InterruptBeside(unsigned vcpu);
+  void InitBeside(unsigned vcpu);
+  void StartBeside(unsigned vcpu, u8 vector);
+  void Kick(unsigned vcpu);
+
+  // --- gate.cc: who has the machine. Called with the guest's vector state live ---
+  void Take(VcpuCore& core);
+  void Give(VcpuCore& core);
+  void StopBeside(unsigned vcpu) override;
+  void AttendBeside(unsigned vcpu) override;
+
   // --- access.cc: called with the guest's vector state live ---
   void Observe(AccessKind kind, u64 address, unsigned size, u64 value);
   u32 In(u16 port, unsigned size) override;
   void Out(u16 port, unsigned size, u32 value) override;
+  bool KeepsLatches() const { return observer_ == nullptr && !beside_; }
   PortLatch FixedLatch(u16 port, unsigned size) override;
   void KeepLatch(u16 port, unsigned size);
   void CheckLatches();
@@ -247,27 +307,35 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   DeviceCounters device_counters_;
   MachineObserver* observer_ = nullptr;
   Debugger* debugger_ = nullptr;
-  int vcpu_fd_ = -1;
+  unsigned vcpus_ = 0;
+  bool beside_ = false;
+  // One, or one for each VCPU beside others; the one that is used now, and what it has.
+  mmu::MmuGroup group_;
+  std::vector<std::unique_ptr<VcpuCore>> cores_;
+  VcpuCore* core_ = nullptr;
   vcpu::VcpuState* state_ = nullptr;
+  mmu::Mmu* mmu_ = nullptr;
+  runtime::Engine* engine_ = nullptr;
+  runtime::TranslatingEngine* translator_ = nullptr;
+  adapt::Policy* policy_ = nullptr;
+  adapt::EnginePolicy* engine_policy_ = nullptr;
+  TurnLock lock_;            // of the machine, where VCPUs run beside each other
+  std::optional<Stop> end_;  // of all of them
+  // Of all but the first one. A run begins when `runs_` changes.
+  std::vector<std::thread> threads_;
+  std::atomic<u32> runs_ = 0, threads_in_run_ = 0;
+  bool quits_ = false;
   const vcpu::CpuidPolicy* cpuid_ = nullptr;
   std::optional<vcpu::CpuidPolicy> limited_cpuid_;  // what the engine can run of the configured one
-  std::unique_ptr<mmu::GuestMemory> memory_;
-  std::unique_ptr<adapt::Policy> policy_;
-  std::unique_ptr<adapt::EnginePolicy> engine_policy_;
   std::function<void(const std::string&)> policy_report_;
   bool policy_reported_ = false, engine_policy_reported_ = false;
-  std::unique_ptr<mmu::Mmu> mmu_;
-  std::unique_ptr<runtime::Engine> engine_;
-  runtime::TranslatingEngine* translator_ = nullptr;
   runtime::EngineKind engine_kind_ = runtime::EngineKind::kTranslate;
-  StopTimer stop_timer_;
   u64 deadline_ns_ = kNoDeadline;
   // By number; the running one's is out of date.
   std::vector<std::unique_ptr<vcpu::VcpuState>> parked_;
   unsigned running_ = 0;
   bool contended_ = false;  // another VCPU could run, too
   bool yields_ = false;     // the running one has nothing better to do
-  bool init_ = false;       // it has sent itself an INIT
   unsigned pauses_ = 0;     // in its turn
   u64 turn_begin_ns_ = 0, turn_end_ns_ = 0;
   std::vector<u64> detached_ns_;  // when its user code was detached
@@ -284,7 +352,6 @@ class Machine final : private vcpu::PortIo, private mmu::MmioHandler, private vc
   u64 short_turn_ns_ = 0;
   u64 look_ns_ = 0;  // what a turn costs that only finds that there is no answer yet
   std::vector<VcpuCounters> vcpu_counters_;  // turn_us: without the turn that it has now
-  bool in_engine_ = false;
   bool hypercalls_ = false;
   std::atomic<bool> stop_ = false;
 };

@@ -77,6 +77,10 @@ class RunHooks {
   // runs.
   virtual void VcpuLeaves() {}
   virtual void VcpuEnters([[maybe_unused]] unsigned vcpu) {}
+  // VCPUs beside each other: all calls are about this one from now on. Guest vector state is live.
+  virtual void VcpuRuns([[maybe_unused]] unsigned vcpu) {}
+  // The same: what another VCPU has done ends an Idle() that may sleep now.
+  virtual void Wake() {}
   // From inside a guest instruction: see vcpu::Platform.
   virtual void TscWritten() {}
   virtual void TscReading([[maybe_unused]] u64 host_tsc) {}

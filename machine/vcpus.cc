@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Machine's VCPUs: whose turn it is, and what they do to each other.
 #include <algorithm>
+#include <utility>
 
 #include "base/host_clock.h"
 #include "machine/machine.h"
@@ -23,7 +24,7 @@ constexpr u64 kShareNs = 200'000;
 
 // Each begins with the running one's block, which has what is the VMM's own in it.
 void Machine::CreateParked(unsigned vcpus) {
-  for (unsigned vcpu = 0; vcpu < vcpus; ++vcpu) {
+  for (unsigned vcpu = 0; vcpu < vcpus && !beside_; ++vcpu) {
     auto state = std::make_unique<vcpu::VcpuState>(*state_);
     state->number = static_cast<u8>(vcpu);
     vcpu::ResetToPowerUp(*state, *cpuid_);
@@ -44,12 +45,15 @@ VcpuCounters Machine::counters_of(unsigned vcpu) const {
 
 void Machine::ResetVcpus(i64 tsc_offset) {
   if (running_ != 0) SwitchTo(0);
-  init_ = contended_ = false;
+  core_->init = contended_ = false;
   waiter_ = kNobody;
   for (Question& question : questions_) question = {};
   for (unsigned vcpu = 0; vcpu < vcpus(); ++vcpu) {
     vcpu::ResetToPowerUp(state(vcpu), *cpuid_);
     state(vcpu).tsc_offset = tsc_offset;
+    if (!beside_) continue;
+    cores_[vcpu]->init = false;
+    cores_[vcpu]->engine->StateChanged();
   }
 }
 
@@ -76,8 +80,7 @@ unsigned Machine::NextRunnable() {
 }
 
 void Machine::TakeInit() {
-  if (!init_) return;
-  init_ = false;
+  if (!std::exchange(core_->init, false)) return;
   DropDetached(running_);
   vcpu::ResetToInit(*state_, *cpuid_);
   engine_->StateChanged();
@@ -174,7 +177,7 @@ u64 Machine::TurnNs(unsigned from, unsigned to, u64 now) {
 
 // The running VCPU's instruction has interrupted another one.
 void Machine::NoteQuestion(unsigned vcpu) {
-  if (in_engine_ && vcpu != running_) questions_[running_] = {.asked = true};
+  if (core_->in_engine && vcpu != running_) questions_[running_] = {.asked = true};
 }
 
 void Machine::Select(unsigned vcpu) {
@@ -189,11 +192,11 @@ bool Machine::WaitForDetached() {
   runtime::DetachedCode* const detached = engine_->detached();
   if (detached == nullptr || !detached->Any()) return false;
   if (!detached->Is(running_) && !Waits(running_)) return false;
-  stop_timer_.Resume();
+  timer().Resume();
   const u64 begin = MonotonicNs();
   detached->Wait();
   turn_begin_ns_ += MonotonicNs() - begin;
-  stop_timer_.Disarm();
+  timer().Disarm();
   return true;
 }
 
@@ -228,6 +231,8 @@ void Machine::InterruptsChangedFor(unsigned vcpu) {
   NoteQuestion(vcpu);
   if (vcpu == running_) {
     InterruptsChanged();
+  } else if (beside_) {
+    InterruptBeside(vcpu);
   } else {
     NoticeWork(vcpu);
   }
@@ -239,6 +244,8 @@ void Machine::RaiseNmi(unsigned vcpu) {
   state(vcpu).nmi_pending = 1;
   if (vcpu == running_) {
     RequestTurn();
+  } else if (beside_) {
+    Kick(vcpu);
   } else {
     NoticeWork(vcpu);
   }
@@ -247,8 +254,10 @@ void Machine::RaiseNmi(unsigned vcpu) {
 // To the running one it comes behind the instruction that has sent it.
 void Machine::InitVcpu(unsigned vcpu) {
   if (vcpu == running_) {
-    init_ = true;
+    core_->init = true;
     RequestTurn();
+  } else if (beside_) {
+    InitBeside(vcpu);
   } else {
     DropDetached(vcpu);
     vcpu::ResetToInit(*parked_[vcpu], *cpuid_);
@@ -256,6 +265,7 @@ void Machine::InitVcpu(unsigned vcpu) {
 }
 
 void Machine::StartVcpu(unsigned vcpu, u8 vector) {
+  if (beside_) return StartBeside(vcpu, vector);
   vcpu::StartUp(state(vcpu), vector);
   NoticeWork(vcpu);
 }

@@ -6,8 +6,10 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "base/memory_file.h"
@@ -74,19 +76,57 @@ Result<std::unique_ptr<GuestMemory>> GuestMemory::Create(u64 capacity) {
   }
   memory->ro_base_ = static_cast<u8*>(arena);
   memory->rw_base_ = memory->ro_base_ + capacity;
-  void* info = Reserve(nullptr, InfoBytes(capacity), PROT_READ | PROT_WRITE);
+  if (Status made = memory->CreateInfo(); !made.ok()) return made.error();
+  return memory;
+}
+
+Status GuestMemory::CreateInfo() {
+  void* info = Reserve(nullptr, InfoBytes(capacity_), PROT_READ | PROT_WRITE);
   if (info == MAP_FAILED) {
     return HostError("guest memory: cannot reserve page descriptors",
                      "raise the limit on virtual memory (ulimit -v)");
   }
-  memory->info_ = static_cast<PageInfo*>(info);
-  return memory;
+  info_ = static_cast<PageInfo*>(info);
+  return Ok{};
+}
+
+Result<std::unique_ptr<GuestMemory>> GuestMemory::Share() {
+  std::unique_ptr<GuestMemory> share(new GuestMemory);
+  share->capacity_ = capacity_;
+  if (Status made = share->CreateInfo(); !made.ok()) return made.error();
+  share->fd_ = fd_;
+  share->ro_base_ = ro_base_;
+  share->rw_base_ = rw_base_;
+  share->mmio_ = mmio_;
+  share->shared_ = this;
+  share->TakeSlots();
+  for (unsigned i = 0; i < slot_count_; ++i) {
+    if (slots_[i].read_only) share->SetRom(slots_[i]);
+  }
+  shares_.push_back(share.get());
+  return share;
 }
 
 GuestMemory::~GuestMemory() {
-  if (ro_base_ != nullptr) munmap(ro_base_, 2 * capacity_ + kGuardBytes);
   if (info_ != nullptr) munmap(info_, InfoBytes(capacity_));
+  if (shared_ != nullptr) {
+    std::erase(shared_->shares_, this);
+    return;
+  }
+  if (ro_base_ != nullptr) munmap(ro_base_, 2 * capacity_ + kGuardBytes);
   if (fd_ >= 0) close(fd_);
+}
+
+void GuestMemory::TakeSlots() {
+  std::copy(std::begin(shared_->slots_), std::end(shared_->slots_), slots_);
+  slot_count_ = shared_->slot_count_;
+  total_bytes_ = shared_->total_bytes_;
+}
+
+void GuestMemory::SetRom(const Slot& slot) {
+  for (u64 at = 0; at < slot.size; at += kPageSize) {
+    InfoAt(slot.arena_offset + at).flags |= kRomPage;
+  }
 }
 
 u64 GuestMemory::FindArenaSpace(u64 size) const {
@@ -106,6 +146,7 @@ u64 GuestMemory::FindArenaSpace(u64 size) const {
 }
 
 Status GuestMemory::AddSlot(PhysAddr base, u64 size, bool read_only) {
+  if (shared_ != nullptr) return shared_->AddSlot(base, size, read_only);
   const std::string name = "memory slot at " + Hex(base.value) + " of " + Hex(size) + " bytes";
   if (size == 0) return Error{name + ": the size is 0; give at least one page (4096 bytes)"};
   if ((base.value | size) & kPageMask) {
@@ -148,19 +189,19 @@ Status GuestMemory::AddSlot(PhysAddr base, u64 size, bool read_only) {
     Reserve(ro_base_ + offset, size, PROT_NONE);
     return error;
   }
-  if (read_only) {
-    for (u64 at = 0; at < size; at += kPageSize) InfoAt(offset + at).flags |= kRomPage;
-  }
   unsigned place = slot_count_++;
   for (; place > 0 && slots_[place - 1].size < size; --place) slots_[place] = slots_[place - 1];
   slots_[place] = Slot{base.value, size, offset, read_only};
   total_bytes_ += size;
+  for (GuestMemory* share : shares_) share->TakeSlots();
+  if (read_only) ForEachShare([&](GuestMemory& share) { share.SetRom(slots_[place]); });
   // Page tables may lie where there was no memory before.
   if (observer_ != nullptr) observer_->SlotsChanged();
   return Ok{};
 }
 
 Status GuestMemory::RemoveSlot(PhysAddr base) {
+  if (shared_ != nullptr) return shared_->RemoveSlot(base);
   for (unsigned i = 0; i < slot_count_; ++i) {
     if (slots_[i].base != base.value) continue;
     if (observer_ != nullptr) observer_->SlotsChanged();
@@ -170,12 +211,13 @@ Status GuestMemory::RemoveSlot(PhysAddr base) {
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               static_cast<off_t>(slot.arena_offset), static_cast<off_t>(slot.size));
     for (u64 at = 0; at < slot.size; at += kPageSize) {
-      InfoAt(slot.arena_offset + at) = PageInfo{};
+      ForEachShare([&](GuestMemory& share) { share.InfoAt(slot.arena_offset + at) = {}; });
     }
     --slot_count_;
     for (unsigned k = i; k < slot_count_; ++k) slots_[k] = slots_[k + 1];
     slots_[slot_count_] = Slot{};
     total_bytes_ -= slot.size;
+    for (GuestMemory* share : shares_) share->TakeSlots();
     return Ok{};
   }
   return Error{"no memory slot begins at " + Hex(base.value) + "; name a slot's first address"};

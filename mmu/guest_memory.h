@@ -11,6 +11,7 @@
 #define ALIBI_MMU_GUEST_MEMORY_H_
 
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -25,10 +26,12 @@ inline constexpr u64 kGuardBytes = 64 * 1024;
 inline constexpr u64 kDefaultArenaBytes = u64{256} << 30;
 
 // Why a page may not be written directly. Any bit keeps shadow entries in the read-only alias.
-inline constexpr u8 kPageTableTrace = 1, kCodeTrace = 2, kRomPage = 4, kDirectTrace = 8;
+inline constexpr u8 kPageTableTrace = 1, kCodeTrace = 2, kRomPage = 4, kDirectTrace = 8,
+                    kTracedElsewhere = 16;  // for another VCPU: see mmu/beside.h
 // Stores to such a page are told to the TraceListener: code was made from its bytes, or runs there
 // directly.
 inline constexpr u8 kCodeTraces = kCodeTrace | kDirectTrace;
+inline constexpr u8 kOwnTraces = kPageTableTrace | kCodeTraces;
 
 // One per page of the arena. Chains are of ReverseMap nodes; 0 ends them.
 struct PageInfo {
@@ -86,6 +89,9 @@ class GuestMemory {
  public:
   // Reserves (2 * capacity + guard) bytes of address space; no memory is used until slots come.
   static Result<std::unique_ptr<GuestMemory>> Create(u64 capacity = kDefaultArenaBytes);
+  // The same memory with page descriptors of its own, for the Mmu of another VCPU (mmu/beside.h).
+  // This one outlives it, and slots come and go here.
+  Result<std::unique_ptr<GuestMemory>> Share();
   ~GuestMemory();
   GuestMemory(const GuestMemory&) = delete;
   GuestMemory& operator=(const GuestMemory&) = delete;
@@ -165,6 +171,16 @@ class GuestMemory {
 
   GuestMemory() = default;
   u64 FindArenaSpace(u64 size) const;
+  Status CreateInfo();
+  // What shares the memory: has its slots, and descriptors of ROM.
+  void TakeSlots();
+  void SetRom(const Slot& slot);
+  // f(memory) for this one and those that share it.
+  template <class F>
+  void ForEachShare(F f) {
+    f(*this);
+    for (GuestMemory* share : shares_) f(*share);
+  }
 
   Slot slots_[kMaxSlots] = {};  // largest first: most look-ups end at the first
   unsigned slot_count_ = 0;
@@ -176,6 +192,8 @@ class GuestMemory {
   int fd_ = -1;
   MemoryObserver* observer_ = nullptr;
   MmioHandler* mmio_ = nullptr;
+  std::vector<GuestMemory*> shares_;
+  GuestMemory* shared_ = nullptr;  // whose slots these are
 };
 
 }  // namespace alibi::mmu

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel views that follow the root: the group that a root belongs to, and what becomes of its
 // views when CR3 is loaded.
+#include <utility>
+
 #include "mmu/mmu.h"
 
 namespace alibi::mmu {
@@ -79,6 +81,23 @@ void Mmu::RunGroupOfRoot(PagingMode mode) {
 // it. A flag that the new root's entry lacks is set now, as a CPU may that fetches it early (SDM
 // vol. 3, 4.8).
 void Mmu::FollowRoot(View& view) {
+  const bool latched = context_.format->levels == kPdpteLevel;
+  KeepAlikeRootEntries(view);
+  ForgetRoot(view);
+  // Of the VCPU's context no more than this: the view may be one for other settings of CR0 and CR4.
+  view.SetRoot(context_.root);
+  if (latched) {
+    for (unsigned slot = 0; slot < 4; ++slot) view.SetPdpte(slot, context_.pdpte[slot]);
+  }
+  if (latched || !view.UsesRoot()) return;
+  ReserveNodes();
+  if (!view.UsesRoot()) return;
+  RegisterRoot(view, context_.root);
+  // Up to now other VCPUs could store to the root.
+  if (std::exchange(traced_anew_, false)) KeepAlikeRootEntries(view);
+}
+
+void Mmu::KeepAlikeRootEntries(View& view) {
   const unsigned top = context_.format->levels;
   const bool latched = top == kPdpteLevel;
   view.ForEachRootEntry([&](unsigned slot, u64 old_entry) {
@@ -93,15 +112,6 @@ void Mmu::FollowRoot(View& view) {
       MarkWalk(context_, &walk, false);
     }
   });
-  ForgetRoot(view);
-  // Of the VCPU's context no more than this: the view may be one for other settings of CR0 and CR4.
-  view.SetRoot(context_.root);
-  if (latched) {
-    for (unsigned slot = 0; slot < 4; ++slot) view.SetPdpte(slot, context_.pdpte[slot]);
-  }
-  if (latched || !view.UsesRoot()) return;
-  ReserveNodes();
-  if (view.UsesRoot()) RegisterRoot(view, context_.root);
 }
 
 void Mmu::RegisterRoot(View& view, PhysAddr root) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/raw_copy.h"
 #include "base/simd_guard.h"
@@ -30,7 +31,9 @@ bool InOnePage(LinearAddr address, unsigned size) {
 }  // namespace
 
 Mmu::Mmu(const MmuOptions& options)
-    : state_(options.state),
+    : group_(options.group),
+      news_(options.group != nullptr ? std::make_unique<News>() : nullptr),
+      state_(options.state),
       coherence_(options.coherence),
       memory_(options.memory),
       listener_(options.listener),
@@ -288,6 +291,14 @@ void Mmu::FlushAllViews() {
 }
 
 void Mmu::SlotsChanged() {
+  if (group_ == nullptr) return ForgetMemoryMap();
+  StopOthers();
+  ForgetMemoryMap();
+  ForEachOther([](Mmu& other, unsigned) { other.ForgetMemoryMap(); });
+  ForgetAllElsewhere();
+}
+
+void Mmu::ForgetMemoryMap() {
   FlushAllViews();
   if (listener_ != nullptr) listener_->MemoryMapChanged();
 }
@@ -428,7 +439,7 @@ bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
     return false;
   }
   MarkWalk(context_, &walk, false);
-  RegisterTables(view, index, walk);
+  if (!RegisterTables(view, index, walk)) return Fetch(pc, pa, fault);
   if (have_chunk && walk.leaf_level == 1) FillSlice(view, index, walk, 8);
   *pa = walk.address;
   const u64 offset = memory_->ArenaOffset(walk.address);

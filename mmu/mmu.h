@@ -21,6 +21,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "mmu/beside.h"
 #include "mmu/coherence.h"
 #include "mmu/counters.h"
 #include "mmu/guest_memory.h"
@@ -47,6 +48,9 @@ struct MmuOptions {
   Coherence coherence = Coherence::kEager;
   unsigned max_views = ViewPool::kMaxViews;
   u32 max_chunks = ViewPool::kMaxChunks;  // of shadow tables, over all views; at least 1
+  // Not null: `memory` is shared with other Mmus, whose VCPUs execute guest code beside this one's
+  // (Coherence::kEager alone). It outlives the Mmu; the caller enters the Mmu there.
+  MmuGroup* group = nullptr;
 };
 
 // What the guest can make grow; now, at most so far, at most ever.
@@ -123,6 +127,17 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // Translated code has switched views by itself (abi/contract.h): the one at gs_base runs.
   void ViewEntered(HostAddr gs_base);
 
+  // --- VCPUs beside each other (beside.cc) ---
+  // Before anything else that the VCPU does outside guest code.
+  void HearNews() {
+    if (news_ != nullptr && news_->tables != 0) HearTableNews();
+  }
+  // Of changed code, at an instruction boundary.
+  void HearCodeNews();
+  // May other VCPUs store to the bytes directly meanwhile?
+  bool HasOthers() const { return group_ != nullptr; }
+  void StopOthers();
+
   // --- Execution ---
   // Translates for fetching code; remembers that the view executes the page. Not RAM: *pa says so
   // (GuestMemory::Info(*pa) is null), nothing is remembered.
@@ -198,6 +213,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
     const u64 bits = code.Long() && (state_->efer & vcpu::kEferLma) ? 2 : code.Big() ? 1 : 0;
     return bits << ViewKey::kCodeBitsShift;
   }
+  void ForgetMemoryMap();
   void RecomputePagingKey();
   void ChooseOpenView();
   void AdoptPdptes(u64 root, const u64 pdpte[4]);
@@ -218,6 +234,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   u64 RootEntry(unsigned slot) const;
   void RunGroupOfRoot(PagingMode mode);
   void FollowRoot(View& view);
+  void KeepAlikeRootEntries(View& view);
   void RegisterRoot(View& view, PhysAddr root);
   void ForgetRoot(View& view);
   void LinkPeers();
@@ -241,7 +258,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void MarkWalk(const PagingContext& context, WalkResult* walk, bool write);
   void ReserveNodes();
   bool MakeChunk(View& view, u64 index);
-  void RegisterTables(View& view, u64 index, const WalkResult& walk);
+  bool StoodStill(const WalkResult& walk, unsigned level);
+  bool RegisterTables(View& view, u64 index, const WalkResult& walk);
   u64 DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights);
   u64 EntryForPage(View& view, u64 index, PhysAddr page, bool may_write);
   void FillEntry(View& view, u64 index, u64 entry);
@@ -275,11 +293,35 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void TraceTable(u64 arena_offset, Use use);
   void RemoveTableUse(PageInfo& info, u32* link);
   void SetTrace(u64 arena_offset, u8 flag);
+  void Demote(u64 arena_offset);
+  void ClearTrace(u64 arena_offset, u8 flag);
+  u64 OffsetOf(const PageInfo& info) const {
+    return static_cast<u64>(&info - &memory_->InfoAt(0)) << 12;
+  }
   bool AddWritable(u64 arena_offset, View& view, u64 index);
   void CompactWritable(u64 arena_offset);
   void AddExecuted(View& view, u64 index, u64 arena_offset, PhysAddr page);
   void CompactExecuted(PageInfo& info, PhysAddr page);
   void FlushView(View& view, bool release);
+
+  // --- beside.cc ---
+  template <class F>
+  void ForEachOther(F f) {
+    for (unsigned vcpu = 0; vcpu < group_->count; ++vcpu) {
+      Mmu* const other = group_->mmu[vcpu];
+      if (other != nullptr && other != this) f(*other, vcpu);
+    }
+  }
+  void TraceElsewhere(u64 arena_offset);
+  void ForgetElsewhere(u64 arena_offset);
+  void ForgetAllElsewhere();
+  bool IsWritable(u64 arena_offset);
+  bool IsLeafTable(u64 arena_offset);
+  void BeforeStore(u64 arena_offset, u64 size);
+  void AfterStore(u64 first, unsigned units, const u64* old_values, PhysAddr address, u64 size);
+  void HearTableNews();
+  void AddTableNews(unsigned vcpu, const TableNews& news);
+  void AddCodeNews(unsigned vcpu, const CodeNews& news);
 
   // Is the page a table of some view whose trace is off?
   static bool OutOfSync(const PageInfo& info) {
@@ -287,6 +329,9 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   }
 
   View* current_ = nullptr;
+  MmuGroup* const group_;
+  std::unique_ptr<News> news_;  // of others' stores; null: there are no others
+  bool traced_anew_ = false;    // a page that others could store to
   vcpu::VcpuState* state_;
   Coherence coherence_;
   // Without code bits: of supervisor code, the same with SMAP open, of user code.

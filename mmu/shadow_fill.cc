@@ -93,14 +93,24 @@ void Mmu::MarkWalk(const PagingContext& context, WalkResult* walk, bool write) {
 
 // Puts every table of the walk under trace, with its place in this view; or notes what flushes must
 // know of the walk.
-void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
+// Is the walk's entry of that level what it was when the page was traced?
+bool Mmu::StoodStill(const WalkResult& walk, unsigned level) {
+  if (__builtin_expect(!std::exchange(traced_anew_, false), 1)) return true;
+  const unsigned bytes = context_.format->entry_bytes;
+  const u64 now = ReadEntry(*memory_, walk.entry_address[level], bytes);
+  return ((now ^ walk.entry[level]) & ~(kPteAccessed | kPteDirty)) == 0;
+}
+
+// False: an entry has changed between the walk and the trace of its table, and those below are not
+// registered: the walk is out of date.
+bool Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
   const PagingContext& context = view.context();
   // A walk from the leaf cache begins at level 1: its tables are known.
-  if (walk.top_level != context.format->levels || walk.top_level == 0) return;
+  if (walk.top_level != context.format->levels || walk.top_level == 0) return true;
   if (coherence_ == Coherence::kDropped) {
     const bool global = (walk.entry[walk.leaf_level] & kPteGlobal) && (state_->cr4 & vcpu::kCr4Pge);
     view.NoteDerived(index, !global, u64{1} << (context.format->level[walk.leaf_level].shift - 12));
-    return;
+    return true;
   }
   u8 rights = kRightsAll;
   u32* parent_parts = nullptr;
@@ -126,6 +136,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     if (info.flags & kPageTableTrace) info.flood = 0;
     if (level == walk.top_level && view.key().follows_root()) {
       if (view.root_page == View::kNoArenaPage) RegisterRoot(view, table);
+      if (!StoodStill(walk, level)) return false;
       continue;
     }
     u32 node = info.table_chain;
@@ -138,18 +149,17 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
         // Each store to it would be followed to all of them. Begin again with this walk, some of
         // whose tables may be gone, too.
         DropTable(offset);
-        RegisterTables(view, index, walk);
-        return;
+        return RegisterTables(view, index, walk);
       }
       if (!view.AddTable(static_cast<u32>(offset >> 12))) {
         // The list is full of tables that came and went. Begin again with this walk.
         ++counters_.view_flushes;
         FlushView(view, false);
-        RegisterTables(view, index, walk);
-        return;
+        return RegisterTables(view, index, walk);
       }
       TraceTable(offset, use);
       node = info.table_chain;
+      if (!StoodStill(walk, level)) return false;
     }
     if (above != nullptr) *above |= context.format->level[level + 1].PartOf(index);
     parent_parts = &uses_[node].parts;
@@ -166,6 +176,7 @@ void Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
       }
     }
   }
+  return true;
 }
 
 u64 Mmu::EntryForPage(View& view, u64 index, PhysAddr page, bool may_write) {
@@ -262,7 +273,7 @@ Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool writ
     return Resolution::kGuestFault;
   }
   MarkWalk(context, &walk, write);
-  RegisterTables(view, index, walk);
+  if (!RegisterTables(view, index, walk)) return Resolve(view, address, size, write, fault);
 
   const PhysAddr page = walk.address.PageBase();
   if (write && coherence_ == Coherence::kDeferred) LetGo(page);

@@ -50,8 +50,10 @@ void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
   const u64 offset = memory_->ArenaOffset(address);
   PageInfo& info = memory_->InfoAt(offset);
   u8* host = (memory_->rw_base() + offset).As();
+  const bool elsewhere = info.flags & kTracedElsewhere;
   if ((info.flags & kPageTableTrace) && size > kMaxFollowed) DropTable(offset & ~kPageMask);
-  if (info.flags & kPageTableTrace) {
+  if (elsewhere) BeforeStore(offset, size);
+  if ((info.flags & kPageTableTrace) || (elsewhere && size <= kMaxFollowed)) {
     // Stored first, as one access; then every touched unit is followed from its old value.
     const u64 first = offset & ~(kUnit - 1);
     const unsigned units = static_cast<unsigned>((offset + size - first + kUnit - 1) / kUnit);
@@ -64,8 +66,10 @@ void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
       if (old_values[i] != values[i]) FollowStore(first + i * kUnit, old_values[i], values[i]);
     }
     pending_.units = 0;
+    if (elsewhere) AfterStore(first, units, old_values, address, size);
   } else {
     RawCopy(host, data, size);
+    if (elsewhere) AfterStore(offset, 0, nullptr, address, size);
   }
   if ((info.flags & kCodeTraces) && listener_ != nullptr) listener_->CodeWritten(address, size);
 }
@@ -303,12 +307,29 @@ void Mmu::RemoveTableUse(PageInfo& info, u32* link) {
   uses_.Remove(link);
   if (info.table_chain != 0) return;
   if (out_of_sync) out_of_sync_.Remove(info.flood);
-  info.flags &= static_cast<u8>(~kPageTableTrace);
+  ClearTrace(OffsetOf(info), kPageTableTrace);
 }
 
 void Mmu::SetTrace(u64 arena_offset, u8 flag) {
   PageInfo& info = memory_->InfoAt(arena_offset);
+  if (group_ != nullptr && !(info.flags & kOwnTraces)) {
+    traced_anew_ |= !(info.flags & kTracedElsewhere);
+    TraceElsewhere(arena_offset);
+  }
   info.flags |= flag;
+  Demote(arena_offset);
+}
+
+void Mmu::ClearTrace(u64 arena_offset, u8 flag) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
+  const bool traced = info.flags & kOwnTraces;
+  info.flags &= static_cast<u8>(~flag);
+  if (group_ != nullptr && traced && !(info.flags & kOwnTraces)) ForgetElsewhere(arena_offset);
+}
+
+// No entry leads to the page read-write any more.
+void Mmu::Demote(u64 arena_offset) {
+  PageInfo& info = memory_->InfoAt(arena_offset);
   const HostAddr page = memory_->rw_base() + (arena_offset & ~kPageMask);
   while (info.writable_chain != 0) {
     const Use use = uses_[info.writable_chain].use;
@@ -359,8 +380,8 @@ void Mmu::TraceCode(PhysAddr page) {
 }
 
 void Mmu::UntraceCode(PhysAddr page) {
-  PageInfo* info = memory_->Info(page);
-  if (info != nullptr) info->flags &= static_cast<u8>(~kCodeTrace);
+  const u64 offset = memory_->ArenaOffset(page);
+  if (offset != GuestMemory::kNotRam) ClearTrace(offset, kCodeTrace);
 }
 
 void Mmu::TraceDirectCode(PhysAddr page) {
@@ -371,7 +392,7 @@ void Mmu::TraceDirectCode(PhysAddr page) {
 bool Mmu::UntraceDirectCode(PhysAddr page) {
   PageInfo* info = memory_->Info(page);
   if (info == nullptr || !(info->flags & kDirectTrace)) return false;
-  info->flags &= static_cast<u8>(~kDirectTrace);
+  ClearTrace(OffsetOf(*info), kDirectTrace);
   ResetJumpEntriesForPhysPage(page);
   return true;
 }
@@ -387,7 +408,7 @@ bool Mmu::AddWritable(u64 arena_offset, View& view, u64 index) {
     if (newest.next != 0 && uses_[newest.next].use == use) return true;
   }
   // Full: the page's other entries become read-only and come back when they are stored through.
-  if (uses_.available() == 0 || info.writable_count == 0xffff) SetTrace(arena_offset, 0);
+  if (uses_.available() == 0 || info.writable_count == 0xffff) Demote(arena_offset);
   if (uses_.available() == 0) return false;
   const bool compact = uses_.PushCounted(&info.writable_chain, use, kLeastWritable);
   ++info.writable_count;

@@ -231,6 +231,8 @@ class View {
     *root_peer_ = RootPeer::Of(cr3, ignored, peer.gs_base());
   }
   void ForgetRootPeer() { *root_peer_ = RootPeer::None(); }
+  // The same while the VCPU may be reading it: one store, after which no operand fits.
+  void CutRootPeer() { __atomic_store_n(&root_peer_->negated, 1, __ATOMIC_SEQ_CST); }
   bool HasRootPeer(const View* view) const {
     return root_peer_->mask != 0 && root_peer_->gs_base == view->gs_base();
   }

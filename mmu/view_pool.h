@@ -88,6 +88,12 @@ class ViewPool {
       if (view == nullptr || views_[i].HasRootPeer(view)) views_[i].ForgetRootPeer();
     }
   }
+  // The same while the pool's VCPU is executing guest code.
+  void CutRootPeers() {
+    for (unsigned i = 0; i < count_; ++i) {
+      if (keys_[i].closed()) views_[i].CutRootPeer();
+    }
+  }
   // These two may lead to each other by themselves from now on.
   void NoteLinked(const View& a, const View& b) {
     linked_[a.id() / 64] |= u64{1} << (a.id() % 64);

@@ -124,6 +124,8 @@ class Pc {
   unsigned cpus() const { return static_cast<unsigned>(lapics_.size()); }
   // Another CPU runs: its local APIC is the one in memory.
   void RunCpu(unsigned cpu);
+  // The same where all have their registers at one place. No more than a pointer is stored.
+  void RunCpuThere(unsigned cpu) { lapic_page_device_.set_running(*lapics_[cpu]); }
   const IoApic& ioapic() const { return ioapic_; }
   Pic8259Pair& pics() { return pics_; }
   Uart16550& serial() { return serial_; }

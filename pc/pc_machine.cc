@@ -276,9 +276,10 @@ bool PcMachine::FlushOutput() {
 }
 
 // The low half of the TPR is the local APIC's alone, the high half is CR8.
-void PcMachine::SyncTprToLapic() {
-  const u8 cr8 = static_cast<u8>(machine_->state().cr8);
-  if (pc_->lapic().tpr() >> 4 != cr8) pc_->lapic().SetTpr(static_cast<u8>(cr8 << 4));
+void PcMachine::SyncTprToLapic(unsigned vcpu) {
+  const u8 cr8 = static_cast<u8>(machine_->state(vcpu).cr8);
+  devices::Lapic& lapic = pc_->lapic(vcpu);
+  if (lapic.tpr() >> 4 != cr8) lapic.SetTpr(static_cast<u8>(cr8 << 4));
 }
 
 // The local APIC says nothing of an interrupt that CR8 holds back, but lowering CR8 must then be
@@ -327,7 +328,7 @@ bool PcMachine::InterruptPending(u8) {
 }
 
 bool PcMachine::InterruptPendingFor(unsigned vcpu) {
-  if (vcpu == machine_->running()) SyncTprToLapic();
+  SyncTprToLapic(vcpu);
   devices::Lapic& lapic = pc_->lapic(vcpu);
   return lapic.InterruptPending(lapic.tpr());
 }
@@ -457,7 +458,7 @@ bool PcMachine::Idle() {
   const u64 begin = __rdtsc();
   const u64 deadline_ns = HostDeadline();
   BeginIdle();
-  events_->Sleep(deadline_ns);
+  machine_->WithoutMachine([&] { events_->Sleep(deadline_ns); });
   EndIdle(deadline_ns);
   idle_cycles_ += __rdtsc() - begin;
   if (machine_->state().tsc_watched) stolen_->Begin(__rdtsc());

@@ -208,6 +208,8 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
     pc_->RunCpu(vcpu);
     BeginTurn(vcpu);
   }
+  void VcpuRuns(unsigned vcpu) override { pc_->RunCpuThere(vcpu); }
+  void Wake() override { events_->Wake(); }
   void TscWritten() override;
   void TscReading(u64 host_tsc) override { HideStolenTime(host_tsc); }
   void Hypercall(const vcpu::HypercallArguments& arguments, u64* result) override;
@@ -260,7 +262,13 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   u64 HostDeadline();
   void TakeInput();
   void GiveAttention();
-  void SyncTprToLapic();
+  // Of all who may have changed it meanwhile.
+  void SyncTprToLapic() {
+    SyncTprToLapic(machine_->running());
+    for (unsigned cpu = 0; machine_->beside() && cpu < machine_->vcpus(); ++cpu)
+      SyncTprToLapic(cpu);
+  }
+  void SyncTprToLapic(unsigned vcpu);
   void NoticeHeldInterrupt();
 
   class GuestDma final : public devices::Dma {

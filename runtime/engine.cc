@@ -55,12 +55,33 @@ u64 CountingThunk(void* engine, u64 r10, u64 r11) {
   return self->CountedCallout<Descriptor, Method>(DescriptorIn<Descriptor>(r10), r11).host.value;
 }
 
+// The same for one VCPU of several that execute guest code beside each other.
+template <CalloutFunction Thunk>
+u64 GatedThunk(void* engine, u64 r10, u64 r11) {
+  auto* self = static_cast<EngineImpl*>(engine);
+  self->TakeMachine();
+  const u64 next = Thunk(engine, r10, r11);
+  self->GiveMachine();
+  return next;
+}
+
+template <CalloutFunction Thunk>
+CalloutFunction GatedIf(bool gated) {
+  return gated ? &GatedThunk<Thunk> : Thunk;
+}
+
 template <class Descriptor, Next (EngineImpl::*Method)(Descriptor, u64)>
-CalloutFunction ThunkOf(bool counts) {
+CalloutFunction ThunkOf(bool counts, bool gated) {
   if constexpr (kIsOfSite<Descriptor>) {
-    if (counts) return &CountingThunk<Descriptor, Method>;
+    if (counts) return GatedIf<&CountingThunk<Descriptor, Method>>(gated);
   }
-  return &CalloutThunk<Descriptor, Method>;
+  return GatedIf<&CalloutThunk<Descriptor, Method>>(gated);
+}
+
+u64 DispatchThunk(void* engine, u64, u64) {
+  auto* self = static_cast<EngineImpl*>(engine);
+  self->NoticeView();
+  return self->DispatchFromSignal().host.value;
 }
 
 u64 ReadXcr0() {
@@ -119,19 +140,16 @@ Status EngineImpl::Init() {
 
   StubRequest request;
   request.engine = this;
-  const bool counts = options_.executions != nullptr;
+  const bool counts = options_.executions != nullptr, gated = options_.gate != nullptr;
 #define ALIBI_CALLOUT(name, descriptor, contract)             \
   request.callouts[static_cast<unsigned>(Callout::k##name)] = \
-      ThunkOf<DescriptorOf<Callout::k##name>, &EngineImpl::On##name>(counts);
+      ThunkOf<DescriptorOf<Callout::k##name>, &EngineImpl::On##name>(counts, gated);
 #include "abi/callouts.inc"
 #undef ALIBI_CALLOUT
   request.stop_soon = [](void* engine, u64 resume, u64) {
     return static_cast<EngineImpl*>(engine)->StopSoon(HostAddr(resume)).value;
   };
-  request.dispatch = [](void* engine, u64, u64) {
-    static_cast<EngineImpl*>(engine)->NoticeView();
-    return static_cast<EngineImpl*>(engine)->DispatchFromSignal().host.value;
-  };
+  request.dispatch = GatedIf<&DispatchThunk>(gated);
   request.host = tc().stub_host();
   request.xstate_mask = ReadXcr0() & kXstateComponents;
   std::vector<u8> code;
@@ -176,7 +194,9 @@ u32 EngineImpl::CalloutPrice() {
   for (unsigned i = 0; i < kSamples; ++i) {
     state_.gpr[vcpu::kRcx] = kRoundTrips;
     const u64 begin = __rdtsc();
+    GiveMachine();
     stubs_.enter.As<void(u64)>()(stubs_.probe.value);
+    TakeMachine();
     least = std::min<u64>(least, (__rdtsc() - begin) / kRoundTrips);
   }
   state_.gpr[vcpu::kRcx] = rcx;
@@ -215,6 +235,7 @@ Exit EngineImpl::Run() {
     ~Leave() { engine->EndRun(); }
   } leave{this};
   for (;;) {
+    mmu_.HearCodeNews();
     fragments_->RelinkExits();
     events_.Drain();
     counters_.policy_faults = (policy_.fault() != nullptr) + EnginePolicyFailed();
@@ -273,7 +294,9 @@ Exit EngineImpl::Run() {
 
 void EngineImpl::Enter(HostAddr entry) {
   SyncGs();
+  GiveMachine();
   stubs_.enter.As<void(u64)>()(entry.value);
+  TakeMachine();
   ++counters_.full_exits;
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/debug_points.h"
 #include "runtime/recorder.h"
 #include "vcpu/cpuid.h"
+#include "vcpu/guest_gate.h"
 #include "vcpu/memory.h"
 #include "vcpu/platform.h"
 #include "vcpu/state.h"
@@ -41,6 +42,9 @@ struct EngineOptions {
   const vcpu::CpuidPolicy* cpuid = nullptr;
   // VCPUs that take turns in `state`; several: only where Engine::VcpuSwitched() is served.
   unsigned vcpus = 1;
+  // Not null: other VCPUs execute guest code beside this one, with engines of their own. Whoever
+  // calls the engine has the machine. (Only the translating engine.)
+  vcpu::GuestGate* gate = nullptr;
 };
 
 // User code of VCPUs that goes on by itself, beside whatever the machine's thread runs: nothing of

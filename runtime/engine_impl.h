@@ -113,6 +113,15 @@ class EngineImpl final : public TranslatingEngine,
 
   void NoticeEntry() { sites_->NoticeEntry(); }
 
+  // Around guest code, where other VCPUs execute it beside this one.
+  void GiveMachine() {
+    const bool keeps = std::exchange(keeps_machine_, false);
+    if (options_.gate != nullptr && !keeps) options_.gate->EnterGuest();
+  }
+  void TakeMachine() {
+    if (options_.gate != nullptr) options_.gate->LeaveGuest();
+  }
+
   // --- host_fault.cc ---
   // True: the fault was the guest's business and the context goes on correctly.
   bool HandleHostFault(int signal, siginfo_t* info, void* context);
@@ -370,7 +379,9 @@ class EngineImpl final : public TranslatingEngine,
   X87Snapshot x87_before_store_;
   // What the simulator runs for, on the guest's x87 and vector state; null: it does not run.
   SiteDesc* simulating_ = nullptr;
-  HostAddr gs_;      // what %gs holds
+  HostAddr gs_;  // what %gs holds
+  // A locked operand is being bounced: the guest code in between is part of it.
+  bool keeps_machine_ = false;
   Pending pending_;  // from a dispatch that needs the run loop to PrepareEntry; else empty
   // SiteOfMiss's latest answers; a look-up's place is one site's until the TC is flushed.
   struct MissedSite {

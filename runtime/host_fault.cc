@@ -218,6 +218,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   const auto dispatch = [&](const Pending& how) {
     pending_ = how;
     SyncGs();
+    GiveMachine();
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch.value);
     return true;
   };
@@ -233,6 +234,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   const FaultPoint* point = FindFaultPoint(*ccf, rip);
   if (point == nullptr) return false;
   SiteDesc& site = *ccf->sites()[point->site];
+  TakeMachine();
   ++counters_.host_faults;
   NoticeView();
   NoticeEntry();
@@ -241,6 +243,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (verdict.way == Verdict::Way::kResume) return false;  // not of the guest's making
   if (verdict.way == Verdict::Way::kRetry && what == HostFault::kAccess &&
       RestartAccess(site, *point, gregs)) {
+    GiveMachine();
     return true;
   }
   if (verdict.way == Verdict::Way::kDeliver) DeliverAt(&site, verdict.fault);

@@ -220,16 +220,19 @@ Next EngineImpl::BounceElements(SiteDesc* site, LinearAddr linear) {
   return {site->resume};
 }
 
-// Up to the callout's end, or the end of the operand's bouncing, detached user code does not store
-// there: it has no mapping for stores of a page that is traced, and is stopped for others.
+// Up to the callout's end, or the end of the operand's bouncing, neither detached user code nor
+// another VCPU stores there: they have no mapping for stores of a page that is traced, and are
+// stopped for others.
 void EngineImpl::BeginAtomic(LinearAddr linear, unsigned size) {
-  if (direct_ == nullptr || !direct_->AnyDetached()) return;
+  const bool detached = direct_ != nullptr && direct_->AnyDetached();
+  if (!detached && !mmu_.HasOthers()) return;
   const HostAddr host = mmu_.current_view().HostOf(linear);
   if (host - memory_.ro_base() < memory_.capacity() && linear.PageOffset() + size <= kPageSize &&
       memory_.InfoAt(host - memory_.ro_base()).flags != 0) {
     return;
   }
-  direct_->StopAll();
+  if (detached) direct_->StopAll();
+  mmu_.StopOthers();
 }
 
 Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
@@ -279,6 +282,7 @@ Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
   }
   SyncGs();
   if (!instr.mem.written) ChargeSimulated(site, linear, false);
+  keeps_machine_ = instr.IsLocked();
   return {site->resume};
 }
 

@@ -228,7 +228,10 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
                     WithoutCommas(files.ide_disk) + ",format=raw,interface=ide"});
   }
   if (guest.cpu != "host") command.insert(command.end(), {"--cpu", guest.cpu});
-  if (guest.smp != 1) command.insert(command.end(), {"--smp", std::to_string(guest.smp)});
+  if (guest.smp != 1) {
+    command.insert(command.end(),
+                   {"--smp", std::to_string(guest.smp), "--vcpu-threads", guest.vcpu_threads});
+  }
   return command;
 }
 

@@ -59,9 +59,10 @@ Status WriteDiskGuest(const std::string& kernel, const std::string& alibi,
 
 // What both machines are told beside the kernel and its files.
 struct LinuxGuestOptions {
-  std::string append = "";   // more for the kernel's command line
-  std::string cpu = "host";  // as for `alibi run --cpu`; QEMU's is "max"
-  unsigned smp = 1;          // CPUs, of QEMU's machine, too
+  std::string append = "";            // more for the kernel's command line
+  std::string cpu = "host";           // as for `alibi run --cpu`; QEMU's is "max"
+  unsigned smp = 1;                   // CPUs, of QEMU's machine, too
+  std::string vcpu_threads = "auto";  // as for `alibi run`
   // As for `alibi run`: without it no machine gains from one that ran before.
   std::string tc_cache = "none";
   std::string engine = "translate";  // as for `alibi run`

@@ -169,8 +169,11 @@ void TestLowestPriority() {
 }
 
 volatile bool stop;
+volatile bool spins;
+
 void SpinWithoutInterrupts(u64) {
   asm volatile("cli");
+  spins = true;
   while (!stop) Relax();
   asm volatile("sti");
 }
@@ -189,8 +192,9 @@ void TestNmi() {
     SendIpi(cpu, kIpiNmi | kIpiAssert);
     group.Case(WaitFor([&] { return nmis[cpu] == before + 1; }));
     stop = false;
+    spins = false;
     Begin(cpu, SpinWithoutInterrupts);
-    Settle();
+    WaitFor([] { return spins; });
     SendIpi(cpu, kIpiNmi | kIpiAssert);
     group.Case(WaitFor([&] { return nmis[cpu] == before + 2; }));
     const u64 fixed = counts[cpu];

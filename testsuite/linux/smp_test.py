@@ -7,7 +7,8 @@
 The guest counts its CPUs, takes one away and brings it back, pins programs, and works on both; a 64-bit
 one runs THREADS, a program whose threads wait for each other in every way. The kernel must not complain. Then
 reboots that the second CPU asks for, other strategies of the shadow, CPUs without ACPI, and as many as there
-can be. User code runs directly where that pays, and in another run wherever it can, beside the other CPU's.
+can be. User code runs directly where that pays, and in another run wherever it can, beside the other CPU's; and
+in two more each CPU has a thread of the host's.
 
 Needs Debian's package servers, or packages fetched before (ALIBI_OFFLINE forbids to get any: then
 a kernel that is not there is a SKIP). Each line PASS or FAIL becomes a test case.
@@ -108,6 +109,14 @@ def directly():
     report("directly: beside each other", None if beside and int(beside[1]) > 0 else "never")
 
 
+def beside():
+    """Each CPU has a thread of the host's."""
+    err = guest("threads: ", "--vcpu-threads", "each", "--stats")
+    stops = re.search(r"(\d+)  page-table stores of other VCPUs that were heard of", err)
+    report("threads: page tables of both", None if stops and int(stops[1]) > 0 else "none")
+    guest("threads, directly: ", "--vcpu-threads", "each", "--engine", "direct")
+
+
 def counts(name, wanted, *options):
     """How many CPUs the guest finds."""
     status, out, err = linux(*options, "--exec", "nproc")
@@ -115,11 +124,11 @@ def counts(name, wanted, *options):
            f"status {status}, {out}, {err[-2000:]}")
 
 
-def reboot(way, command):
+def reboot(way, command, *options):
     """The second CPU ends the machine; --no-reboot shows that it did."""
-    status, _, err = linux("--smp", "2", "--exec", f"{command}; sleep 60")
+    status, _, err = linux("--smp", "2", *options, "--exec", f"{command}; sleep 60")
     # `alibi linux` reports an end that was not the command's.
-    report(f"the second CPU reboots: {way}", None if status == 85 else f"status {status}, {err[-500:]}")
+    report(f"the second CPU reboots: {' '.join([way, *options])}", None if status == 85 else f"status {status}, {err[-500:]}")
 
 
 def without_acpi(kernel):
@@ -140,11 +149,14 @@ def main():
         return
     steps = [lambda: guest(""),
              directly,
+             beside,
              lambda: counts("deferred", 2, "--smp", "2", "--coherence", "deferred"),
              lambda: counts("dropped", 2, "--smp", "2", "--coherence", "dropped"),
              lambda: counts("most", 16, "--smp", "16"),
              lambda: counts("not all of them", 2, "--smp", "3", "--append", "maxcpus=2"),
              lambda: reboot("sysrq", "taskset -c 1 sh -c 'echo b > /proc/sysrq-trigger'"),
+             lambda: reboot("sysrq", "taskset -c 1 sh -c 'echo b > /proc/sysrq-trigger'",
+                            "--vcpu-threads", "each"),
              lambda: reboot("triple fault", "echo triple > /sys/kernel/reboot/type; "
                             "echo 1 > /sys/kernel/reboot/cpu; reboot -f"),
              lambda: without_acpi(kernel)]

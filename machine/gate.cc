@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// VCPUs beside each other: who has the machine. Compiled for general registers only, because the
+// guest's vector state is live where guest code is left.
+#include <sched.h>
+#include <x86intrin.h>
+
+#include "machine/machine.h"
+
+namespace alibi::vmm {
+namespace {
+
+// How long a VCPU is watched for leaving guest code before it is signalled again: the signal may
+// have found a place from which nothing can be said (machine/stop_timer.h).
+constexpr u64 kStopCycles = 100'000;
+// Up to here its thread runs, presumably; then it may want this one's CPU.
+constexpr u64 kWatchCycles = 20'000;
+
+}  // namespace
+
+void VcpuCore::EnterGuest() {
+  if (!has_machine) return;
+  in_guest.store(true, std::memory_order_seq_cst);
+  machine.Give(*this);
+}
+
+void VcpuCore::LeaveGuest() {
+  if (has_machine) return;
+  in_guest.store(false, std::memory_order_seq_cst);
+  machine.Take(*this);
+}
+
+void Machine::Give(VcpuCore& core) {
+  core.has_machine = false;
+  lock_.Unlock();
+}
+
+void Machine::Take(VcpuCore& core) {
+  lock_.Lock();
+  core.has_machine = true;
+  if (core_ != &core) {
+    ++counters_.vcpu_switches;
+    Use(core);
+    hooks_.VcpuRuns(core.number);
+  }
+  core.mmu->HearNews();
+}
+
+void Machine::Use(VcpuCore& core) {
+  core_ = &core;
+  running_ = core.number;
+  state_ = core.state;
+  mmu_ = core.mmu.get();
+  engine_ = core.engine.get();
+  translator_ = core.translator;
+  policy_ = core.policy.get();
+  engine_policy_ = core.engine_policy.get();
+}
+
+void Machine::StopBeside(unsigned vcpu) {
+  VcpuCore& core = *cores_[vcpu];
+  if (!core.in_guest.load(std::memory_order_seq_cst)) return;
+  ++counters_.vcpu_stops;
+  const u64 begin = __rdtsc();
+  while (core.in_guest.load(std::memory_order_seq_cst)) {
+    core.engine->RequestStop();
+    for (const u64 sent = __rdtsc(); __rdtsc() - sent < kStopCycles;) {
+      if (!core.in_guest.load(std::memory_order_seq_cst)) break;
+      if (__rdtsc() - begin < kWatchCycles) {
+        __builtin_ia32_pause();
+      } else {
+        sched_yield();
+      }
+    }
+  }
+  counters_.vcpu_stop_cycles += __rdtsc() - begin;
+}
+
+void Machine::AttendBeside(unsigned vcpu) { cores_[vcpu]->engine->RequestAttention(); }
+
+}  // namespace alibi::vmm

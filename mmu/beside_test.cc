@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two Mmus over one memory: what one of them traces and stores, and what the other one hears of it.
+#include "mmu/beside.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <vector>
+
+#include "mmu/test_machine.h"
+
+namespace alibi::mmu {
+namespace {
+
+constexpr u64 kP = TestMachine::kP, kW = TestMachine::kW, kU = TestMachine::kU,
+              kA = TestMachine::kA, kD = TestMachine::kD;
+constexpr u64 kUsed = kP | kW | kU | kA | kD;
+constexpr u64 kRoot = 0x1000, kPdpt = 0x2000, kDirectory = 0x3000, kLeaf = 0x4000;
+constexpr u64 kLinear = 0x40000000, kTableAlias = kLinear + 0x10000,
+              kDirectoryAlias = kTableAlias + 0x1000;
+constexpr u64 kPage = 0x100000, kOther = 0x101000;
+
+// One of the two: its VCPU, its descriptors of the memory, its Mmu.
+struct Cpu : TraceListener {
+  Cpu(GuestMemory& descriptors, MmuGroup* group, unsigned number) : memory(descriptors) {
+    fd = CreateMemoryFile("vcpu", kVcpuBlockBytes);
+    block = mmap(nullptr, kVcpuBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    TestMachine::Require(fd >= 0 && block != MAP_FAILED);
+    state = new (block) vcpu::VcpuState{};
+    MmuOptions options;
+    options.state = state;
+    options.memory = &memory;
+    options.vcpu_fd = fd;
+    options.default_jump_target = &TestMachine::kDefaultJump;
+    options.listener = this;
+    options.max_views = 8;
+    options.group = group;
+    auto made = Mmu::Create(options);
+    TestMachine::Require(made.ok());
+    mmu = std::move(made.value());
+    group->mmu[number] = mmu.get();
+    group->count = number + 1;
+  }
+  ~Cpu() override {
+    mmu.reset();
+    munmap(block, kVcpuBlockBytes);
+    close(fd);
+  }
+
+  void EnterLongMode(u64 root) {
+    state->cr0 = vcpu::kCr0Pe | vcpu::kCr0Pg | vcpu::kCr0Wp;
+    state->cr4 |= vcpu::kCr4Pae;
+    state->efer = vcpu::kEferLme | vcpu::kEferLma | vcpu::kEferNxe;
+    state->segment[vcpu::kCs].attributes = 0x209b;
+    state->cr3 = root;
+    mmu->PagingModeChanged();
+  }
+  bool Write(u64 linear, u64 value) {
+    return mmu->Write(LinearAddr(linear), &value, 8, vcpu::Privilege::kCpl, &fault);
+  }
+  Resolution Resolve(u64 linear, bool write) {
+    return mmu->ResolveAccess(LinearAddr(linear), 8, write, &fault);
+  }
+  u64 HostOf(u64 linear) { return mmu->current_view().HostOf(LinearAddr(linear)).value; }
+  bool CanStore(u64 linear) {
+    return HostAddr(HostOf(linear)) - memory.rw_base() < memory.capacity();
+  }
+  void CodeWritten(PhysAddr address, u64 size) override { code.push_back({address, size}); }
+  void MemoryMapChanged() override { ++map_changes; }
+
+  GuestMemory& memory;
+  vcpu::VcpuState* state = nullptr;
+  std::unique_ptr<Mmu> mmu;
+  vcpu::GuestFault fault;
+  std::vector<CodeNews> code;
+  unsigned map_changes = 0;
+  int fd = -1;
+  void* block = nullptr;
+};
+
+struct TwoCpus : BesideVcpus {
+  TwoCpus() {
+    auto created = GuestMemory::Create(u64{1} << 30);
+    memory = std::move(created.value());
+    TestMachine::Require(memory->AddSlot(PhysAddr(0), 32 << 20).ok());
+    auto shared = memory->Share();
+    TestMachine::Require(shared.ok());
+    share = std::move(*shared);
+    group.vcpus = this;
+    a = std::make_unique<Cpu>(*memory, &group, 0);
+    b = std::make_unique<Cpu>(*share, &group, 1);
+    // One set of tables for both, which maps its own leaf table and directory, too.
+    Host(kRoot)[0] = kPdpt | kUsed;
+    Host(kPdpt)[1] = kDirectory | kUsed;
+    Host(kDirectory)[0] = kLeaf | kUsed;
+    Host(kLeaf)[0] = kPage | kUsed;
+    Host(kLeaf)[(kTableAlias - kLinear) >> 12] = kLeaf | kUsed;
+    Host(kLeaf)[(kDirectoryAlias - kLinear) >> 12] = kDirectory | kUsed;
+    for (Cpu* cpu : {a.get(), b.get()}) cpu->EnterLongMode(kRoot);
+  }
+  ~TwoCpus() override { group.count = 0; }
+
+  u64* Host(u64 address) { return reinterpret_cast<u64*>(memory->HostRw(PhysAddr(address))); }
+  u8 FlagsOf(Cpu& cpu, u64 address) { return cpu.memory.Info(PhysAddr(address))->flags; }
+  void StopBeside(unsigned vcpu) override { stopped.push_back(vcpu); }
+  void AttendBeside(unsigned vcpu) override { attended.push_back(vcpu); }
+
+  std::unique_ptr<GuestMemory> memory, share;
+  MmuGroup group;
+  std::unique_ptr<Cpu> a, b;
+  std::vector<unsigned> stopped, attended;
+};
+
+TEST_CASE("A trace takes the page from another VCPU that could store to it, once it has stopped") {
+  TwoCpus both;
+  REQUIRE(both.b->Resolve(kLinear, true) == Resolution::kFilled);
+  REQUIRE(both.b->CanStore(kLinear));
+  both.stopped.clear();
+  both.a->mmu->TraceCode(PhysAddr(kPage));
+  CHECK(both.stopped == std::vector<unsigned>{1});
+  CHECK_FALSE(both.b->CanStore(kLinear));
+  CHECK(both.FlagsOf(*both.b, kPage) == kTracedElsewhere);
+  // It does not get the page back by itself: its stores are told to the one that traces.
+  CHECK(both.b->Resolve(kLinear, true) == Resolution::kSimulate);
+
+  SECTION("and gives it back") {
+    both.a->mmu->UntraceCode(PhysAddr(kPage));
+    CHECK(both.FlagsOf(*both.b, kPage) == 0);
+    CHECK(both.b->Resolve(kLinear, true) == Resolution::kFilled);
+    CHECK(both.b->CanStore(kLinear));
+  }
+  SECTION("unless it traces the page itself, too") {
+    both.b->mmu->TraceCode(PhysAddr(kPage));
+    CHECK(both.FlagsOf(*both.a, kPage) == (kCodeTrace | kTracedElsewhere));
+    both.a->mmu->UntraceCode(PhysAddr(kPage));
+    CHECK(both.FlagsOf(*both.a, kPage) == kTracedElsewhere);
+    CHECK(both.FlagsOf(*both.b, kPage) == kCodeTrace);
+  }
+}
+
+TEST_CASE("Nobody is stopped for a page that no other VCPU can store to") {
+  TwoCpus both;
+  REQUIRE(both.b->Resolve(kLinear, false) == Resolution::kFilled);
+  const auto before = both.stopped;
+  both.a->mmu->TraceCode(PhysAddr(kOther));
+  CHECK(both.stopped == before);
+}
+
+TEST_CASE("A store to a leaf table is news to the other VCPU, which is its TLB until it hears") {
+  TwoCpus both;
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
+  }
+  const u64 before = both.b->HostOf(kLinear);
+  both.stopped.clear();
+  REQUIRE(both.a->Write(kTableAlias, kOther | kUsed));
+  CHECK(*both.Host(kLeaf) == (kOther | kUsed));
+  CHECK(both.a->HostOf(kLinear) != before);
+  CHECK(both.b->HostOf(kLinear) == before);
+  CHECK(both.stopped.empty());
+  both.b->mmu->HearNews();
+  CHECK(both.b->HostOf(kLinear) == both.a->HostOf(kLinear));
+  CHECK(both.b->mmu->counters().beside_table_news == 1);
+}
+
+TEST_CASE("With more news than there is room for, the other VCPU is stopped and hears them") {
+  TwoCpus both;
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
+  }
+  both.stopped.clear();
+  for (u64 i = 0; i <= kMaxTableNews; ++i) {
+    REQUIRE(both.a->Write(kTableAlias, (i % 2 == 0 ? kOther : kPage) | kUsed));
+  }
+  CHECK(both.stopped == std::vector<unsigned>{1});
+  both.b->mmu->HearNews();
+  CHECK(both.b->HostOf(kLinear) == both.a->HostOf(kLinear));
+}
+
+TEST_CASE("A load of CR3 that another VCPU makes by itself does not pass news by") {
+  TwoCpus both;
+  constexpr u64 kSecond = 0x5000;
+  both.Host(kSecond)[0] = kPdpt | kUsed;
+  Cpu& b = *both.b;
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
+  }
+  const HostAddr first = b.mmu->gs_base();
+  for (const u64 root : {kSecond, kRoot, kSecond}) {
+    b.state->cr3 = root;
+    b.mmu->AddressSpaceLoaded();
+  }
+  const auto fits = [&](u64 cr3) {
+    const RootPeer& peer = RootPeerOf(first);
+    return peer.mask != 0 && peer.negated + cr3 == 0;
+  };
+  REQUIRE(fits(kSecond));
+  REQUIRE(both.a->Write(kTableAlias, kOther | kUsed));
+  CHECK_FALSE(fits(kSecond));
+}
+
+TEST_CASE("A store above the leaves stops whoever shadows the table, and is followed at once") {
+  TwoCpus both;
+  constexpr u64 kLeaf2 = 0x6000;
+  both.Host(kLeaf2)[0] = kOther | kUsed;
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
+  }
+  both.stopped.clear();
+  REQUIRE(both.a->Write(kDirectoryAlias, kLeaf2 | kUsed));
+  CHECK(both.stopped == std::vector<unsigned>{1});
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
+    CHECK((HostAddr(cpu->HostOf(kLinear)) - cpu->memory.ro_base()) % cpu->memory.capacity() ==
+          kOther);
+    // The old table is none any more, for either.
+    CHECK((both.FlagsOf(*cpu, kLeaf) & kPageTableTrace) == 0);
+  }
+}
+
+TEST_CASE("A device's large store over a table makes it data for all") {
+  TwoCpus both;
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
+  }
+  const std::vector<u8> zeros(4096);
+  both.memory->WritePhys(PhysAddr(kLeaf), zeros.data(), zeros.size());
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    CHECK(cpu->Resolve(kLinear, false) == Resolution::kGuestFault);
+  }
+}
+
+TEST_CASE("Nothing is stored to code before its VCPU has stopped, which hears at a boundary") {
+  TwoCpus both;
+  both.b->mmu->TraceCode(PhysAddr(kPage));
+  both.stopped.clear();
+  REQUIRE(both.a->Write(kLinear, 1));
+  CHECK(both.stopped == std::vector<unsigned>{1});
+  CHECK(both.attended == std::vector<unsigned>{1});
+  both.b->mmu->HearNews();
+  CHECK(both.b->code.empty());
+  both.b->mmu->HearCodeNews();
+  REQUIRE(both.b->code.size() == 1);
+  CHECK(both.b->code[0].address == PhysAddr(kPage));
+  CHECK(both.b->code[0].size == 8);
+  // Beyond what there is room for, all is new.
+  for (u64 i = 0; i <= kMaxCodeNews; ++i) REQUIRE(both.a->Write(kLinear, i));
+  both.b->mmu->HearCodeNews();
+  CHECK(both.b->code.size() == 1);
+  CHECK(both.b->map_changes == 1);
+}
+
+TEST_CASE("A slot that comes or goes is everybody's") {
+  TwoCpus both;
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
+  }
+  both.stopped.clear();
+  REQUIRE(both.share->AddSlot(PhysAddr(0x8000000), 0x2000, true).ok());
+  CHECK(both.stopped == std::vector<unsigned>{1});
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    CHECK(cpu->map_changes == 1);
+    CHECK(both.FlagsOf(*cpu, 0x8000000) == kRomPage);
+    CHECK(both.FlagsOf(*cpu, kLeaf) == 0);
+  }
+  REQUIRE(both.memory->RemoveSlot(PhysAddr(0x8000000)).ok());
+  CHECK_FALSE(both.share->IsBacked(PhysAddr(0x8000000), 1));
+}
+
+}  // namespace
+}  // namespace alibi::mmu
