@@ -129,56 +129,76 @@ DecodeTemplates& DecodeTemplates::OfThread() {
   return templates;
 }
 
-DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, LinearAddr pc,
-                                     unsigned code_bits, Instr* out) {
-  const unsigned head = HeadLength(bytes, std::min(available, 15u), code_bits);
-  if (head == 0) return isa::Decode(bytes, available, pc, code_bits, out);
-  const Code code = Load(bytes, available);
-  u16& number = index_[Hash(FirstBytes(code, head), code_bits) % kTemplates];
-  const Template* entry = number != 0 ? &templates_[number - 1u] : nullptr;
-  if (entry != nullptr && entry->same >= head && entry->instr.code_bits == code_bits &&
-      entry->instr.length <= available && FirstBytes(code, entry->same) == entry->code) {
-    const Instr& known = entry->instr;
-    ++hits_;
-    *out = known;
-    out->pc = pc;
-    SetBytes(FirstBytes(code, known.length), out);
-    const Layout& layout = known.layout;
-    if (layout.disp_size != 0 && known.mem.present) {
-      out->mem.disp = static_cast<i64>(ValueAt(code, layout.disp, layout.disp_size, true));
+DecodeTemplates::Place DecodeTemplates::Find(const u8* bytes, unsigned available,
+                                             unsigned code_bits) {
+  Place place{.head = HeadLength(bytes, std::min(available, 15u), code_bits)};
+  if (place.head == 0) return place;
+  place.code = Load(bytes, available);
+  const std::size_t hash = Hash(FirstBytes(place.code, place.head), code_bits) % kTemplates;
+  for (std::size_t way = 0; way < kWays; ++way) {
+    place.number = &index_[hash ^ way];
+    if (*place.number == 0) return place;
+    const Template& made = templates_[*place.number - 1u];
+    if (made.Fits(place.code, place.head, available, code_bits)) {
+      place.known = &made;
+      return place;
     }
-    if (layout.imm_size != 0) {
-      const bool is_signed = layout.imm_kind != ImmKind::kUnsigned;
-      out->immediate = ValueAt(code, layout.imm, layout.imm_size, is_signed);
-      if (layout.imm_kind == ImmKind::kRelative) {
-        const unsigned bits = known.operand_bits == 16 ? 16 : code_bits == 64 ? 64 : 32;
-        out->branch_target = LinearAddr(LowBits(out->next_pc().value + out->immediate, bits));
-      } else if (is_signed) {
-        out->immediate = LowBits(out->immediate, known.operand_bits);
-      }
-    }
-    return DecodeStatus::kOk;
   }
-  ++misses_;
+  return place;
+}
+
+void DecodeTemplates::Fill(const InstrShape& known, Code code, LinearAddr pc, Instr* out) {
+  static_cast<InstrShape&>(*out) = known;
+  out->pc = pc;
+  out->immediate = out->immediate2 = 0;
+  out->branch_target = {};
+  SetBytes(FirstBytes(code, known.length), out);
+  const Layout& layout = known.layout;
+  if (layout.disp_size != 0 && known.mem.present) {
+    out->mem.disp = static_cast<i64>(ValueAt(code, layout.disp, layout.disp_size, true));
+  }
+  if (layout.imm_size == 0) return;
+  const bool is_signed = layout.imm_kind != ImmKind::kUnsigned;
+  out->immediate = ValueAt(code, layout.imm, layout.imm_size, is_signed);
+  if (layout.imm_kind == ImmKind::kRelative) {
+    const unsigned bits = known.operand_bits == 16 ? 16 : known.code_bits == 64 ? 64 : 32;
+    out->branch_target = LinearAddr(LowBits(out->next_pc().value + out->immediate, bits));
+  } else if (is_signed) {
+    out->immediate = LowBits(out->immediate, known.operand_bits);
+  }
+}
+
+DecodeStatus DecodeTemplates::Learn(const Place& place, const u8* bytes, unsigned available,
+                                    LinearAddr pc, unsigned code_bits, Instr* out) {
   const DecodeStatus status = isa::Decode(bytes, available, pc, code_bits, out);
+  if (place.head == 0) return status;
+  ++misses_;
   if (status != DecodeStatus::kOk || out->encoding == Encoding::kEvex ||
       out->layout.imm_kind == ImmKind::kPair) {
     return status;
   }
-  unsigned found = out->length;
-  if (out->layout.disp_size != 0) found = std::min<unsigned>(found, out->layout.disp);
-  if (out->layout.imm_size != 0) found = std::min<unsigned>(found, out->layout.imm);
-  if (found != head) return status;
-  if (number == 0) {
+  unsigned head = out->length;
+  if (out->layout.disp_size != 0) head = std::min<unsigned>(head, out->layout.disp);
+  if (out->layout.imm_size != 0) head = std::min<unsigned>(head, out->layout.imm);
+  if (head != place.head) return status;
+  if (*place.number == 0) {
     templates_.emplace_back();
-    number = static_cast<u16>(templates_.size());
+    *place.number = static_cast<u16>(templates_.size());
   }
-  Template& made = templates_[number - 1u];
+  Template& made = templates_[*place.number - 1u];
   // An immediate that says more than a value makes a template for the same bytes only.
-  made.same = static_cast<u8>(out->Is(kImmediateDecides) ? out->length : head);
-  made.code = FirstBytes(code, made.same);
-  made.instr = *out;
+  made.SetCode(place.code, out->Is(kImmediateDecides) ? out->length : head);
+  made.shape = *out;
   return status;
+}
+
+DecodeStatus DecodeTemplates::Decode(const u8* bytes, unsigned available, LinearAddr pc,
+                                     unsigned code_bits, Instr* out) {
+  const Place place = Find(bytes, available, code_bits);
+  if (place.known == nullptr) return Learn(place, bytes, available, pc, code_bits, out);
+  ++hits_;
+  Fill(place.known->shape, place.code, pc, out);
+  return DecodeStatus::kOk;
 }
 
 }  // namespace alibi::isa

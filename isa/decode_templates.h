@@ -31,23 +31,47 @@ class DecodeTemplates {
  private:
   // An instruction's first bytes as a number, the first one lowest.
   using Code = unsigned __int128;
-  struct Template {
-    Code code = 0;  // the leading bytes that must be equal ...
-    u8 same = 0;    // ... and how many they are
-    Instr instr;
-  };
-  static constexpr std::size_t kTemplates = 8192;
-
-  static Code Load(const u8* bytes, unsigned available);
   static Code FirstBytes(Code code, unsigned count) {
     return code & ((Code{1} << (8 * count)) - 1);
   }
+  // Two of the host's cache lines, which it loads together: most templates are met rarely, and a
+  // TU's decoding waits for them.
+  struct alignas(128) Template {
+    Code code = 0;  // the leading bytes that must be equal; the last byte: how many they are
+    InstrShape shape;
+
+    unsigned same() const { return static_cast<unsigned>(code >> 120); }
+    void SetCode(Code bytes, unsigned count) {
+      code = FirstBytes(bytes, count) | Code{count} << 120;
+    }
+    bool Fits(Code bytes, unsigned head, unsigned available, unsigned code_bits) const {
+      return same() >= head && shape.code_bits == code_bits && shape.length <= available &&
+             FirstBytes(bytes ^ code, same()) == 0;
+    }
+  };
+  static_assert(sizeof(Template) == 128);
+  static constexpr std::size_t kTemplates = 32768;
+  static constexpr std::size_t kWays = 2;
+  // An instruction's place among them.
+  struct Place {
+    unsigned head = 0;  // 0: it has none
+    Code code = 0;
+    u16* number = nullptr;            // its template's, and 1; 0: there is room for one
+    const Template* known = nullptr;  // null: there is none that fits
+  };
+
+  Place Find(const u8* bytes, unsigned available, unsigned code_bits);
+  static void Fill(const InstrShape& known, Code code, LinearAddr pc, Instr* out);
+  DecodeStatus Learn(const Place& place, const u8* bytes, unsigned available, LinearAddr pc,
+                     unsigned code_bits, Instr* out);
+
+  static Code Load(const u8* bytes, unsigned available);
   static std::size_t Hash(Code head, unsigned code_bits);
   static void SetBytes(Code code, Instr* instr);
   static u64 ValueAt(Code code, unsigned offset, unsigned size, bool is_signed);
 
   // Templates lie in the order they were made in, so that a short run touches little memory.
-  std::vector<u16> index_;  // by the head's hash: number of its template + 1, or 0
+  std::vector<u16> index_;  // by the head's hash, two neighbours for one: as Place::number
   std::vector<Template> templates_;
   u64 hits_ = 0, misses_ = 0;
 };

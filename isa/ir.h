@@ -114,35 +114,42 @@ enum Fact : u16 {
   kConvertsToHalf = 1 << 10,    // VCVTPS2PH
 };
 
-struct Instr {
-  LinearAddr pc;
+// What an instruction shares with those that differ from it in their constants and their place
+// only.
+struct InstrShape {
   u8 length = 0;
-  std::array<u8, 15> bytes{};
-  u16 mnemonic = 0;  // the decoder library's number; MnemonicName() prints it
   Op op = Op::kNone;
   Treatment treatment = Treatment::kIdent;
   Encoding encoding = Encoding::kLegacy;
   Unit unit = Unit::kNone;
   Feature feature = Feature::kBase;  // what CPUID must show for it
+  u16 mnemonic = 0;                  // the decoder library's number; MnemonicName() prints it
   u8 code_bits = 64;                 // 16, 32, 64: mode it was decoded in
   u8 operand_bits = 64;              // effective operand size
   u8 address_bits = 64;
   u8 condition = 0;      // low nibble of Jcc/SETcc/CMOVcc
   u8 element_bytes = 0;  // of string and port instructions
-  u16 facts = 0;         // Fact
   bool lock = false, rep = false, repne = false;
+  u16 facts = 0;               // Fact
   u8 segment_override = 0xff;  // vcpu::SegmentIndex or 0xff
   u8 system_reg = kNoReg;      // number of the segment, control or debug register operand
-  Layout layout;
-  MemOperand mem;
-  u8 gpr_count = 0;
-  std::array<GprUse, 4> gprs{};  // explicit GPR operands that are encoded (not address parts)
-  u16 implicit_gprs_read = 0;    // bit per guest GPR, hidden operands only
+  u16 implicit_gprs_read = 0;  // bit per guest GPR, hidden operands only
   u16 implicit_gprs_written = 0;
   u32 flags_read = 0;                // subset of vcpu::kArithmeticFlags
   u32 flags_written = 0;             // certainly written, undefined results included
   u32 flags_kept_maybe = 0;          // subset of flags_written: undefined, and kept by some hosts
   bool flags_written_maybe = false;  // conditional writers (shifts by CL, REP): never kill liveness
+  u8 gpr_count = 0;
+  Layout layout;
+  MemOperand mem;
+  std::array<GprUse, 4> gprs{};  // explicit GPR operands that are encoded (not address parts)
+
+  bool operator==(const InstrShape&) const = default;
+};
+
+struct Instr : InstrShape {
+  LinearAddr pc;
+  std::array<u8, 15> bytes{};
   u64 immediate = 0;   // first immediate, sign-extended to the operand size where it is signed
   u64 immediate2 = 0;  // second one (ENTER, far pointers' selector)
   LinearAddr branch_target;  // direct branches

@@ -259,6 +259,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void ReserveNodes();
   bool MakeChunk(View& view, u64 index);
   bool StoodStill(const WalkResult& walk, unsigned level);
+  bool MayEmpty(const View& view);
   bool RegisterTables(View& view, u64 index, const WalkResult& walk);
   u64 DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights);
   u64 EntryForPage(View& view, u64 index, PhysAddr page, bool may_write);
@@ -363,6 +364,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   MmuOptions options_;
   void* node_memory_ = nullptr;
   u32 peak_chunks_ = 0;
+  u64 chunks_refused_ = 0;  // since a view was emptied for want of them
 };
 
 }  // namespace alibi::mmu

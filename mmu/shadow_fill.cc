@@ -17,6 +17,8 @@ constexpr u32 kMaxPlaces = 1024;
 constexpr u64 kLargeFill = 512;
 // What is filled around a user page in a view that follows the root: until the next load of CR3.
 constexpr unsigned kPassingFill = 64;
+// What making a chunk costs, in simulated accesses.
+constexpr u64 kRefusalsPerChunk = 32;
 
 }  // namespace
 
@@ -30,19 +32,29 @@ bool Mmu::MakeChunk(View& view, u64 index) {
   if (__builtin_expect(view.ChunkReady(index), 1)) return true;
   if (pool_.TotalChunks() >= pool_.max_chunks()) {
     View* victim = pool_.Largest(&view);
+    if (victim == nullptr && !MayEmpty(view)) return false;
     if (victim == nullptr) victim = &view;
     ++counters_.view_flushes;
     FlushView(*victim, true);
   }
-  if (view.EnsureChunk(index)) {
-    const u32 chunks = pool_.TotalChunks();
-    if (chunks > peak_chunks_) peak_chunks_ = chunks;
-    return true;
+  if (!view.EnsureChunk(index)) {
+    if (!MayEmpty(view)) return false;
+    ++counters_.view_flushes;
+    FlushView(view, true);
+    // Still no: the host is out of memory or mappings, and every access is simulated.
+    if (!view.EnsureChunk(index)) return false;
   }
-  ++counters_.view_flushes;
-  FlushView(view, true);
-  // Still no: the host is out of memory or mappings, and every access is simulated.
-  return view.EnsureChunk(index);
+  peak_chunks_ = std::max(peak_chunks_, pool_.TotalChunks());
+  return true;
+}
+
+// A walk over more places than a view has chunks would empty it again and again, and make chunks at
+// the price of some 30 simulated accesses each. So it is emptied when not having emptied it has
+// cost as much: twice the least there is, whatever the guest does.
+bool Mmu::MayEmpty(const View& view) {
+  if (++chunks_refused_ <= kRefusalsPerChunk * view.chunk_count()) return false;
+  chunks_refused_ = 0;
+  return true;
 }
 
 WalkResult Mmu::WalkIn(View* view, const PagingContext& context, LinearAddr linear) const {

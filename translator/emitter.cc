@@ -158,11 +158,8 @@ void Emitter::Impl::EmitCount() {
 }
 
 void Emitter::Impl::MovPc(const x86::Gp& reg, LinearAddr pc) {
-  if (pc.value >> 32 == 0) {
-    a().mov(reg.r32(), asmjit::imm(pc.value));
-    return;
-  }
-  a().mov(reg, asmjit::imm(pc.value));
+  hot_.Move(static_cast<u8>(reg.id()), pc.value);
+  if (pc.value >> 32 == 0) return;
   if (form_ == PcForm::kWide) {
     side_.pcs.push_back(static_cast<PcPlace>(hot_.Offset() - sizeof(pc)));
   } else if (form_ == PcForm::kKernel) {
@@ -193,9 +190,10 @@ void Emitter::Impl::CallStub(HostAddr stub, SiteDesc* site) {
 }
 
 void Emitter::Impl::MarkFaultPoint(SiteDesc* site, bool follower) {
-  const auto at = std::find(side_.sites.rbegin(), side_.sites.rend(), site);
-  const auto number = static_cast<u8>(side_.sites.rend() - at - 1);
-  side_.faults.push_back({static_cast<u16>(hot_.Offset()), number, follower});
+  unsigned number = side_.sites.size();
+  while (side_.sites[--number] != site) {
+  }
+  side_.faults.push_back({static_cast<u16>(hot_.Offset()), static_cast<u8>(number), follower});
 }
 
 void Emitter::Impl::NoteCold(u8 instr_index) {
@@ -304,6 +302,14 @@ void Emitter::Impl::EmitVzero32(const isa::Instr& instr) {
   }
 }
 
+unsigned Emitter::Impl::EmitRewritten(const isa::Instr& instr, const isa::Rewrite& rewrite) {
+  static_assert(isa::kMaxRewrittenLength <= WatchingAssembler::kRoom);
+  u8* const to = a().Next();
+  const unsigned length = isa::RewriteInstr(instr, rewrite, to);
+  a().WroteTo(to + length);
+  return length;
+}
+
 void Emitter::Impl::EmitPlain(const isa::Instr& instr) {
   if (instr.code_bits != 64 && instr.Is(isa::kZeroesUpper | isa::kZeroesVectors)) {
     return EmitVzero32(instr);
@@ -320,15 +326,13 @@ void Emitter::Impl::EmitPlain(const isa::Instr& instr) {
   if (!uses_stolen) {
     if (site != nullptr) MarkFaultPoint(site, false);
     if (isa::SameInHostCode(instr)) {
-      a().embed(instr.bytes.data(), instr.length);
+      a().Write(instr.bytes, instr.length);
       NoteImmediate();
       return;
     }
     side_.map.back().ident = false;
-    u8 bytes[isa::kMaxRewrittenLength];
-    const unsigned length = isa::RewriteInstr(instr, isa::Rewrite{}, bytes);
+    const unsigned length = EmitRewritten(instr, isa::Rewrite{});
     ALIBI_CHECK(length != 0, "a register-only instruction can be expressed in 64-bit code");
-    a().embed(bytes, length);
     NoteImmediate();
     return;
   }
@@ -341,7 +345,7 @@ void Emitter::Impl::EmitPlain(const isa::Instr& instr) {
     if (needed) LoadGpr(Gp64(reg), reg);
   }
   if (site != nullptr) MarkFaultPoint(site, false);
-  a().embed(instr.bytes.data(), instr.length);
+  a().Write(instr.bytes, instr.length);
   NoteImmediate();
   for (u8 reg : {vcpu::kR10, vcpu::kR11}) {
     bool written = false;
@@ -365,9 +369,7 @@ void Emitter::Impl::EmitCheckedDivide(const isa::Instr& instr) {
   if (IsStolen(divisor.reg)) LoadGpr(Gp64(divisor.reg), divisor.reg);
   SiteDesc* divide = NewSite();
   MarkFaultPoint(divide, false);  // the quotient may overflow
-  u8 bytes[isa::kMaxRewrittenLength];
-  const unsigned length = isa::RewriteInstr(instr, isa::Rewrite{}, bytes);
-  a().embed(bytes, length);
+  EmitRewritten(instr, isa::Rewrite{});
   const HostCode::ShortJump done = hot_.JmpShort();
   hot_.Bind(zero);
   a().mov(x86::rcx, x86::r10);
@@ -408,7 +410,7 @@ void Emitter::Impl::EmitExit(LinearAddr target_pc) {
       return;
     }
     const u32 before = hot_.Offset();
-    a().jmp(GsAbs(JumpTablePlace(target_pc, JumpKind::kCrossPage), 8));
+    hot_.JmpGs(JumpTablePlace(target_pc, JumpKind::kCrossPage));
     exit->patch_length = static_cast<u8>(hot_.Offset() - before);
     return;
   }
@@ -483,16 +485,16 @@ void Emitter::Impl::FlushCold() {
     NoteCold(miss.instr_index);
     RestoreFlags(cold_, miss.save);
     if (miss.ea.base_disp) {
-      cold_.LeaR11(miss.ea.base, miss.ea.disp);
+      cold_.Lea(vcpu::kR11, {miss.ea.base, isa::kNoReg, miss.ea.disp});
       if (miss.ea.moving) cold_.NotePc32();
     }
     const x86::Mem group = State(offsetof(VcpuState, scratch.group));
-    if (miss.hot_resume) cold_.assembler.sub(x86::r11, GsAbs(miss.site->slot, 8));
+    if (miss.hot_resume) cold_.SubGs(vcpu::kR11, miss.site->slot);
     if (miss.keep_r10) cold_.assembler.mov(group, x86::r10);
     if (miss.hot_resume) miss.site->resume = cold_.Here() + HostCode::kJmpWithWordBytes;
     cold_.JmpWithMiss(MissWordOf(*miss.site), stubs_.miss);
     if (!miss.hot_resume) continue;
-    cold_.assembler.lea(x86::r11, x86::ptr(x86::r11, x86::r10));
+    cold_.Lea(vcpu::kR11, {vcpu::kR11, vcpu::kR10, 0});
     if (miss.keep_r10) cold_.assembler.mov(x86::r10, group);
     cold_.JmpTo(miss.hot_resume);
   }
@@ -514,7 +516,7 @@ void Emitter::Impl::FlushCold() {
 
 void Emitter::Impl::LoadGpr(const x86::Gp& host, u8 guest_reg) {
   if (IsStolen(guest_reg)) {
-    a().mov(host, GuestGpr(guest_reg));
+    hot_.LoadGs(static_cast<u8>(host.id()), PlaceOf(guest_reg));
   } else {
     a().mov(host, Gp64(guest_reg));
   }
@@ -522,7 +524,7 @@ void Emitter::Impl::LoadGpr(const x86::Gp& host, u8 guest_reg) {
 
 void Emitter::Impl::StoreGpr(u8 guest_reg, const x86::Gp& host) {
   if (IsStolen(guest_reg)) {
-    a().mov(GuestGpr(guest_reg), host);
+    hot_.StoreGs(PlaceOf(guest_reg), static_cast<u8>(host.id()));
   } else {
     a().mov(Gp64(guest_reg), host);
   }

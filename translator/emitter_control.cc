@@ -64,18 +64,21 @@ void Emitter::Impl::EmitReturnAddressPush(const isa::Instr& instr) {
   Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   const bool follower = groups_[index_].follower;
-  const x86::Mem slot = HostOperand(ea, size);
   if (instr.op == isa::Op::kCallIndirect && size == 8) {
     // What the push overwrites, in case the call is undone: see NoteBranch.
     MarkFaultPoint(site, follower);
-    a().mov(x86::r11, slot);
+    hot_.Load(vcpu::kR11, HostMemOf(ea));
     a().mov(State(offsetof(VcpuState, scratch.overwritten)), x86::r11);
   }
   const u64 pc = request_->mode.RipOf(instr.next_pc());
   if (size != 8 || static_cast<u64>(static_cast<i32>(pc)) == pc) {
     MarkFaultPoint(site, follower);
     const i32 value = size == 2 ? static_cast<i16>(pc) : static_cast<i32>(pc);
-    a().mov(slot, asmjit::imm(i64{value}));
+    if (size == 8) {
+      hot_.Store(HostMemOf(ea), value);
+    } else {
+      a().mov(HostOperand(ea, size), asmjit::imm(i64{value}));
+    }
     if (form_ == PcForm::kKernel) {
       hot_.NotePc32();
       portable_ = portable_ && FormOf(instr.next_pc()) == form_ && size == 8;
@@ -83,7 +86,7 @@ void Emitter::Impl::EmitReturnAddressPush(const isa::Instr& instr) {
   } else {
     MovPc(x86::r11, instr.next_pc());  // free: the stack of 64-bit code is [rsp + disp]
     MarkFaultPoint(site, follower);
-    a().mov(slot, x86::r11);
+    hot_.Store(HostMemOf(ea), vcpu::kR11);
   }
   AdjustRsp(-static_cast<i32>(size));
 }

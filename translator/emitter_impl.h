@@ -50,6 +50,8 @@ class Emitter::Impl {
   bool EmitNone(const isa::Instr&) { return false; }
   bool EmitCopy(const isa::Instr& instr);
   void NoteWaitingDisplacements();
+  // How many bytes; 0: it cannot be expressed.
+  unsigned EmitRewritten(const isa::Instr& instr, const isa::Rewrite& rewrite);
   void EmitPlain(const isa::Instr& instr);
   void EmitVzero32(const isa::Instr& instr);
   void EmitSimulateWhole(bool ends_tu);
@@ -106,7 +108,8 @@ class Emitter::Impl {
   SiteDesc* EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
   SiteDesc* EmitOneLookup(Ea& ea, unsigned size, bool write, AccessShape shape);
   void EmitOperation(const isa::Instr& instr, const Ea* ea, SiteDesc* site, bool follower);
-  x86::Mem HostOperand(const Ea& ea, unsigned size) const;
+  static isa::HostMem HostMemOf(const Ea& ea);
+  static x86::Mem HostOperand(const Ea& ea, unsigned size);
   bool EmitPush(const isa::Instr& instr);
   bool EmitPushMemory(const isa::Instr& instr);
   bool EmitPop(const isa::Instr& instr);
@@ -179,6 +182,9 @@ class Emitter::Impl {
                  offsetof(vcpu::Segment, base));
   }
   static x86::Mem GuestGpr(u8 reg) { return State(offsetof(vcpu::VcpuState, gpr) + 8u * reg); }
+  static i32 PlaceOf(u8 reg) {
+    return kVcpuOffset + static_cast<i32>(offsetof(vcpu::VcpuState, gpr) + 8u * reg);
+  }
   WatchingAssembler& a() { return hot_.assembler; }
 
   struct ColdLookup {

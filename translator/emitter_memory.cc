@@ -44,11 +44,9 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const isa::MemOperand& mem, const isa
     const u64 address = wide ? static_cast<u64>(disp) : static_cast<u32>(disp);
     if (mem.rip_relative && wide) {
       MovPc(x86::r11, LinearAddr(address));
-    } else if (address >> 32 == 0) {
-      a().mov(x86::r11d, asmjit::imm(address));
     } else {
-      a().mov(x86::r11, asmjit::imm(address));
-      NoteDisplacement();
+      hot_.Move(vcpu::kR11, address);
+      if (address >> 32 != 0) NoteDisplacement();
     }
   } else {
     x86::Gp host_base, host_index;
@@ -56,14 +54,14 @@ Emitter::Impl::Ea Emitter::Impl::PrepareEa(const isa::MemOperand& mem, const isa
       host_base = Gp64(base);
       if (IsStolen(base)) {
         host_base = x86::r11;
-        a().mov(x86::r11, GuestGpr(base));
+        LoadGpr(x86::r11, base);
       }
     }
     if (index != isa::kNoReg) {
       host_index = Gp64(index);
       if (IsStolen(index)) {
         host_index = x86::r10;
-        a().mov(x86::r10, GuestGpr(index));
+        LoadGpr(x86::r10, index);
       }
     }
     unsigned shift = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(mem.scale)));
@@ -117,7 +115,7 @@ Emitter::Impl::Ea Emitter::Impl::StackEa(u8 base, i32 delta, unsigned size, bool
 
 void Emitter::Impl::EaToR11(const Ea& ea) {
   if (!ea.base_disp) return;
-  hot_.LeaR11(ea.base, ea.disp);
+  hot_.Lea(vcpu::kR11, {ea.base, isa::kNoReg, ea.disp});
   if (ea.moving) NoteDisplacement();
 }
 
@@ -126,15 +124,16 @@ void Emitter::Impl::LinearToR11(const Ea& ea) {
   if (ea.base_disp && request_->mode.code_bits != 64) a().mov(x86::r11d, x86::r11d);
 }
 
-x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) const {
-  x86::Mem m = x86::ptr(x86::r11, x86::r10);
-  if (ea.host_in_r11) {
-    m = x86::ptr(x86::r11);
-  } else if (ea.base_disp) {
-    m = x86::ptr(Gp64(ea.base), x86::r10, 0, ea.disp);
-  }
-  m.setSize(size);
-  return m;
+isa::HostMem Emitter::Impl::HostMemOf(const Ea& ea) {
+  if (ea.host_in_r11) return {vcpu::kR11, isa::kNoReg, 0};
+  if (ea.base_disp) return {ea.base, vcpu::kR10, ea.disp};
+  return {vcpu::kR11, vcpu::kR10, 0};
+}
+
+x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) {
+  const isa::HostMem at = HostMemOf(ea);
+  return at.index == isa::kNoReg ? x86::ptr(Gp64(at.base), at.disp, size)
+                                 : x86::ptr(Gp64(at.base), Gp64(at.index), 0, at.disp, size);
 }
 
 // Accesses that are likely to go to the same page share a slot, whatever code makes them: those to
@@ -221,20 +220,20 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
   if (!FlagsLive() && !range.base_disp) {
     // The address is in r11, and the flags are free: turn it into the host address in place.
     ea.host_in_r11 = true;
-    hot_.AddR11Gs(neg_page);
+    hot_.AddGs(vcpu::kR11, neg_page);
     ColdLookup miss{site, hot_.JumpIfAbove(x86::r11, most), range, static_cast<u8>(index_)};
     miss.keep_r10 = group.folded;
-    hot_.AddR11Gs(slot + static_cast<i32>(offsetof(InlineTlbEntry, host_page)));
+    hot_.AddGs(vcpu::kR11, slot + static_cast<i32>(offsetof(InlineTlbEntry, host_page)));
     miss.hot_resume = hot_.Here();
     cold_lookups_.push_back(miss);
     return site;
   }
-  hot_.MovR10Gs(neg_page);
+  hot_.LoadGs(vcpu::kR10, neg_page);
   if (range.base_disp) {
-    a().lea(x86::r10, x86::ptr(Gp64(range.base), x86::r10, 0, range.disp));
+    hot_.Lea(vcpu::kR10, {range.base, vcpu::kR10, range.disp});
     if (range.moving) NoteDisplacement();
   } else {
-    a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
+    hot_.Lea(vcpu::kR10, {vcpu::kR10, vcpu::kR11, 0});
   }
   // rax waits in r11 while the flags are in it, or in memory where r11 holds the address.
   const FlagsSave save = !FlagsLive()      ? FlagsSave::kNone
@@ -245,7 +244,7 @@ SiteDesc* Emitter::Impl::EmitOneLookup(Ea& ea, unsigned size, bool write, Access
     cold_lookups_.push_back(
         {site, hot_.JumpIfAbove(x86::r10, most), range, static_cast<u8>(index_), save});
   }
-  hot_.MovR10Gs(slot + static_cast<i32>(offsetof(InlineTlbEntry, displacement)));
+  hot_.LoadGs(vcpu::kR10, slot + static_cast<i32>(offsetof(InlineTlbEntry, displacement)));
   site->resume = hot_.Here();
   return site;
 }
@@ -262,7 +261,7 @@ void Emitter::Impl::EmitMemory(const isa::Instr& instr) {
         mem.base != isa::kNoReg && !IsStolen(mem.base) &&
         !(mem.index != isa::kNoReg && IsStolen(mem.index))) {
       side_.map.back().ident = true;
-      a().embed(instr.bytes.data(), instr.length);
+      a().Write(instr.bytes, instr.length);
       NoteDisplacement();
       return;
     }
@@ -305,13 +304,7 @@ void Emitter::Impl::EmitOperation(const isa::Instr& instr, const Ea* ea, SiteDes
   isa::Rewrite rewrite;
   rewrite.replace_memory = true;
   const bool in_r11 = ea == nullptr || ea->host_in_r11;
-  if (in_r11) {
-    rewrite.memory = {vcpu::kR11, isa::kNoReg, 0};
-  } else if (ea->base_disp) {
-    rewrite.memory = {ea->base, vcpu::kR10, ea->disp};
-  } else {
-    rewrite.memory = {vcpu::kR11, vcpu::kR10, 0};
-  }
+  rewrite.memory = ea == nullptr ? isa::HostMem{vcpu::kR11, isa::kNoReg, 0} : HostMemOf(*ea);
   // Which stolen registers the operands name, sources first: a destination may share the
   // address's register, because it is written after the address was used.
   std::array<u8, 2> stolen{isa::kNoReg, isa::kNoReg};
@@ -357,28 +350,26 @@ void Emitter::Impl::EmitOperation(const isa::Instr& instr, const Ea* ea, SiteDes
     for (unsigned k = 0; k < instr.gpr_count; ++k) {
       read |= instr.gprs[k].reg == stolen[s] && instr.gprs[k].read;
     }
-    if (read) a().mov(Gp64(host[s]), GuestGpr(stolen[s]));
+    if (read) LoadGpr(Gp64(host[s]), stolen[s]);
   }
   if (high_byte) {
     // AH..BH cannot be named next to r11: work on a copy in r10b.
     a().mov(x86::r10, Gp64(high_reg));
     a().rorx(x86::r10, x86::r10, 8);
   }
-  u8 bytes[isa::kMaxRewrittenLength];
-  unsigned length = 0;
-  if (high_byte) {
-    isa::Instr low = instr;  // r10b is a low byte
-    for (unsigned k = 0; k < low.gpr_count; ++k) low.gprs[k].high_byte = false;
-    length = isa::RewriteInstr(low, rewrite, bytes);
-  } else {
-    length = isa::RewriteInstr(instr, rewrite, bytes);
-  }
-  ALIBI_CHECK(length != 0, "a memory operand can be rewritten once AH..BH are out of the way");
   for (const u8 reg : rewrite.gpr) {
     if (reg == vcpu::kR10) hot_.assembler.set_wrote_r10(true);
   }
   MarkFaultPoint(site, follower);
-  a().embed(bytes, length);
+  unsigned length = 0;
+  if (high_byte) {
+    isa::Instr low = instr;  // r10b is a low byte
+    for (unsigned k = 0; k < low.gpr_count; ++k) low.gprs[k].high_byte = false;
+    length = EmitRewritten(low, rewrite);
+  } else {
+    length = EmitRewritten(instr, rewrite);
+  }
+  ALIBI_CHECK(length != 0, "a memory operand can be rewritten once AH..BH are out of the way");
   if (ea != nullptr && ea->moving && rewrite.memory.base == ea->base) {
     NoteDisplacement(instr.immediate_bytes());
   }
@@ -388,7 +379,7 @@ void Emitter::Impl::EmitOperation(const isa::Instr& instr, const Ea* ea, SiteDes
     for (unsigned k = 0; k < instr.gpr_count; ++k) {
       written |= instr.gprs[k].reg == stolen[s] && instr.gprs[k].written;
     }
-    if (written) a().mov(GuestGpr(stolen[s]), Gp64(host[s]));
+    if (written) StoreGpr(stolen[s], Gp64(host[s]));
   }
   if (high_written) {
     const x86::Gp low = x86::gpb_lo(high_reg);
@@ -446,10 +437,9 @@ void Emitter::Impl::AdjustRsp(i32 delta) { SetRsp(vcpu::kRsp, delta); }
 
 // The stack pointer becomes base + delta, in its own width.
 void Emitter::Impl::SetRsp(u8 base, i32 delta) {
+  if (request_->mode.code_bits == 64) return hot_.Lea(vcpu::kRsp, {base, isa::kNoReg, delta});
   const x86::Mem sum = x86::ptr(Gp64(base), delta);
-  if (request_->mode.code_bits == 64) {
-    a().lea(x86::rsp, sum);
-  } else if (request_->mode.wide_stack) {
+  if (request_->mode.wide_stack) {
     a().lea(x86::esp, sum);
   } else {
     a().lea(x86::sp, sum);
@@ -484,36 +474,36 @@ bool Emitter::Impl::EmitPush(const isa::Instr& instr) {
   Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   const bool follower = groups_[index_].follower;
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
-  const x86::Mem slot = HostOperand(ea, size);
   if (instr.gpr_count == 0) {
     MarkFaultPoint(site, follower);
-    a().mov(slot, asmjit::imm(static_cast<i64>(instr.immediate)));
+    a().mov(HostOperand(ea, size), asmjit::imm(static_cast<i64>(instr.immediate)));
     NoteImmediate();
     AdjustRsp(-static_cast<i32>(size));
     return true;
   }
-  x86::Gp value = Gp64(instr.gprs[0].reg);
-  if (IsStolen(instr.gprs[0].reg)) {
-    a().mov(x86::r11, GuestGpr(instr.gprs[0].reg));  // free: 64-bit code, [rsp + disp]
-    value = x86::r11;
+  u8 value = instr.gprs[0].reg;
+  if (IsStolen(value)) {
+    LoadGpr(x86::r11, value);  // free: 64-bit code, [rsp + disp]
+    value = vcpu::kR11;
   }
   MarkFaultPoint(site, follower);
-  const x86::Gp sized =
-      size == 8 ? value : x86::Gp(size == 4 ? x86::Gp(value.r32()) : x86::Gp(value.r16()));
-  a().mov(slot, sized);
+  if (size == 8) {
+    hot_.Store(HostMemOf(ea), value);
+  } else {
+    a().mov(HostOperand(ea, size), size == 4 ? x86::Gp(Gp64(value).r32()) : Gp64(value).r16());
+  }
   AdjustRsp(-static_cast<i32>(size));
   return true;
 }
 
 void Emitter::Impl::LoadR11(const Ea& ea, unsigned bytes, SiteDesc* site) {
   MarkFaultPoint(site, groups_[index_].follower);
-  const x86::Mem source = HostOperand(ea, bytes);
   if (bytes == 8) {
-    a().mov(x86::r11, source);
+    hot_.Load(vcpu::kR11, HostMemOf(ea));
   } else if (bytes == 4) {
-    a().mov(x86::r11d, source);
+    a().mov(x86::r11d, HostOperand(ea, bytes));
   } else {
-    a().movzx(x86::r11d, source);
+    a().movzx(x86::r11d, HostOperand(ea, bytes));
   }
   if (ea.moving) NoteDisplacement();
 }
@@ -527,7 +517,7 @@ bool Emitter::Impl::EmitPop(const isa::Instr& instr) {
   if (size == request_->mode.code_bits / 8u && size != 2 && !IsStolen(reg)) {
     MarkFaultPoint(site, groups_[index_].follower);
     if (size == 8) {
-      a().mov(Gp64(reg), HostOperand(ea, 8));
+      hot_.Load(reg, HostMemOf(ea));
     } else {
       a().mov(Gp64(reg).r32(), HostOperand(ea, 4));
     }

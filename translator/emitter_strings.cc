@@ -102,7 +102,7 @@ bool Emitter::Impl::EmitString(const isa::Instr& instr) {
   }
   for (unsigned i = 0; i < count; ++i) {
     Pointer& p = pointers[i];
-    hot_.MovR10Gs(FieldOf(*p.site, offsetof(InlineTlbEntry, neg_page)));
+    hot_.LoadGs(vcpu::kR10, FieldOf(*p.site, offsetof(InlineTlbEntry, neg_page)));
     a().add(x86::r10, Gp64(p.reg));
     if (repeated) {
       a().cmp(x86::r10, x86::r11);
@@ -120,7 +120,7 @@ bool Emitter::Impl::EmitString(const isa::Instr& instr) {
   hot_.String(instr.rep, instr.repne, size, shape.byte_opcode);
   for (unsigned i = 0; i < count; ++i) {
     // rsi - displacement without flags: they may be the result.
-    hot_.MovR10Gs(FieldOf(*pointers[i].site, offsetof(InlineTlbEntry, displacement)));
+    hot_.LoadGs(vcpu::kR10, FieldOf(*pointers[i].site, offsetof(InlineTlbEntry, displacement)));
     a().not_(x86::r10);
     const x86::Gp reg = Gp64(pointers[i].reg);
     const x86::Mem difference = x86::ptr(reg, x86::r10, 0, 1);
@@ -156,7 +156,7 @@ bool Emitter::Impl::EmitString(const isa::Instr& instr) {
     p.site->resume = cold_.Here() + HostCode::kJmpWithWordBytes;
     cold_.JmpWithMiss(MissWordOf(*p.site), stubs_.miss);
     SaveFlags(cold_, save);
-    cold_.AddR11Gs(FieldOf(*p.site, offsetof(InlineTlbEntry, neg_page)));
+    cold_.AddGs(vcpu::kR11, FieldOf(*p.site, offsetof(InlineTlbEntry, neg_page)));
     const HostCode::FarJump unfilled = cold_.JumpIfAbove(x86::r11, most);
     cold_.JmpTo(retry);
     cold_.Bind(unfilled, cold_.Here());
@@ -201,10 +201,8 @@ bool Emitter::Impl::EmitBitTest(const isa::Instr& instr) {
   rewrite.replace_memory = true;
   rewrite.memory = {vcpu::kR11, isa::kNoReg, 0};
   rewrite.gpr[0] = vcpu::kR10;
-  u8 bytes[isa::kMaxRewrittenLength];
-  const unsigned length = isa::RewriteInstr(instr, rewrite, bytes);
   MarkFaultPoint(site, false);
-  a().embed(bytes, length);
+  EmitRewritten(instr, rewrite);
   return true;
 }
 

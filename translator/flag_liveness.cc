@@ -54,9 +54,9 @@ u32 FlagsLiveAt(LinearAddr pc, CodeWindow* window) {
   u32 live = 0;
   u32 undecided = kAll;
   isa::DecodeTemplates& templates = isa::DecodeTemplates::OfThread();
+  isa::Instr instr;
   for (unsigned i = 0; i < kLookAheadInstructions && undecided != 0; ++i) {
     if (pc < window->begin || pc >= window->end) break;
-    isa::Instr instr;
     if (templates.Decode(window->bytes + (pc - window->begin),
                          static_cast<unsigned>(window->end - pc), pc, window->code_bits,
                          &instr) != isa::DecodeStatus::kOk) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "translator/host_code.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "abi/contract.h"
@@ -14,41 +13,112 @@ HostCode::HostCode() {
   code_.attach(&assembler);
 }
 
-void HostCode::RawGs(std::initializer_list<u8> bytes, i32 displacement) {
-  u8 all[16];
-  std::copy(bytes.begin(), bytes.end(), all);
-  std::memcpy(all + bytes.size(), &displacement, 4);
-  assembler.embed(all, bytes.size() + 4);
+namespace {
+
+template <class T>
+u8* PutLittle(u8* to, T value) {
+  std::memcpy(to, &value, sizeof(value));
+  return to + sizeof(value);
 }
 
-void HostCode::LeaR11(u8 base, i32 displacement) {
-  unsigned displacement_bytes = displacement == static_cast<i8>(displacement) ? 1 : 4;
-  if (displacement == 0 && (base & 7) != vcpu::kRbp) displacement_bytes = 0;
-  const u8 mod = displacement_bytes == 0 ? 0 : displacement_bytes == 1 ? 0x40 : 0x80;
-  u8 bytes[8] = {static_cast<u8>(base < 8 ? 0x4c : 0x4d), 0x8d,
-                 static_cast<u8>(mod | 0x18 | (base & 7))};
-  unsigned size = 3;
-  if ((base & 7) == vcpu::kRsp) bytes[size++] = 0x24;
-  std::memcpy(bytes + size, &displacement, 4);
-  assembler.embed(bytes, size + displacement_bytes);
+// ModRM, SIB and displacement of [base + index + disp], with `reg` in ModRM: where they end.
+u8* PutOperand(u8* to, u8 reg, const isa::HostMem& mem) {
+  unsigned displacement_bytes = mem.disp == static_cast<i8>(mem.disp) ? 1 : 4;
+  if (mem.disp == 0 && (mem.base & 7) != vcpu::kRbp) displacement_bytes = 0;
+  const unsigned mod = displacement_bytes == 0 ? 0 : displacement_bytes == 1 ? 0x40 : 0x80;
+  const unsigned fields = mod | (reg & 7u) << 3, base = mem.base & 7u;
+  const bool indexed = mem.index != isa::kNoReg;
+  const bool sib = indexed || base == vcpu::kRsp;
+  to[0] = static_cast<u8>(fields | (sib ? 4 : base));
+  to[1] = static_cast<u8>((indexed ? mem.index & 7u : 4u) << 3 | base);
+  to += sib ? 2 : 1;
+  PutLittle(to, mem.disp);
+  return to + displacement_bytes;
+}
+
+constexpr u8 Rex(u8 reg, const isa::HostMem& mem) {
+  const unsigned x = mem.index != isa::kNoReg && mem.index >= 8 ? 2 : 0;
+  return static_cast<u8>(0x48u | (reg >= 8 ? 4u : 0u) | x | (mem.base >= 8 ? 1u : 0u));
+}
+
+}  // namespace
+
+void HostCode::Memory(u8 opcode, u8 reg, const isa::HostMem& mem) {
+  NoteWrite(opcode, reg);
+  u8* const to = assembler.Next();
+  to[0] = Rex(reg, mem);
+  to[1] = opcode;
+  assembler.WroteTo(PutOperand(to + 2, reg, mem));
+}
+
+void HostCode::Store(const isa::HostMem& at, i32 value) {
+  u8* const to = assembler.Next();
+  to[0] = Rex(0, at);
+  to[1] = 0xc7;
+  assembler.WroteTo(PutLittle(PutOperand(to + 2, 0, at), value));
+}
+
+// In its shortest form.
+void HostCode::Move(u8 reg, u64 value) {
+  NoteWrite(kLoad, reg);
+  const u8 extended = reg >= 8, low = reg & 7;
+  u8* to = assembler.Next();
+  if (value >> 32 == 0) {
+    if (extended) *to++ = 0x41;
+    *to++ = static_cast<u8>(0xb8 | low);
+    assembler.WroteTo(PutLittle(to, static_cast<u32>(value)));
+    return;
+  }
+  *to++ = static_cast<u8>(0x48 | extended);
+  if (static_cast<u64>(static_cast<i32>(value)) == value) {
+    *to++ = 0xc7;
+    *to++ = static_cast<u8>(0xc0 | low);
+    assembler.WroteTo(PutLittle(to, static_cast<u32>(value)));
+    return;
+  }
+  *to++ = static_cast<u8>(0xb8 | low);
+  assembler.WroteTo(PutLittle(to, value));
+}
+
+void HostCode::Gs(u8 opcode, u8 reg, i32 displacement) {
+  NoteWrite(opcode, reg);
+  u8* const to = assembler.Next();
+  to[0] = 0x65;
+  to[1] = reg >= 8 ? 0x4c : 0x48;
+  to[2] = opcode;
+  to[3] = static_cast<u8>((reg & 7) << 3 | 4);
+  to[4] = 0x25;
+  assembler.WroteTo(PutLittle(to + 5, displacement));
+}
+
+void HostCode::JmpGs(i32 displacement) {
+  u8* const to = assembler.Next();
+  to[0] = 0x65;
+  to[1] = 0xff;
+  to[2] = 0x24;
+  to[3] = 0x25;
+  assembler.WroteTo(PutLittle(to + 4, displacement));
 }
 
 HostCode::FarJump HostCode::Jmp() {
-  Raw({0xe9, 0, 0, 0, 0});
+  assembler.Put(0xe9, 0, 0, 0, 0);
   return {Offset() - 4};
 }
 
 HostCode::FarJump HostCode::Jcc(u8 condition) {
-  Raw({0x0f, static_cast<u8>(0x80 | condition), 0, 0, 0, 0});
+  assembler.Put(0x0f, 0x80 | condition, 0, 0, 0, 0);
   return {Offset() - 4};
 }
 
 HostCode::FarJump HostCode::JumpIfAbove(const x86::Gp& reg, u32 limit) {
-  const u8 rex = reg.id() < 8 ? 0x48 : 0x49;
-  const u8 modrm = static_cast<u8>(0xf8 | (reg.id() & 7));
-  u8 bytes[] = {rex, 0x81, modrm, 0, 0, 0, 0, 0x0f, 0x87, 0, 0, 0, 0};
-  std::memcpy(bytes + 3, &limit, 4);
-  assembler.embed(bytes, sizeof(bytes));
+  u8* const to = assembler.Next();
+  to[0] = reg.id() < 8 ? 0x48 : 0x49;
+  to[1] = 0x81;
+  to[2] = static_cast<u8>(0xf8 | (reg.id() & 7));
+  PutLittle(to + 3, limit);
+  to[7] = 0x0f;
+  to[8] = 0x87;
+  assembler.WroteTo(PutLittle(to + 9, u32{0}));
   return {Offset() - 4};
 }
 
@@ -77,21 +147,23 @@ void HostCode::Bind(FarJump jump, HostAddr target) {
 }
 
 void HostCode::JmpWithWord(u64 word, PlaceList* kind, HostAddr target) {
-  u8 bytes[kJmpWithWordBytes] = {0x49, 0xba};
-  std::memcpy(bytes + 2, &word, 8);
-  bytes[10] = 0xe9;
   assembler.set_wrote_r10(true);
-  assembler.embed(bytes, sizeof(bytes));
+  u8* const to = assembler.Next();
+  to[0] = 0x49;
+  to[1] = 0xba;
+  PutLittle(to + 2, word);
+  to[10] = 0xe9;
+  assembler.WroteTo(to + kJmpWithWordBytes);
   Note(kind, kJmpWithWordBytes - 2);
   Bind(FarJump{Offset() - 4}, target);
 }
 
 void HostCode::String(bool rep, bool repne, unsigned size, u8 byte_opcode) {
-  if (rep) Raw({0xf3});
-  if (repne) Raw({0xf2});
-  if (size == 2) Raw({0x66});
-  if (size == 8) Raw({0x48});
-  Raw({static_cast<u8>(byte_opcode + (size != 1))});
+  if (rep) assembler.Put(0xf3);
+  if (repne) assembler.Put(0xf2);
+  if (size == 2) assembler.Put(0x66);
+  if (size == 8) assembler.Put(0x48);
+  assembler.Put(byte_opcode + (size != 1));
 }
 
 namespace {
@@ -103,18 +175,18 @@ void SaveFlags(HostCode& code, FlagsSave save) {
   if (save == FlagsSave::kRaxInR11) {
     code.MovR11Rax();
   } else {
-    code.MovGsRax(kSpilledRax);
+    code.StoreGs(kSpilledRax, vcpu::kRax);
   }
-  TakeFlagsToRax(code.assembler);
+  code.Put(kTakeFlagsToRax);
 }
 
 void RestoreFlags(HostCode& code, FlagsSave save) {
   if (save == FlagsSave::kNone) return;
-  LoadFlagsFromRax(code.assembler);
+  code.Put(kLoadFlagsFromRax);
   if (save == FlagsSave::kRaxInR11) {
     code.MovRaxR11();
   } else {
-    code.MovRaxGs(kSpilledRax);
+    code.LoadGs(vcpu::kRax, kSpilledRax);
   }
 }
 

@@ -9,11 +9,12 @@
 
 #include <asmjit/x86.h>
 
+#include <array>
 #include <cstring>
-#include <initializer_list>
 
 #include "abi/callouts.h"
 #include "base/types.h"
+#include "isa/rewrite.h"
 #include "translator/code_references.h"
 #include "vcpu/state.h"
 
@@ -26,13 +27,11 @@ enum class Condition : u8 { kEqual = 4, kNotEqual = 5, kBelowOrEqual = 6, kAbove
 
 // The arithmetic flags to AH (all but OF) and AL (OF), without a stack and without the 20 cycles of
 // POPF; and back. Every other bit of rax is lost.
-inline void TakeFlagsToRax(x86::Assembler& a) {
-  constexpr u8 kCode[] = {0x9f, 0x0f, 0x90, 0xc0};  // lahf; seto al
-  a.embed(kCode, sizeof(kCode));
-}
+inline constexpr u8 kTakeFlagsToRax[] = {0x9f, 0x0f, 0x90, 0xc0};  // lahf; seto al
+inline constexpr u8 kLoadFlagsFromRax[] = {0x04, 0x7f, 0x9e};      // add al, 0x7f (OF); sahf
+inline void TakeFlagsToRax(x86::Assembler& a) { a.embed(kTakeFlagsToRax, sizeof(kTakeFlagsToRax)); }
 inline void LoadFlagsFromRax(x86::Assembler& a) {
-  constexpr u8 kCode[] = {0x04, 0x7f, 0x9e};  // add al, 0x7f (OF); sahf
-  a.embed(kCode, sizeof(kCode));
+  a.embed(kLoadFlagsFromRax, sizeof(kLoadFlagsFromRax));
 }
 
 // Notes whether it has been asked to write r10, where a group's displacement waits for the next
@@ -46,15 +45,39 @@ class WatchingAssembler final : public x86::Assembler {
     wrote_r10_ = wrote_r10_ || IsR10(o0) || (id == x86::Inst::kIdXchg && IsR10(o1));
     return x86::Assembler::_emit(id, o0, o1, o2, more);
   }
-  // Most of the emitted code comes this way, a few bytes at a time.
-  asmjit::Error embed(const void* bytes, size_t size) override {
-    if (remainingSpace() < size) return x86::Assembler::embed(bytes, size);
-    std::memcpy(_bufferPtr, bytes, size);
-    _bufferPtr += size;
-    return asmjit::kErrorOk;
+  // Most of the emitted code is written in place, a few bytes at a time: where the next ones go
+  // (there is room for kRoom), and where they end.
+  static constexpr unsigned kRoom = 32;
+  u8* Next() {
+    if (remainingSpace() < kRoom) [[unlikely]]
+      Grow();
+    return _bufferPtr;
+  }
+  void WroteTo(u8* end) { _bufferPtr = end; }
+  // Copied as a whole, which knows its size when it is compiled.
+  template <std::size_t kMost>
+  void Write(const std::array<u8, kMost>& bytes, unsigned size) {
+    static_assert(kMost <= kRoom);
+    u8* const to = Next();
+    std::memcpy(to, bytes.data(), kMost);
+    WroteTo(to + size);
+  }
+  template <class... Byte>
+  void Put(Byte... byte) {
+    u8* const to = Next();
+    const u8 all[] = {static_cast<u8>(byte)...};
+    std::memcpy(to, all, sizeof(all));
+    WroteTo(to + sizeof(all));
   }
 
  private:
+  void Grow() {
+    const std::size_t at = offset();
+    _section->_buffer._size = at;  // the library has not seen what was written in place
+    static constexpr u8 kZeros[kRoom] = {};
+    embed(kZeros, kRoom);
+    setOffset(at);
+  }
   static bool IsR10(const asmjit::Operand_& operand) {
     return operand.isReg() && operand.as<asmjit::BaseReg>().isGp() && operand.id() == vcpu::kR10;
   }
@@ -92,7 +115,7 @@ class HostCode {
   ShortJump JccShort(u8 condition) { return Short(static_cast<u8>(0x70 | condition)); }
   ShortJump Jrcxz() { return Count(CountJump::kJrcxz, false); }
   ShortJump Count(CountJump kind, bool in_ecx) {
-    if (in_ecx) Raw({0x67});
+    if (in_ecx) assembler.Put(0x67);
     return Short(static_cast<u8>(kind));
   }
   FarJump Jmp();
@@ -124,18 +147,26 @@ class HostCode {
   void NotePc64(unsigned behind = 0) { Note(&references.pcs64, 8 + behind); }
   void NoteBranchNote() { Note(&references.branch_notes, 4); }
 
-  // --- The parts of a look-up: with live flags they are most of the code, and never vary ---
-  void MovR10Gs(i32 displacement) {
-    assembler.set_wrote_r10(true);
-    RawGs({0x65, 0x4c, 0x8b, 0x14, 0x25}, displacement);
+  // --- What most of the code is made of, and the library takes ten times as long to encode ---
+  // Of 64 bits.
+  void Load(u8 reg, const isa::HostMem& from) { Memory(kLoad, reg, from); }
+  void Store(const isa::HostMem& to, u8 reg) { Memory(kStore, reg, to); }
+  void Store(const isa::HostMem& to, i32 value);
+  void Lea(u8 reg, const isa::HostMem& address) { Memory(kLea, reg, address); }
+  void Move(u8 reg, u64 value);
+  void LoadGs(u8 reg, i32 displacement) { Gs(kLoad, reg, displacement); }
+  void StoreGs(i32 displacement, u8 reg) { Gs(kStore, reg, displacement); }
+  void AddGs(u8 reg, i32 displacement) { Gs(kAdd, reg, displacement); }
+  void SubGs(u8 reg, i32 displacement) { Gs(kSub, reg, displacement); }
+  void JmpGs(i32 displacement);
+  void MovR11Rax() { assembler.Put(0x49, 0x89, 0xc3); }
+  void MovRaxR11() { assembler.Put(0x4c, 0x89, 0xd8); }
+  template <std::size_t kBytes>
+  void Put(const u8 (&bytes)[kBytes]) {
+    u8* const to = assembler.Next();
+    std::memcpy(to, bytes, kBytes);
+    assembler.WroteTo(to + kBytes);
   }
-  void AddR11Gs(i32 displacement) { RawGs({0x65, 0x4c, 0x03, 0x1c, 0x25}, displacement); }
-  void MovGsRax(i32 displacement) { RawGs({0x65, 0x48, 0x89, 0x04, 0x25}, displacement); }
-  void MovRaxGs(i32 displacement) { RawGs({0x65, 0x48, 0x8b, 0x04, 0x25}, displacement); }
-  // lea r11, [base + displacement].
-  void LeaR11(u8 base, i32 displacement);
-  void MovR11Rax() { Raw({0x49, 0x89, 0xc3}); }
-  void MovRaxR11() { Raw({0x4c, 0x89, 0xd8}); }
 
   // A string instruction: prefixes, and the opcode for elements of `size` bytes.
   void String(bool rep, bool repne, unsigned size, u8 byte_opcode);
@@ -143,11 +174,15 @@ class HostCode {
  private:
   void JmpWithWord(u64 word, PlaceList* kind, HostAddr target);
   void Note(PlaceList* kind, unsigned bytes_ago) { kind->Add(Offset() - bytes_ago); }
-  void Raw(std::initializer_list<u8> bytes) { assembler.embed(bytes.begin(), bytes.size()); }
-  // `bytes` and, as the address they end with, a %gs displacement.
-  void RawGs(std::initializer_list<u8> bytes, i32 displacement);
+  // Opcodes of 64-bit operations with a register and a memory operand.
+  static constexpr u8 kAdd = 0x03, kSub = 0x2b, kStore = 0x89, kLoad = 0x8b, kLea = 0x8d;
+  void NoteWrite(u8 opcode, u8 reg) {
+    if (reg == vcpu::kR10 && opcode != kStore) assembler.set_wrote_r10(true);
+  }
+  void Memory(u8 opcode, u8 reg, const isa::HostMem& mem);
+  void Gs(u8 opcode, u8 reg, i32 displacement);
   ShortJump Short(u8 opcode) {
-    Raw({opcode, 0});
+    assembler.Put(opcode, 0);
     return {Offset()};
   }
 

@@ -28,7 +28,12 @@ void InstrList::Keep(const TranslationUnit& tu, u8* bytes) {
   for (unsigned i = 0; i < tu.count; ++i) {
     const isa::Instr& instr = tu.instrs[i];
     bytes[i] = static_cast<u8>(offset);
-    std::memcpy(code + offset, instr.bytes.data(), instr.length);
+    // As a whole, where that does not reach over the end: such a copy knows its size.
+    if (offset + sizeof(instr.bytes) <= tu.byte_length) {
+      std::memcpy(code + offset, instr.bytes.data(), sizeof(instr.bytes));
+    } else {
+      std::memcpy(code + offset, instr.bytes.data(), instr.length);
+    }
     offset += instr.length;
   }
   bytes[tu.count] = static_cast<u8>(offset);

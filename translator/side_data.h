@@ -4,25 +4,61 @@
 #ifndef ALIBI_TRANSLATOR_SIDE_DATA_H_
 #define ALIBI_TRANSLATOR_SIDE_DATA_H_
 
+#include <array>
+#include <cstring>
 #include <span>
-#include <vector>
+#include <type_traits>
 
+#include "base/check.h"
 #include "base/types.h"
 #include "translator/ccf.h"
 #include "translator/translation_unit.h"
 
 namespace alibi::translator {
 
+// Of so few that their number is a byte.
+template <class T>
+class ShortList {
+ public:
+  void push_back(const T& one) {
+    ALIBI_CHECK(count_ < kMost, "a CCF's lists are short");
+    all_[count_++] = one;
+  }
+  void clear() { count_ = 0; }
+  u8 size() const { return static_cast<u8>(count_); }
+  u64 bytes() const { return count_ * sizeof(T); }
+  T& back() { return all_[count_ - 1]; }
+  const T& operator[](unsigned i) const { return all_[i]; }
+  const T* begin() const { return all_.data(); }
+  const T* end() const { return all_.data() + count_; }
+  // To `to`, in pieces whose size is known here: which size of a copy comes next, no branch
+  // predictor knows. They may reach over the list's end, but not over `end`.
+  void CopyTo(u8* to, const u8* end) const {
+    constexpr u64 kPiece = 16;
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(all_) % kPiece == 0);
+    const auto* from = reinterpret_cast<const u8*>(all_.data());
+    u64 done = 0;
+    for (; done < bytes() && to + done + kPiece <= end; done += kPiece) {
+      std::memcpy(to + done, from + done, kPiece);
+    }
+    if (done < bytes()) std::memcpy(to + done, from + done, bytes() - done);
+  }
+
+ private:
+  static constexpr unsigned kMost = 255;
+  std::array<T, kMost + 1> all_;
+  unsigned count_ = 0;
+};
+
 class SideData {
  public:
-  std::vector<ExitDesc*> exits;
-  std::vector<SiteDesc*> sites;
-  std::vector<FaultPoint> faults;
-  std::vector<CodeMapEntry> map;
-  std::vector<ColdMapEntry> cold_map;
-  std::vector<PcPlace> pcs;
+  ShortList<ExitDesc*> exits;
+  ShortList<SiteDesc*> sites;
+  ShortList<FaultPoint> faults;
+  ShortList<CodeMapEntry> map;
+  ShortList<ColdMapEntry> cold_map;
+  ShortList<PcPlace> pcs;
 
-  // The vectors keep their memory for the next CCF.
   void Clear();
   // What Keep() writes.
   u64 BytesFor(const TranslationUnit& tu) const;
