@@ -85,6 +85,7 @@ Status Machine::Init(const MachineConfig& config) {
   mmu_options.vcpu_fd = vcpu_fd_;
   // Under KVM stores to page tables come without traces.
   mmu_options.coherence = kvm != nullptr ? mmu::Coherence::kDropped : config.coherence;
+  mmu_options.max_views = std::min(config.hosting.views, mmu::ViewPool::kMaxViews);
   mmu_options.max_chunks = static_cast<u32>(config.shadow_bytes / kShadowChunkBytes);
   auto mmu = mmu::Mmu::Create(mmu_options);
   if (!mmu.ok()) return mmu.error();
@@ -119,6 +120,8 @@ Status Machine::CreateTranslator(const MachineConfig& config,
   options.store_folder = config.store_folder;
   options.executions = config.executions;
   options.engine_policy = engine_policy_.get();
+  options.satellites = config.hosting.satellites;
+  options.remaps_user_code = config.hosting.remaps;
   options.needs_direct_execution = config.engine == runtime::EngineKind::kDirect;
   auto engine = runtime::TranslatingEngine::Create(options);
   if (!engine.ok()) return engine.error();

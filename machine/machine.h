@@ -25,6 +25,7 @@
 #include "base/result.h"
 #include "base/simd_guard.h"
 #include "base/types.h"
+#include "machine/hosting.h"
 #include "machine/stop_timer.h"
 #include "machine/surroundings.h"
 #include "mmu/guest_memory.h"
@@ -88,6 +89,7 @@ struct MachineConfig {
   std::function<void(const std::string&)> policy_report;
   u64 tc_bytes = u64{64} << 20;
   std::string store_folder;  // see runtime::TranslatingEngineOptions
+  Hosting hosting;
   // VMCALL at CPL 0 asks the machine for what vcpu/hypercalls.inc lists. For engines that
   // translate.
   bool hypercalls = false;

@@ -23,6 +23,8 @@ Status EngineImpl::StartDirectExecution() {
        .shown = shown_features_,
        .trap_price = TrapPrice(),
        .vcpus = options_.vcpus,
+       .satellites = options_.satellites,
+       .remaps = options_.remaps_user_code,
        .stopped = [this] { options_.platform->UserCodeStopped(); }});
   if (!made.ok()) {
     if (options_.needs_direct_execution) return made.error();

@@ -98,6 +98,7 @@ const std::vector<ParameterRule>& ParameterRules() {
       {"coherence", {"eager", "deferred", "dropped"}},
       {"cpu", {}},
       {"engine", Names(std::begin(runtime::kEngineNames), std::end(runtime::kEngineNames))},
+      {"hosting", {}},
       {"net-optimize", {}},
       {"ram", {}, true},
       {"shadow-size", {}, true},
