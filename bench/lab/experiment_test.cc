@@ -357,7 +357,7 @@ TEST_CASE("A CSV file that is none of ours is refused with its line") {
 TEST_CASE("The experiment files that come with it are right") {
   // The test's data: every file of bench/lab/experiments.
   for (const char* name : {"boot", "coherence", "hosted_io", "hybrid", "macro", "nanobenchmarks",
-                           "policies", "smoke", "type_ii"}) {
+                           "policies", "smoke", "type_ii", "type_ii_cures"}) {
     const std::string file = std::string("bench/lab/experiments/") + name + ".toml";
     std::ifstream in(file);
     REQUIRE(in.good());

@@ -287,10 +287,10 @@ Result<Figures> Measure(const std::string& chapter, const MeasureOptions& option
     const char* chapter;
     Result<Figures> (*measure)(const MeasureOptions&);
   };
-  static constexpr Row kRows[] = {{"translation", MeasureTranslation},
-                                  {"hosted-io", MeasureHostedIo},
-                                  {"vmi", MeasureVmi},
-                                  {"type-ii", MeasureTypeIi}};
+  static constexpr Row kRows[] = {
+      {"translation", MeasureTranslation}, {"macro", MeasureMacro},
+      {"hosted-io", MeasureHostedIo},      {"vmi", MeasureVmi},
+      {"type-ii", MeasureTypeIi},          {"type-ii-cures", MeasureTypeIiCures}};
   double load = 0;
   const bool knows_load = getloadavg(&load, 1) == 1;
   const ordered_json host = DescribeHost("");

@@ -28,8 +28,10 @@ struct MeasureOptions {
 Result<Figures> Measure(const std::string& chapter, const MeasureOptions& options);
 
 Result<Figures> MeasureTranslation(const MeasureOptions& options);
+Result<Figures> MeasureMacro(const MeasureOptions& options);
 Result<Figures> MeasureHostedIo(const MeasureOptions& options);
 Result<Figures> MeasureTypeIi(const MeasureOptions& options);
+Result<Figures> MeasureTypeIiCures(const MeasureOptions& options);
 Result<Figures> MeasureVmi(const MeasureOptions& options);
 
 // What `alibi dump --example isprime` says, as figures.

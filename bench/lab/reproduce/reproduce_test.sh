@@ -47,7 +47,7 @@ cmp page/reproduction.md again/reproduction.md || fail "--from makes another pag
 
 # --- What is wrong is said on one line ---
 run 64 --only vmi,nope --out page
-grep -q "there is no chapter 'nope', but translation, hosted-io, vmi, type-ii" errors.txt || fail "$(cat errors.txt)"
+grep -q "there is no chapter 'nope', but translation, macro, hosted-io, vmi, type-ii, type-ii-cures" errors.txt || fail "$(cat errors.txt)"
 run 64 --only vmi --from page/reproduction.json
 echo '{"format": "alibi-reproduction", "version": 3}' >page/reproduction.json
 run 66 --quick --only vmi --out page
