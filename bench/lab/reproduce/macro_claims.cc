@@ -52,9 +52,10 @@ Judgement JudgeSpecInt(const Evidence& f) {
 }
 
 Judgement JudgeSpecJbb(const Evidence& f) {
-  return When(Part(f, "java") >= 0.98, Parts(f, "java"),
-              "the JVM's interpreter and the code that it makes are translated, and each of its "
-              "threads' system calls stops what runs directly");
+  return When(
+      Part(f, "java") >= 0.98, Parts(f, "java"),
+      "a JVM makes its code as it runs: pages that are being written to stay translated, and "
+      "so does what runs for a short while");
 }
 
 Judgement JudgeApache(const Evidence& f) {

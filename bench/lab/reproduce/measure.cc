@@ -304,6 +304,7 @@ Result<Figures> Measure(const std::string& chapter, const MeasureOptions& option
     settings.update({{"policy", options.policy},
                      {"quick", options.quick},
                      {"realtime", sched_getscheduler(0) != SCHED_OTHER}});
+    if (options.repeats != 0) settings["repeats"] = options.repeats;
     figures->settings = std::move(settings);
     if (knows_load) figures->Set("host.load", load);
     return figures;

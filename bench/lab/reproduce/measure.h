@@ -17,6 +17,7 @@ struct MeasureOptions {
   std::string policy;       // the default one, which the figures are about
   std::string kernel = "cloud-amd64";
   bool quick = false;
+  unsigned repeats = 0;                              // of experiments; 0: as many as usual
   std::string work_folder;                           // for what an interrupted run goes on with
   std::function<bool()> stopped;                     // true: no further run is begun; may be empty
   std::function<void(const std::string&)> progress;  // may be empty

@@ -105,8 +105,11 @@ std::string NameOf(const Configuration& configuration) {
 // The experiment's medians as "WORKLOAD.CONFIGURATION.METRIC".
 Result<Figures> MeasureExperiment(const std::string& name, const std::string& lines,
                                   const MeasureOptions& options) {
-  const std::string text =
-      fmt::format("quick = {}\nrepeats = {}\n{}", options.quick, options.quick ? 1 : 3, lines);
+  const std::string text = fmt::format("quick = {}\nrepeats = {}\n{}", options.quick,
+                                       options.repeats != 0 ? options.repeats
+                                       : options.quick      ? 1
+                                                            : 3,
+                                       lines);
   const auto experiment = ParseExperiment(text, name);
   if (!experiment.ok()) return experiment.error();
   LabOptions lab;

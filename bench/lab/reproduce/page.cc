@@ -126,9 +126,11 @@ std::string MeasuredBy(const Column& column, const std::string& chapter) {
   const auto is = [&](const char* setting) { return figures.settings.value(setting, false); };
   // By hand, of figures that did not come from the command: where they come from.
   const bool noted = figures.settings.contains("note");
+  const unsigned repeated = figures.settings.value("repeats", 0u);
+  const std::string repeats = repeated == 0 ? "" : fmt::format(" --repeats {}", repeated);
   const std::string by = noted ? ""
-                               : fmt::format("by `{}alibi lab reproduce --only {}` ",
-                                             is("realtime") ? "chrt -r 1 " : "", chapter);
+                               : fmt::format("by `{}alibi lab reproduce --only {}{}` ",
+                                             is("realtime") ? "chrt -r 1 " : "", chapter, repeats);
   std::string text = fmt::format("{}: {}on {}, {}, {} cores, {}", column.vendor, by,
                                  Text(figures.host, "cpu"), Text(figures.host, "kernel"),
                                  figures.host.value("cores", 0), Text(figures.host, "time"));
