@@ -176,6 +176,7 @@ TEST_CASE("Bad command lines and images") {
        64,
        "needs --engine translate"},
       {{"run", hello, "--coherence", "lazy"}, 64, "there are eager, deferred, dropped"},
+      {{"run", hello, "--hosting", "views=0"}, 64, "views is a number"},
       {{"bench", "--coherence", "lazy"}, 64, "'lazy'"},
       {{"bench", "linux", "--coherence", "lazy"}, 64, "'lazy'"},
       {{"run", hello, "--vmi=tlb"},

@@ -290,8 +290,9 @@ Result<bench::LinuxFiles> Fetch(const Suite& suite, const LinuxBenchOptions& opt
   if (suite.id != bench::LinuxSuite::kDebian) {
     return bench::FetchLinux(options.kernel, own_path, data_folder);
   }
-  return bench::FetchDebian(
-      data_folder, [](const std::string& what) { fmt::print(stderr, "alibi: {}\n", what); });
+  return bench::FetchDebian(options.kernel, data_folder, [](const std::string& what) {
+    fmt::print(stderr, "alibi: {}\n", what);
+  });
 }
 
 // Takes the engine out that this host does not offer, or, where it was asked for by name, fails.
@@ -337,6 +338,13 @@ int Run(const Suite& suite, int argc, char** argv) {
   if (suite.id != bench::LinuxSuite::kDebian) {
     app.add_option("--kernel", options.kernel, "which of Debian's kernels, as for ./alibi linux")
         ->type_name("KERNEL")
+        ->capture_default_str();
+  } else {
+    app.add_option("--kernel", options.kernel,
+                   "with which kernel: cloud-amd64, or 686, whose programs are of 32 bits, too")
+        ->type_name("KERNEL")
+        ->check(CLI::IsMember(std::vector<std::string>(std::begin(bench::kDebianKernels),
+                                                       std::end(bench::kDebianKernels))))
         ->capture_default_str();
   }
   app.add_option("--cpu", options.guest.cpu,
@@ -453,7 +461,7 @@ int Run(const Suite& suite, int argc, char** argv) {
   auto fetched = Fetch(suite, options, own_path, data_folder);
   if (!fetched.ok()) return Fail(kNoInput, fetched.error().message);
   bench::LinuxFiles files = *fetched;
-  const bool bits64 = bench::RunsLinuxbench(options.kernel);
+  const bool bits64 = files.IsDebian() || bench::RunsLinuxbench(options.kernel);
   if (!bits64) {
     fmt::print(stderr, "alibi: {} is a 32-bit kernel: only boot and init can be measured\n",
                options.kernel);

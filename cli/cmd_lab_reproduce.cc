@@ -54,13 +54,14 @@ std::string BuildOf(const std::string& program) {
 }
 
 // For what an interrupted run goes on with: this build's, since others' figures are others'.
-std::string WorkFolder(const std::string& build, bool quick) {
+std::string WorkFolder(const std::string& build, const lab::MeasureOptions& measure) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const std::string base = cache != nullptr && *cache == '/' ? cache
                            : home != nullptr                 ? std::string(home) + "/.cache"
                                                              : "/tmp";
-  return fmt::format("{}/alibi/reproduce/{}{}", base, build, quick ? "-quick" : "");
+  return fmt::format("{}/alibi/reproduce/{}{}{}", base, build, measure.quick ? "-quick" : "",
+                     measure.repeats != 0 ? fmt::format("-{}", measure.repeats) : "");
 }
 
 struct Options {
@@ -78,7 +79,8 @@ bool IsDone(const lab::Reproduction& all, const std::string& vendor, const std::
   const auto figures = host->second.find(chapter);
   return figures != host->second.end() &&
          figures->second.settings.value("build", std::string()) == options.build &&
-         figures->second.settings.value("quick", false) == options.measure.quick;
+         figures->second.settings.value("quick", false) == options.measure.quick &&
+         figures->second.settings.value("repeats", 0u) == options.measure.repeats;
 }
 
 int WriteBoth(const lab::Reproduction& all, const Options& options) {
@@ -140,6 +142,11 @@ int CmdLabReproduce(int argc, char** argv) {
           ->type_name("FILE");
   app.add_flag("--quick", quick, "short runs: good for a look, not for figures")
       ->excludes(from_option);
+  app.add_option("--repeats", options.measure.repeats,
+                 "runs of each of an experiment's combinations (3, with --quick 1)")
+      ->type_name("N")
+      ->check(CLI::Range(1u, 1000u))
+      ->excludes(from_option);
   app.add_option("--only", options.chapters, "only these chapters: " + ChapterNames())
       ->type_name("CHAPTERS")
       ->delimiter(',')
@@ -191,7 +198,7 @@ int CmdLabReproduce(int argc, char** argv) {
   options.measure.policy = MachineConfig().policy;
   options.measure.quick = quick;
   options.build = BuildOf(options.measure.alibi);
-  options.measure.work_folder = WorkFolder(options.build, quick);
+  options.measure.work_folder = WorkFolder(options.build, options.measure);
   options.measure.stopped = [] { return Stopped().load(); };
   if (isatty(STDERR_FILENO)) {
     options.measure.progress = [](const std::string& what) {

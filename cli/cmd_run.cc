@@ -57,6 +57,7 @@ struct RunOptions {
   std::string tc_cache;
   std::string shadow_size = "512M";
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
+  std::string hosting = "all";
   // The library forks no process unless it is asked to: its own default is translate.
   std::string engine = runtime::NameOf(runtime::EngineKind::kAuto);
   std::string engine_policy;
@@ -317,6 +318,11 @@ void RunCommand::AddOptions(CLI::App& app) {
       "--coherence", options_.coherence,
       "how the shadow follows the guest's page tables: " +
           fmt::format("{} ({})", fmt::join(mmu::kCoherenceNames, ", "), options_.coherence));
+  app.add_option("--hosting", options_.hosting,
+                 "what is kept over switches, for measurements: of views=NUMBER, "
+                 "satellites=NUMBER\n"
+                 "and remap (user code that runs directly begins without a page) (all)")
+      ->type_name("all|LIST");
   app.add_option("--append", options_.append, "the kernel's command line, behind the image's name");
   app.add_option("--initrd", options_.initrd,
                  "Linux's initial RAM disk; or modules for a multiboot kernel, "
@@ -488,6 +494,9 @@ RunCommand::Failed RunCommand::CheckChoices() {
   auto coherence = mmu::ParseCoherence(options_.coherence);
   if (!coherence.ok()) return Fail(kUsage, "--coherence: " + coherence.error().message);
   coherence_ = *coherence;
+  auto hosting = ParseHosting(options_.hosting);
+  if (!hosting.ok()) return Fail(kUsage, "--hosting: " + hosting.error().message);
+  config_.machine.hosting = *hosting;
   if (const Failed status = observation_.Check()) return status;
   if (options_.tc_cache != "" && options_.tc_cache != "none" && !Translates()) {
     return Fail(kUsage, "--tc-cache needs --engine translate");

@@ -85,7 +85,8 @@ DirectExecution::DirectExecution(const Options& options)
       shown_(options.shown),
       code_pages_(*options.mmu, counters_),
       trap_price_(options.trap_price),
-      gate_(options.gate) {}
+      gate_(options.gate),
+      remaps_(options.remaps) {}
 
 DirectExecution::~DirectExecution() {
   watcher_.reset();
@@ -128,6 +129,9 @@ Status DirectExecution::Init(const Options& options) {
   auto server = ForkServer::Start(jobs, shared, setter_ != nullptr ? setter_->notes_fd() : -1);
   if (!server.ok()) return server.error();
   server_ = std::move(*server);
+  for (unsigned i = std::max(options.satellites, 1u); i < kSatellites; ++i) {
+    places_[i].satellite.reset();
+  }
   if (real_time_) RaisePriority();
   return Ok{};
 }
@@ -284,6 +288,7 @@ Exit DirectExecution::Run(Report* report) {
   if (std::exchange(place->code_bits, state_.CodeBits()) != state_.CodeBits()) {
     place->pages->ChangedAll();
   }
+  if (remaps_) place->pages->ChangedAll();
   if (MapAhead(place, LinearAddr(state_.rip)) == Mapped::kRefused) {
     ++counters_.direct_refusals;
     return Exit::kRefused;

@@ -74,9 +74,12 @@ class DirectExecution {
   struct Options {
     mmu::Mmu* mmu = nullptr;
     vcpu::VcpuState* state = nullptr;
-    isa::FeatureSet shown;          // what the guest's CPUID shows
-    u64 trap_price = 0;             // TSC cycles of a signal and the return from its handler
-    unsigned vcpus = 1;             // that take turns in `state`
+    isa::FeatureSet shown;              // what the guest's CPUID shows
+    u64 trap_price = 0;                 // TSC cycles of a signal and the return from its handler
+    unsigned vcpus = 1;                 // that take turns in `state`
+    unsigned satellites = kSatellites;  // at most; at least 1
+    // For experiments: each run begins without a page that is mapped.
+    bool remaps = false;
     std::function<void()> stopped;  // see TellOfStops(), where there are several
     // Not null: user code is guest code that other VCPUs execute theirs beside.
     vcpu::GuestGate* gate = nullptr;
@@ -248,7 +251,8 @@ class DirectExecution {
   u64 trap_price_;
   vcpu::GuestGate* const gate_;
   CpuTime cpu_times_;
-  u64 stop_cpu_time_ = 0;   // of a satellite, for a stop
+  u64 stop_cpu_time_ = 0;  // of a satellite, for a stop
+  bool remaps_;
   bool real_time_ = false;  // the policy of the thread that made it
   std::optional<Status> begun_;
   adapt::EnginePrices prices_;

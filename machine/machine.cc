@@ -102,10 +102,11 @@ Status Machine::CreateCore(const MachineConfig& config, std::unique_ptr<hardware
   // Under KVM stores to page tables come without traces.
   mmu_options.coherence = kvm != nullptr ? mmu::Coherence::kDropped : config.coherence;
   const unsigned cores = beside_ ? vcpus_ : 1;
+  mmu_options.max_views = std::min(config.hosting.views, mmu::ViewPool::kMaxViews);
   mmu_options.max_chunks = static_cast<u32>(config.shadow_bytes / kShadowChunkBytes / cores);
   if (beside_) {
     mmu_options.group = &group_;
-    mmu_options.max_views = std::min(mmu::ViewPool::kMaxViews, kMaxViewsOfAll / cores);
+    mmu_options.max_views = std::min(mmu_options.max_views, kMaxViewsOfAll / cores);
   }
   auto mmu = mmu::Mmu::Create(mmu_options);
   if (!mmu.ok()) return mmu.error();
@@ -142,6 +143,8 @@ Status Machine::CreateTranslator(const MachineConfig& config, const runtime::Eng
   options.store_folder = config.store_folder;
   options.executions = config.executions;
   options.engine_policy = core->engine_policy.get();
+  options.satellites = config.hosting.satellites;
+  options.remaps_user_code = config.hosting.remaps;
   options.needs_direct_execution = config.engine == runtime::EngineKind::kDirect;
   auto engine = runtime::TranslatingEngine::Create(options);
   if (!engine.ok()) return engine.error();

@@ -31,6 +31,7 @@
 #include "base/simd_guard.h"
 #include "base/turn_lock.h"
 #include "base/types.h"
+#include "machine/hosting.h"
 #include "machine/surroundings.h"
 #include "machine/vcpu_core.h"
 #include "mmu/guest_memory.h"
@@ -101,6 +102,7 @@ struct MachineConfig {
   std::function<void(const std::string&)> policy_report;
   u64 tc_bytes = u64{64} << 20;
   std::string store_folder;  // see runtime::TranslatingEngineOptions
+  Hosting hosting;
   // VMCALL at CPL 0 asks the machine for what vcpu/hypercalls.inc lists. For engines that
   // translate.
   bool hypercalls = false;

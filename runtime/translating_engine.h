@@ -60,6 +60,9 @@ struct TranslatingEngineOptions : EngineOptions {
   // Which user code runs directly (direct/direct_execution.h); null: none.
   adapt::EnginePolicy* engine_policy = nullptr;
   bool needs_direct_execution = false;  // a host that cannot run code directly: Create() fails
+  // See direct::DirectExecution::Options.
+  unsigned satellites = ~0u;
+  bool remaps_user_code = false;
   // Of translations that other runs have made (runtime/translation_store.h); "": none are kept, nor
   // where this program was linked without a build ID.
   std::string store_folder;

@@ -81,7 +81,8 @@ Names BenchmarksOf(Program program) {
 }
 
 bool UsesKernel(Program program) {
-  return program == Program::kLinux || program == Program::kBoot || program == Program::kNetwork;
+  return program == Program::kLinux || program == Program::kBoot || program == Program::kDebian ||
+         program == Program::kNetwork;
 }
 bool UsesCard(Program program) {
   return program == Program::kNetwork || program == Program::kTransmit;
@@ -98,6 +99,7 @@ const std::vector<ParameterRule>& ParameterRules() {
       {"coherence", {"eager", "deferred", "dropped"}},
       {"cpu", {}},
       {"engine", Names(std::begin(runtime::kEngineNames), std::end(runtime::kEngineNames))},
+      {"hosting", {}},
       {"net-optimize", {}},
       {"ram", {}, true},
       {"shadow-size", {}, true},
@@ -383,6 +385,11 @@ class Parser {
       Wrong(node, fmt::format("linux runs a 64-bit program, which {} cannot; program = \"boot\" "
                               "only boots it",
                               workload->kernel));
+    } else if (workload->program == Program::kDebian) {
+      const Names kernels(std::begin(kDebianKernels), std::end(kDebianKernels));
+      if (!Contains(kernels, workload->kernel)) {
+        Wrong(node, "there is a whole Debian with these kernels: " + Join(kernels));
+      }
     }
   }
 

@@ -145,8 +145,8 @@ TEST_CASE("What is wrong with a workload is said as well") {
        "x.toml:5: only: there is no 'syscall'; there are isprime, sort"},
       {"[[workload]]\nprogram = \"debian\"\nonly = [\"getppid\"]",
        "x.toml:5: only: there is no 'getppid'; there are true, python-start"},
-      {"[[workload]]\nprogram = \"debian\"\nkernel = \"686\"",
-       "x.toml:5: debian has no kernel to choose"},
+      {"[[workload]]\nprogram = \"debian\"\nkernel = \"amd64\"",
+       "x.toml:5: there is a whole Debian with these kernels: cloud-amd64, 686"},
       {"[[workload]]\nprogram = \"boot\"\nonly = [\"init\"]",
        "x.toml:5: boot has no benchmarks to choose from"},
       {"[[workload]]\nprogram = \"compute\"\nkernel = \"686\"",
@@ -356,8 +356,8 @@ TEST_CASE("A CSV file that is none of ours is refused with its line") {
 
 TEST_CASE("The experiment files that come with it are right") {
   // The test's data: every file of bench/lab/experiments.
-  for (const char* name : {"boot", "coherence", "hosted_io", "hybrid", "macro", "nanobenchmarks",
-                           "policies", "smoke", "type_ii"}) {
+  for (const char* name : {"boot", "coherence", "hosted_io", "hybrid", "macro", "macro32",
+                           "nanobenchmarks", "policies", "smoke", "type_ii", "type_ii_cures"}) {
     const std::string file = std::string("bench/lab/experiments/") + name + ".toml";
     std::ifstream in(file);
     REQUIRE(in.good());

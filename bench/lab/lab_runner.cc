@@ -193,7 +193,7 @@ class LabRunner {
         if (Status network = PrepareNetwork(workload); !network.ok()) return network;
       } else if (IsVmi(workload.program)) {
         if (Status vmi = PrepareVmi(); !vmi.ok()) return vmi;
-      } else if (Status guest = workload.program == Program::kDebian ? PrepareDebian()
+      } else if (Status guest = workload.program == Program::kDebian ? PrepareDebian(workload)
                                                                      : PrepareLinux(workload);
                  !guest.ok()) {
         return guest;
@@ -229,11 +229,12 @@ class LabRunner {
     return Ok();
   }
 
-  Status PrepareDebian() {
-    if (debian_) return Ok();
-    auto fetched = FetchDebian(options_.data_folder, [this](const std::string& what) {
-      if (options_.progress) options_.progress(what);
-    });
+  Status PrepareDebian(const Workload& workload) {
+    if (debian_.count(workload.kernel) != 0) return Ok();
+    auto fetched =
+        FetchDebian(workload.kernel, options_.data_folder, [this](const std::string& what) {
+          if (options_.progress) options_.progress(what);
+        });
     if (!fetched.ok()) return fetched.error();
     auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
     if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
@@ -241,7 +242,7 @@ class LabRunner {
     if (Status written = WriteProgramDisk(scratch->path(), &*fetched); !written.ok()) {
       return written;
     }
-    debian_ = *fetched;
+    debian_[workload.kernel] = *fetched;
     return Ok();
   }
 
@@ -503,8 +504,9 @@ class LabRunner {
   }
 
   Record RunGuest(const RunSpec& run) {
-    const LinuxFiles& files =
-        run.workload.program == Program::kDebian ? debian_.value() : linux_.at(run.workload.kernel);
+    const LinuxFiles& files = run.workload.program == Program::kDebian
+                                  ? debian_.at(run.workload.kernel)
+                                  : linux_.at(run.workload.kernel);
     Record record;
     LinuxMachine machine;
     machine.system = run.system;
@@ -558,7 +560,7 @@ class LabRunner {
   Programs programs_;
   std::string qemu_, uml_;
   std::map<std::string, LinuxFiles> linux_;      // by kernel
-  std::optional<LinuxFiles> debian_;             // a whole one
+  std::map<std::string, LinuxFiles> debian_;     // whole ones, by kernel
   std::map<std::string, NetworkFiles> network_;  // by kernel
   VmiFiles vmi_;
   std::vector<std::unique_ptr<ScratchFolder>> scratch_;

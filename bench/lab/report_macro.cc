@@ -9,42 +9,13 @@
 #include "bench/lab/chart.h"
 #include "bench/lab/html.h"
 #include "bench/lab/report.h"
+#include "bench/lab/reproduce/macro_paper.h"
 #include "bench/statistics.h"
 
 namespace alibi::bench::lab {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-// What a row of debian.inc stands in for, and the part of native speed that the paper's software
-// VMM has there, by its table of raw data ("Raw data").
-struct Paper {
-  const char* row;
-  const char* what;
-  double percent;
-};
-constexpr Paper kPaper[] = {
-    {"tar-gzip", "SPECint 2000, gzip", 100 * 130 / 135.0},
-    {"bzip2", "SPECint 2000, bzip2", 100 * 114 / 124.0},
-    {"xz", "SPECint 2000, gzip", 100 * 130 / 135.0},
-    {"python", "SPECint 2000, perlbmk", 100 * 115 / 116.0},
-    {"perl", "SPECint 2000, perlbmk", 100 * 115 / 116.0},
-    {"sqlite3", "SPECint 2000, vortex", 100 * 113 / 116.0},
-    {"gcc-lua", "SPECint 2000, gcc", 100 * 67.5 / 71.0},
-    {"minisat", "SPECint 2000, crafty", 100 * 62.7 / 64.7},
-    {"java", "SPECjbb 2005, Windows", 100 * 9430 / 9608.0},
-    {"web-small", "ApacheBench, 128 clients, Linux", 100 * 985.28 / 2201.90},
-    {"web-large", "ApacheBench, 128 clients, Linux", 100 * 985.28 / 2201.90},
-    {"make-lua", "make -j8 bzImage, Linux", 100 * 265 / 393.0},
-    {"forkwait-40000", "forkwait", 100 * 6.02 / 36.95},
-};
-
-const Paper* PaperOf(const std::string& row) {
-  for (const Paper& paper : kPaper) {
-    if (row == paper.row) return &paper;
-  }
-  return nullptr;
-}
 
 std::string Percent(double value) {
   return std::isnan(value) ? "-" : fmt::format("{:.0f} %", value);
@@ -75,7 +46,7 @@ std::string Figure(const LabData& data, const std::string& workload,
     const double native = data.Median(workload, {{kNative, ""}, {}}, row);
     // A boot has none.
     if (!(native > 0)) continue;
-    const Paper* paper = PaperOf(row);
+    const MacroPaper* paper = MacroPaperOf(row);
     std::vector<std::string> cells = {row, paper == nullptr ? "" : paper->what,
                                       Percent(paper == nullptr ? kNone : paper->percent),
                                       CellOf(native, data.UnitOf(workload, row))};

@@ -87,7 +87,7 @@ Result<LinuxFiles> FetchLinux(const std::string& kernel, const std::string& alib
   return files;
 }
 
-Result<LinuxFiles> FetchDebian(const std::string& data_folder,
+Result<LinuxFiles> FetchDebian(const std::string& kernel, const std::string& data_folder,
                                const std::function<void(const std::string&)>& progress) {
   // All but the last line is progress.
   std::string line;
@@ -101,9 +101,10 @@ Result<LinuxFiles> FetchDebian(const std::string& data_folder,
       line += c;
     }
   };
-  const ChildResult child = RunChild({"/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", "python3",
-                                      data_folder + "/bench/linux/debian_image.py"},
-                                     2h, take);
+  const ChildResult child = RunChild(
+      {"/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", "python3",
+       data_folder + "/bench/linux/debian_image.py", RunsLinuxbench(kernel) ? "amd64" : "i386"},
+      2h, take);
   if (child.exit_status != 0) {
     return Error{fmt::format("no Debian to boot ({})", child.Describe())};
   }
@@ -112,6 +113,7 @@ Result<LinuxFiles> FetchDebian(const std::string& data_folder,
   if (!packages.ok()) return packages.error();
   LinuxFiles files;
   files.linuxbench = data_folder + "/bench/linux/guest/linuxbench";
+  files.program = RunsLinuxbench(kernel) ? files.linuxbench : files.linuxbench + "32";
   files.kernel = image + "/kernel";
   files.initramfs = image + "/initrd";
   files.ram_megabytes = kDebianRamMegabytes;
@@ -122,7 +124,7 @@ Result<LinuxFiles> FetchDebian(const std::string& data_folder,
 }
 
 Status WriteProgramDisk(const std::string& folder, LinuxFiles* files) {
-  auto program = ReadFile(files->linuxbench);
+  auto program = ReadFile(files->program);
   if (!program.ok()) return program.error();
   program->resize((program->size() + kSector - 1) / kSector * kSector);
   files->program_disk = folder + "/linuxbench";
@@ -292,8 +294,8 @@ std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::
   }
   std::vector<std::string> command = {files.linuxbench, "beside", "unshare", "--mount"};
   if (geteuid() != 0) command.push_back("--map-root-user");
-  command.insert(command.end(), {"sh", "-ec", kChroot, "native", files.tree, files.linuxbench,
-                                 words + kNativeAsker});
+  command.insert(command.end(),
+                 {"sh", "-ec", kChroot, "native", files.tree, files.program, words + kNativeAsker});
   return command;
 }
 

@@ -26,7 +26,8 @@ struct LinuxFiles {
   // Of a whole Debian only. Its disk, which stays as it is; the same files, for native runs; and
   // what is installed, as a checksum.
   std::string disk, tree, packages;
-  std::string program_disk;  // linuxbench as a disk
+  std::string program;       // linuxbench for it
+  std::string program_disk;  // the same as a disk
   // Of `alibi bench disk` only: images that the machines write.
   std::string virtio_disk, ide_disk;
   bool IsDebian() const { return !disk.empty(); }
@@ -40,9 +41,11 @@ bool RunsLinuxbench(const std::string& kernel);
 Result<LinuxFiles> FetchLinux(const std::string& kernel, const std::string& alibi,
                               const std::string& data_folder);
 
-// The Debian that tools/linux/debian_image.py makes, the first time, and keeps. `progress`: what it
-// says meanwhile.
-Result<LinuxFiles> FetchDebian(const std::string& data_folder,
+// The kernels that there is a whole Debian for: of 64 bits, and of 32 with programs of 32.
+inline constexpr const char* kDebianKernels[] = {"cloud-amd64", "686"};
+// The Debian with this kernel that tools/linux/debian_image.py makes, the first time, and keeps.
+// `progress`: what it says meanwhile.
+Result<LinuxFiles> FetchDebian(const std::string& kernel, const std::string& data_folder,
                                const std::function<void(const std::string&)>& progress);
 
 // files->program_disk, in `folder`.

@@ -21,6 +21,7 @@ LinuxFiles Debian() {
   files.initramfs = "/c/initrd";
   files.linuxbench = "/b/linuxbench";
   files.ram_megabytes = kDebianRamMegabytes;
+  files.program = "/b/linuxbench32";
   files.disk = "/c/a,b/disk";
   files.tree = "/c/a,b/tree";
   files.program_disk = "/s/linuxbench";
@@ -121,14 +122,14 @@ TEST_CASE("Natively Debian is a chroot of the same files") {
   const std::vector<std::string> first(command.begin(), command.begin() + 3);
   CHECK(first == std::vector<std::string>{"/b/linuxbench", "beside", "unshare"});
   const std::vector<std::string> last(command.end() - 3, command.end());
-  CHECK(last == std::vector<std::string>{"/c/a,b/tree", "/b/linuxbench",
+  CHECK(last == std::vector<std::string>{"/c/a,b/tree", "/b/linuxbench32",
                                          "quick:only=true:asker=127.0.0.1/%ASKER%/%SERVER%"});
 }
 
 TEST_CASE("The program's disk is the program, and whole sectors") {
   LinuxFiles files = Debian();
-  files.linuxbench = Folder() + "/program";
-  std::ofstream(files.linuxbench) << std::string(5000, 'x');
+  files.program = Folder() + "/program";
+  std::ofstream(files.program) << std::string(5000, 'x');
   const ScratchFolder scratch;
   REQUIRE(WriteProgramDisk(scratch.path(), &files).ok());
   CHECK(std::filesystem::file_size(files.program_disk) == 8192);
@@ -136,7 +137,7 @@ TEST_CASE("The program's disk is the program, and whole sectors") {
   const std::string text(std::istreambuf_iterator<char>(disk), {});
   CHECK(text == std::string(5000, 'x') + std::string(3192, '\0'));
 
-  files.linuxbench = Folder() + "/none";
+  files.program = Folder() + "/none";
   CHECK_FALSE(WriteProgramDisk(scratch.path(), &files).ok());
 }
 
@@ -146,8 +147,8 @@ TEST_CASE("Scratch folders go away with what runs leave there") {
     const ScratchFolder scratch;
     path = scratch.path();
     LinuxFiles files = Debian();
-    files.linuxbench = Folder() + "/program";
-    std::ofstream(files.linuxbench) << "x";
+    files.program = Folder() + "/program";
+    std::ofstream(files.program) << "x";
     REQUIRE(WriteProgramDisk(path, &files).ok());
   }
   CHECK_FALSE(std::filesystem::exists(path));

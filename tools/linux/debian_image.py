@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Debian that `alibi bench debian` measures: made once by mmdebstrap, kept in the cache folder.
 
+    debian_image.py [amd64 | i386]
+
 Prints a line for what it does, if that takes a while; the last line of its output is a folder with
 
   disk       the system as a file system without a partition table
@@ -26,9 +28,14 @@ from packages import Failure, cache_folder
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUITE = "bookworm"
+# By Debian's architecture: its kernel.
+KERNELS = {"amd64": "linux-image-cloud-amd64", "i386": "linux-image-686"}
+# By architecture, where mmdebstrap's own choice will not do: mirrors' lists of i386's security updates
+# have been out of step with their checksums for a day and more.
+SOURCES = {"i386": [f"deb http://deb.debian.org/debian {SUITE} main"]}
 PACKAGES = [
     # A system that boots to a login.
-    "linux-image-cloud-amd64", "systemd-sysv", "udev", "dbus", "procps",
+    "systemd-sysv", "udev", "dbus", "procps",
     # What is measured.
     "python3", "libpython3.11-testsuite", "gcc", "g++", "libc6-dev", "gdb", "git", "openssl",
     "gzip", "xz-utils", "zstd", "bzip2", "perl", "minisat", "openjdk-17-jdk-headless", "nginx", "iproute2",
@@ -64,9 +71,14 @@ def hooks():
             *(f"--customize-hook={line}" for line in lines)]
 
 
-def key():
+def packages(architecture):
+    return [KERNELS[architecture], *PACKAGES]
+
+
+def key(architecture):
     """Of all that determines what make() makes, but for the mirrors."""
-    sums = hashlib.sha256(repr((LAYOUT, SUITE, PACKAGES, SPARE, BLOCK, hooks())).encode())
+    sums = hashlib.sha256(
+        repr((LAYOUT, SUITE, packages(architecture), SPARE, BLOCK, hooks())).encode())
     for path in recipe():
         sums.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return sums.hexdigest()[:12]
@@ -91,12 +103,13 @@ def newest(paths):
     return paths[-1]
 
 
-def make(folder):
+def make(folder, architecture):
     """All files of the module's list in `folder`, which is empty."""
     archive, tree = folder / "archive.tar", folder / "tree"
     print(f"making a Debian in {folder.parent}: once, some minutes, and 4 GB", flush=True)
-    run("mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", *hooks(), "--format=tar",
-        SUITE, archive, cwd=HERE / "debian")
+    run("mmdebstrap", "--variant=minbase", f"--architectures={architecture}",
+        f"--include={','.join(packages(architecture))}", *hooks(), "--format=tar", SUITE, archive,
+        *SOURCES.get(architecture, []), cwd=HERE / "debian")
     print("making its disk", flush=True)
     tree.mkdir()
     # Devices are the host's: nobody but root could make them.
@@ -108,19 +121,21 @@ def make(folder):
     archive.unlink()
     for name, pattern in (("kernel", "vmlinuz-*"), ("initrd", "initrd.img-*")):
         shutil.copy(newest((tree / "boot").glob(pattern)), folder / name)
-    packages = (tree / "opt/alibi-packages").read_bytes()
-    (folder / "packages").write_bytes(packages)
-    (folder / "packages.sha256").write_text(hashlib.sha256(packages).hexdigest()[:12], encoding="ascii")
+    installed = (tree / "opt/alibi-packages").read_bytes()
+    (folder / "packages").write_bytes(installed)
+    (folder / "packages.sha256").write_text(hashlib.sha256(installed).hexdigest()[:12], encoding="ascii")
 
 
-def image(cache):
+def image(cache, architecture):
     """The folder, made if it is not there. Any number of processes may call it."""
-    place = cache / f"debian-{key()}"
+    place = cache / f"debian-{key(architecture)}"
     if place.exists():
         return place
     if os.environ.get("ALIBI_OFFLINE"):
         raise Failure(f"{place} is missing, and ALIBI_OFFLINE forbids to get its packages")
-    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    # mmdebstrap asks it whether programs of another architecture run here.
+    tools = TOOLS if architecture == "amd64" else {**TOOLS, "arch-test": "arch-test"}
+    missing = [package for tool, package in tools.items() if shutil.which(tool) is None]
     if missing:
         raise Failure(f"to make it, first: sudo apt-get install {' '.join(missing)}")
     cache.mkdir(parents=True, exist_ok=True)
@@ -132,14 +147,18 @@ def image(cache):
         partial = place.with_name(place.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        make(partial)
+        make(partial, architecture)
         partial.rename(place)
     return place
 
 
 def main():
+    architecture = sys.argv[1] if len(sys.argv) > 1 else "amd64"
+    if len(sys.argv) > 2 or architecture not in KERNELS:
+        print(f"usage: debian_image.py [{' | '.join(KERNELS)}]", file=sys.stderr)
+        return 64
     try:
-        print(image(cache_folder()))
+        print(image(cache_folder(), architecture))
     except (Failure, OSError) as failure:
         print(failure, file=sys.stderr)
         return 69

@@ -17,8 +17,10 @@ import unittest
 SCRIPT = pathlib.Path(sys.argv.pop(1)).resolve()
 
 MMDEBSTRAP = """#!/bin/sh
-echo made >>"$LOG"
-for archive; do :; done
+echo "made $*" >>"$LOG"
+for archive; do
+  case $archive in */archive.tar) break ;; esac
+done
 [ -z "$FAIL" ] || { echo 'I: downloading'; echo "E: $FAIL"; echo 'E: apt-get update failed'; exit 1; }
 sleep 0.2
 work=$(mktemp -d)
@@ -48,7 +50,8 @@ class DebianImage(unittest.TestCase):
         shutil.copytree(SCRIPT.parent / "debian", self.script.parent / "debian")
         tools = self.folder / "tools"
         tools.mkdir()
-        for name, text in (("mmdebstrap", MMDEBSTRAP), ("genext2fs", GENEXT2FS), ("newuidmap", "")):
+        for name, text in (("mmdebstrap", MMDEBSTRAP), ("genext2fs", GENEXT2FS), ("newuidmap", ""),
+                           ("arch-test", "")):
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
         self.log = self.folder / "log"
@@ -56,12 +59,12 @@ class DebianImage(unittest.TestCase):
                             "ALIBI_LINUX_CACHE": str(self.folder / "cache"),
                             "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def start(self, **environment):
-        return subprocess.Popen([sys.executable, self.script], env={**self.environment, **environment},
+    def start(self, *words, **environment):
+        return subprocess.Popen([sys.executable, self.script, *words], env={**self.environment, **environment},
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def make(self, **environment):
-        process = self.start(**environment)
+    def make(self, *words, **environment):
+        process = self.start(*words, **environment)
         output, errors = process.communicate()
         return process.returncode, output.splitlines(), errors
 
@@ -113,6 +116,19 @@ class DebianImage(unittest.TestCase):
         self.script.parent.rename(self.folder / "elsewhere")
         self.script = self.folder / "elsewhere" / SCRIPT.name
         self.assertEqual(self.make()[1], [first])
+
+    def test_each_architecture_has_its_own(self):
+        first = self.make()[1][-1]
+        self.assertEqual(self.make("amd64")[1], [first])
+        second = self.make("i386")[1][-1]
+        self.assertNotEqual(first, second)
+        self.assertEqual(self.made(), 2)
+        made = self.log.read_text().splitlines()
+        self.assertIn("--architectures=i386 --include=linux-image-686,", made[1])
+        self.assertIn("--architectures=amd64 --include=linux-image-cloud-amd64,", made[0])
+        self.assertEqual(self.make("i386")[1], [second])
+        status, _, errors = self.make("sparc")
+        self.assertEqual((status, errors), (64, "usage: debian_image.py [amd64 | i386]\n"))
 
     def test_offline(self):
         self.fails_with("ALIBI_OFFLINE", ALIBI_OFFLINE="1")

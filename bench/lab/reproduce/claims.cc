@@ -245,22 +245,6 @@ Judgement JudgeCompute(const Evidence& f) {
               "user code is translated, and each access looked up");
 }
 
-Judgement NotHere(const char* why) { return {Verdict::kNotChecked, "-", why}; }
-
-Judgement JudgeSpecJbb(const Evidence&) {
-  return NotHere(
-      "SPECjbb and Windows are not free to use; the experiment macro has a stand-in on OpenJDK");
-}
-Judgement JudgeApache(const Evidence&) {
-  return NotHere(
-      "the experiment macro has nginx, asked by clients on the host; not among this page's runs");
-}
-Judgement JudgePassmark(const Evidence&) {
-  return NotHere(
-      "PassMark runs on Windows; the row swap of alibi bench debian has paging, without a native "
-      "counterpart");
-}
-
 Judgement JudgeCompile(const Evidence& f) {
   const double part = f("linux.compile.native") / f("linux.compile.alibi");
   return When(part >= 0.674, Percent(part) + " of native",

@@ -19,9 +19,11 @@ Judgement Cost(double here, double paper, std::string text);
 
 // Of each paper, in the order of its .inc file.
 std::vector<Claim> TranslationClaims();  // Adams and Agesen
+std::vector<Claim> MacroClaims();        // Adams and Agesen, whole programs
 std::vector<Claim> HostedIoClaims();     // Sugerman, Venkitachalam and Lim
 std::vector<Claim> VmiClaims();          // Amsden and others
 std::vector<Claim> TypeIiClaims();       // King, Dunlap and Chen
+std::vector<Claim> TypeIiCuresClaims();  // the same, with less kept than all
 
 }  // namespace alibi::bench::lab
 

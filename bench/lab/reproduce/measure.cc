@@ -287,10 +287,10 @@ Result<Figures> Measure(const std::string& chapter, const MeasureOptions& option
     const char* chapter;
     Result<Figures> (*measure)(const MeasureOptions&);
   };
-  static constexpr Row kRows[] = {{"translation", MeasureTranslation},
-                                  {"hosted-io", MeasureHostedIo},
-                                  {"vmi", MeasureVmi},
-                                  {"type-ii", MeasureTypeIi}};
+  static constexpr Row kRows[] = {
+      {"translation", MeasureTranslation}, {"macro", MeasureMacro},
+      {"hosted-io", MeasureHostedIo},      {"vmi", MeasureVmi},
+      {"type-ii", MeasureTypeIi},          {"type-ii-cures", MeasureTypeIiCures}};
   double load = 0;
   const bool knows_load = getloadavg(&load, 1) == 1;
   const ordered_json host = DescribeHost("");
@@ -304,6 +304,7 @@ Result<Figures> Measure(const std::string& chapter, const MeasureOptions& option
     settings.update({{"policy", options.policy},
                      {"quick", options.quick},
                      {"realtime", sched_getscheduler(0) != SCHED_OTHER}});
+    if (options.repeats != 0) settings["repeats"] = options.repeats;
     figures->settings = std::move(settings);
     if (knows_load) figures->Set("host.load", load);
     return figures;

@@ -17,6 +17,7 @@ struct MeasureOptions {
   std::string policy;       // the default one, which the figures are about
   std::string kernel = "cloud-amd64";
   bool quick = false;
+  unsigned repeats = 0;                              // of experiments; 0: as many as usual
   std::string work_folder;                           // for what an interrupted run goes on with
   std::function<bool()> stopped;                     // true: no further run is begun; may be empty
   std::function<void(const std::string&)> progress;  // may be empty
@@ -28,8 +29,10 @@ struct MeasureOptions {
 Result<Figures> Measure(const std::string& chapter, const MeasureOptions& options);
 
 Result<Figures> MeasureTranslation(const MeasureOptions& options);
+Result<Figures> MeasureMacro(const MeasureOptions& options);
 Result<Figures> MeasureHostedIo(const MeasureOptions& options);
 Result<Figures> MeasureTypeIi(const MeasureOptions& options);
+Result<Figures> MeasureTypeIiCures(const MeasureOptions& options);
 Result<Figures> MeasureVmi(const MeasureOptions& options);
 
 // What `alibi dump --example isprime` says, as figures.

@@ -38,6 +38,25 @@ rate = "100M"
 only = ["send-4096"]
 )toml";
 
+// And of experiments/macro.toml, by CPU time: hosts have other things to do for hours.
+constexpr const char* kMacro = R"toml(
+title = "Whole programs, for the reproduction page"
+observe = false
+cpu-time = true
+time-limit = 3600
+[parameters]
+engine = ["translate", "auto", "hardware"]
+[[workload]]
+name = "programs"
+program = "debian"
+only = ["tar-gzip", "bzip2", "xz", "python", "perl", "sqlite3", "gcc-lua", "minisat", "java",
+        "web-small", "web-large", "make-lua", "forkwait-40000"]
+[[workload]]
+name = "guests"
+program = "debian"
+only = ["swap", "vga-text"]
+)toml";
+
 // And of experiments/type_ii.toml; peers are those that are here.
 constexpr const char* kTypeIi = R"toml(
 title = "Type II, for the reproduction page"
@@ -52,19 +71,45 @@ only = ["getppid", "ctxswitch"]
 name = "macro"
 program = "linux"
 only = ["forkexec", "sha256", "matmul"]
+[[workload]]
+name = "network"
+program = "network"
+card = "virtio"
+only = ["send-4096", "receive-4096"]
 )toml";
 
-// "native" of a peer; of Alibi its one parameter's value.
+// And experiments/type_ii_cures.toml.
+constexpr const char* kTypeIiCures = R"toml(
+title = "Type II cures, for the reproduction page"
+observe = false
+peers = ["native"]
+[parameters]
+engine = ["translate", "direct"]
+hosting = ["all", "views=1", "views=2", "views=8", "satellites=1", "satellites=2", "remap"]
+[[workload]]
+name = "cures"
+program = "linux"
+only = ["getppid", "ctxswitch"]
+)toml";
+
+// "native" of a peer; of Alibi its parameters' values: "direct", "direct,views=1".
 std::string NameOf(const Configuration& configuration) {
-  return configuration.system.system == kAlibi ? configuration.parameters.at(0).second
-                                               : configuration.system.system;
+  if (configuration.system.system != kAlibi) return configuration.system.system;
+  std::string name;
+  for (const auto& [parameter, value] : configuration.parameters) {
+    name += (name.empty() ? "" : ",") + value;
+  }
+  return name;
 }
 
 // The experiment's medians as "WORKLOAD.CONFIGURATION.METRIC".
 Result<Figures> MeasureExperiment(const std::string& name, const std::string& lines,
                                   const MeasureOptions& options) {
-  const std::string text =
-      fmt::format("quick = {}\nrepeats = {}\n{}", options.quick, options.quick ? 1 : 3, lines);
+  const std::string text = fmt::format("quick = {}\nrepeats = {}\n{}", options.quick,
+                                       options.repeats != 0 ? options.repeats
+                                       : options.quick      ? 1
+                                                            : 3,
+                                       lines);
   const auto experiment = ParseExperiment(text, name);
   if (!experiment.ok()) return experiment.error();
   LabOptions lab;
@@ -109,6 +154,11 @@ Result<Figures> MeasureHostedIo(const MeasureOptions& options) {
   return MeasureExperiment("hosted-io", kHostedIo, options);
 }
 
+Result<Figures> MeasureMacro(const MeasureOptions& options) {
+  const std::string tcg = FindProgram("qemu-system-x86_64").empty() ? "" : ", \"qemu-tcg\"";
+  return MeasureExperiment("macro", fmt::format("peers = [\"native\"{}]{}", tcg, kMacro), options);
+}
+
 Result<Figures> MeasureTypeIi(const MeasureOptions& options) {
   std::string peers = "\"native\"";
   for (const auto& [program, peer] :
@@ -116,6 +166,10 @@ Result<Figures> MeasureTypeIi(const MeasureOptions& options) {
     if (!FindProgram(program).empty()) peers += fmt::format(", \"{}\"", peer);
   }
   return MeasureExperiment("type-ii", fmt::format("peers = [{}]{}", peers, kTypeIi), options);
+}
+
+Result<Figures> MeasureTypeIiCures(const MeasureOptions& options) {
+  return MeasureExperiment("type-ii-cures", kTypeIiCures, options);
 }
 
 }  // namespace alibi::bench::lab

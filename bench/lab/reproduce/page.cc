@@ -6,7 +6,9 @@
 #include <array>
 
 #include "bench/lab/reproduce/claims.h"
+#include "bench/lab/reproduce/macro_paper.h"
 #include "bench/lab/reproduce/overhead.h"
+#include "bench/linux/linux_report.h"
 #include "bench/report.h"
 
 namespace alibi::bench::lab {
@@ -76,6 +78,42 @@ std::string Overheads(const Figures& figures, const std::string& of) {
   return text + fmt::format("\nThe boot and halt took {:.2f} s.\n", f("boot.seconds"));
 }
 
+// The paper's Figures 2 and 3 as a table, of what was measured. `of`: as above.
+std::string Programs(const Figures& figures, const std::string& of) {
+  const auto seconds = [&](const std::string& system, const char* row) {
+    const auto at = figures.values.find(fmt::format("programs.{}.{}", system, row));
+    return at == figures.values.end() ? 0 : at->second;
+  };
+  std::vector<std::string> machines;
+  for (const char* system : {"translate", "auto", "hardware", "qemu-tcg"}) {
+    const auto any = figures.values.lower_bound(fmt::format("programs.{}.", system));
+    if (any != figures.values.end() &&
+        any->first.starts_with(fmt::format("programs.{}.", system))) {
+      machines.emplace_back(system);
+    }
+  }
+  std::string text = "### Speed in parts of native (Figures 2 and 3)" + of +
+                     "\n\n| program | stands in for | paper | native |";
+  for (const std::string& machine : machines) text += fmt::format(" {} |", machine);
+  text += "\n|---|---|---:|---:|";
+  for (std::size_t i = 0; i < machines.size(); ++i) text += "---:|";
+  text += '\n';
+  bool any = false;
+  for (const MacroPaper& paper : kMacroPaper) {
+    const double native = seconds("native", paper.row);
+    if (native == 0) continue;
+    any = true;
+    text += fmt::format("| {} | {} | {:.0f} % | {} |", paper.row, paper.what, paper.percent,
+                        FormatSeconds(native));
+    for (const std::string& machine : machines) {
+      const double here = seconds(machine, paper.row);
+      text += here == 0 ? " - |" : fmt::format(" {:.1f} % |", 100 * native / here);
+    }
+    text += '\n';
+  }
+  return any ? text : "";
+}
+
 // A column: one vendor's host.
 struct Column {
   std::string vendor;
@@ -86,8 +124,14 @@ struct Column {
 std::string MeasuredBy(const Column& column, const std::string& chapter) {
   const Figures& figures = *column.figures;
   const auto is = [&](const char* setting) { return figures.settings.value(setting, false); };
-  std::string text = fmt::format("{}: by `{}alibi lab reproduce --only {}` on {}, {}, {} cores, {}",
-                                 column.vendor, is("realtime") ? "chrt -r 1 " : "", chapter,
+  // By hand, of figures that did not come from the command: where they come from.
+  const bool noted = figures.settings.contains("note");
+  const unsigned repeated = figures.settings.value("repeats", 0u);
+  const std::string repeats = repeated == 0 ? "" : fmt::format(" --repeats {}", repeated);
+  const std::string by = noted ? ""
+                               : fmt::format("by `{}alibi lab reproduce --only {}{}` ",
+                                             is("realtime") ? "chrt -r 1 " : "", chapter, repeats);
+  std::string text = fmt::format("{}: {}on {}, {}, {} cores, {}", column.vendor, by,
                                  Text(figures.host, "cpu"), Text(figures.host, "kernel"),
                                  figures.host.value("cores", 0), Text(figures.host, "time"));
   if (figures.settings.contains("guest")) text += "; guest: " + Text(figures.settings, "guest");
@@ -96,6 +140,7 @@ std::string MeasuredBy(const Column& column, const std::string& chapter) {
   }
   text += ".";
   if (is("quick")) text += " **Quick measurements: good for a look, not for figures.**";
+  if (noted) text += " " + Text(figures.settings, "note");
   std::array<unsigned, 4> counts{};
   for (const Judgement& judgement : column.judgements) {
     ++counts[static_cast<unsigned>(judgement.verdict)];
@@ -156,6 +201,8 @@ std::string ReproductionPage(const Reproduction& reproduction) {
       const std::string of = columns.size() > 1 ? " on " + column.vendor : "";
       const std::string overheads = Overheads(*column.figures, of);
       if (!overheads.empty()) text += "\n" + overheads;
+      const std::string programs = Programs(*column.figures, of);
+      if (!programs.empty()) text += "\n" + programs;
       if (column.figures->failures.empty()) continue;
       text += fmt::format("\n### What could not be measured{}\n\n", of);
       for (const std::string& failure : column.figures->failures) text += "- " + failure + "\n";

@@ -121,6 +121,52 @@ TEST_CASE("Verdicts about hosted I/O and VMI follow the figures") {
   CHECK(verdict("Macrobenchmarks", vmi) == Verdict::kNotChecked);
 }
 
+TEST_CASE(
+    "Verdicts about whole programs follow the figures, and their table has what was measured") {
+  const Reproduction two = Read("TWO_HOSTS");
+  Figures macro = two.hosts.at("AMD").at("macro");
+  const auto judge = [&](const char* id) { return Judge(ClaimOf(id), macro); };
+  CHECK(judge("SpecInt").verdict == Verdict::kDoesNotHold);
+  for (const char* row :
+       {"tar-gzip", "bzip2", "xz", "python", "perl", "sqlite3", "gcc-lua", "minisat"}) {
+    macro.Set(std::string("programs.auto.") + row,
+              1.05 * macro.values.at(std::string("programs.native.") + row));
+  }
+  CHECK(judge("SpecInt").verdict == Verdict::kHolds);
+  CHECK(judge("SpecInt").here.find("95.2 % to 95.2 % of native") == 0);
+  CHECK(judge("CompileKinds").verdict == Verdict::kHolds);
+  CHECK(judge("Apache").verdict == Verdict::kDoesNotHold);
+  macro.Set("programs.auto.web-small", 2 * macro.values.at("programs.native.web-small"));
+  macro.Set("programs.auto.web-large", 2 * macro.values.at("programs.native.web-large"));
+  CHECK(judge("Apache").verdict == Verdict::kHolds);
+  CHECK(judge("Forkwait40000").verdict == Verdict::kDoesNotHold);
+  macro.Set("programs.auto.forkwait-40000", 6 * macro.values.at("programs.native.forkwait-40000"));
+  CHECK(judge("Forkwait40000").verdict == Verdict::kBetter);
+  // No native run has it: beside QEMU it is shown, and not judged.
+  CHECK(judge("LargeRam").verdict == Verdict::kNotChecked);
+  CHECK(judge("LargeRam").here == "50.0 us, QEMU TCG 150 us: 3.0x as fast");
+  CHECK(judge("HardwareVmm").why == "not measured: programs.hardware.forkwait-40000");
+  macro.Set("programs.hardware.forkwait-40000",
+            1.1 * macro.values.at("programs.native.forkwait-40000"));
+  CHECK(judge("HardwareVmm").verdict == Verdict::kDoesNotHold);
+}
+
+TEST_CASE("Verdicts about cures follow the figures") {
+  Figures cures = Read("TWO_HOSTS").hosts.at("AMD").at("type-ii-cures");
+  const auto verdict = [&](const char* id) { return Judge(ClaimOf(id), cures).verdict; };
+  CHECK(verdict("ProtectionSwitch") == Verdict::kDoesNotHold);
+  cures.Set("cures.direct,remap.getppid", 5.1 * cures.values.at("cures.direct,all.getppid"));
+  cures.Set("cures.direct,remap.ctxswitch", 5.1 * cures.values.at("cures.direct,all.ctxswitch"));
+  CHECK(verdict("ProtectionSwitch") == Verdict::kHolds);
+  CHECK(verdict("AddressSpaces") == Verdict::kDoesNotHold);
+  cures.Set("cures.direct,satellites=1.ctxswitch",
+            14 * cures.values.at("cures.direct,all.ctxswitch"));
+  CHECK(verdict("AddressSpaces") == Verdict::kHolds);
+  CHECK(verdict("OneProcess") == Verdict::kHolds);
+  cures.Set("cures.direct,satellites=1.getppid", 2 * cures.values.at("cures.direct,all.getppid"));
+  CHECK(verdict("OneProcess") == Verdict::kDoesNotHold);
+}
+
 TEST_CASE("Measurements survive their file, and damaged files are refused") {
   for (const char* variable : {"FIGURES", "TWO_HOSTS"}) {
     const Reproduction read = Read(variable);

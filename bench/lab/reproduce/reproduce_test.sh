@@ -45,9 +45,15 @@ run 0 --from page/reproduction.json --out again
 cmp page/reproduction.md again/reproduction.md || fail "--from makes another page"
 [[ ! -e again/reproduction.json ]] || fail "--from writes measurements"
 
+# --- Other repeats are another measurement ---
+run 0 --quick --repeats 2 --only vmi --out page
+grep -q "taken over" errors.txt && fail "of other repeats: $(cat errors.txt)"
+grep -q "alibi lab reproduce --only vmi --repeats 2" page/reproduction.md || fail "the page's command"
+run 64 --repeats 0 --only vmi --out page
+
 # --- What is wrong is said on one line ---
 run 64 --only vmi,nope --out page
-grep -q "there is no chapter 'nope', but translation, hosted-io, vmi, type-ii" errors.txt || fail "$(cat errors.txt)"
+grep -q "there is no chapter 'nope', but translation, macro, hosted-io, vmi, type-ii, type-ii-cures" errors.txt || fail "$(cat errors.txt)"
 run 64 --only vmi --from page/reproduction.json
 echo '{"format": "alibi-reproduction", "version": 3}' >page/reproduction.json
 run 66 --quick --only vmi --out page

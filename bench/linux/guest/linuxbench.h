@@ -24,11 +24,13 @@ struct Run {
 // Runs `count` operations; returns a checksum of what they computed, which is the same on every
 // machine. Ends the process with a message by Die() when something fails.
 typedef uint64_t (*WorkloadFunction)(const struct Run* run);
+#ifndef ALIBI_ONLY_DEBIAN  // see source_program.sh
 #define ALIBI_LINUX_WORKLOAD(name, function, ...) uint64_t function(const struct Run* run);
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
 #define ALIBI_SCALING(bound, size, function, ...) uint64_t function(const struct Run* run);
 #include "bench/linux/scaling.inc"
+#endif
 uint64_t RunVirtioRead(const struct Run* run);
 uint64_t RunVirtioWrite(const struct Run* run);
 uint64_t RunIdeRead(const struct Run* run);

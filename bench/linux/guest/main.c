@@ -28,6 +28,7 @@ static const struct Workload {
   unsigned full, quick, samples, size;
   const char* command;
 } kWorkloads[] = {
+#ifndef ALIBI_ONLY_DEBIAN
 #define ALIBI_LINUX_WORKLOAD(name, function, per, full, quick, samples, aim, auto_most, how, \
                              meaning)                                                        \
   {#name, function, full, quick, samples, 0, NULL},
@@ -39,12 +40,13 @@ static const struct Workload {
 #define ALIBI_SCALING(bound, size, function, full, quick) \
   {bound "/" #size, function, full, quick, 1, size, NULL},
 #include "bench/linux/scaling.inc"
-#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, how, command, meaning) \
-  {name, RunCommand, full, quick, samples, 0, command},
-#include "bench/linux/debian.inc"
 #define ALIBI_ENTRIES(steps, full, quick) \
   {"entries/" #steps, RunEntries, full, quick, 1, steps, NULL},
 #include "bench/linux/entries.inc"
+#endif
+#define ALIBI_DEBIAN(name, per, full, quick, samples, aim, most, auto_most, how, command, meaning) \
+  {name, RunCommand, full, quick, samples, 0, command},
+#include "bench/linux/debian.inc"
 };
 
 static const char* workload_name = "";
