@@ -203,6 +203,15 @@ void EngineImpl::LinkJumpTable(Ccf* ccf, u8 jump_kinds) {
     if (kinds & KindBit(kind)) view.SetJump(ccf->pc, kind, entry);
   }
   if (conflict) view.SetConflict(ccf->pc, ccf->entry);
+  if (ccf->leaf && (kinds & KindBit(JumpKind::kCrossPage))) NoticeLeaf(*ccf);
+}
+
+// Who has called it first has been translated before it: once more, and with it.
+void EngineImpl::NoticeLeaf(const Ccf& leaf) {
+  const LeafCaller caller = leaf_caller_;
+  if (caller.ccf == nullptr || caller.target != leaf.pc || !(caller.ccf->mode == leaf.mode)) return;
+  leaf_caller_ = {};
+  fragments_->Retire(caller.ccf);
 }
 
 // --- The callouts that dispatch ---

@@ -154,6 +154,13 @@ class EngineImpl final : public TranslatingEngine,
   void CodeInvalidated(PhysAddr page) override { mmu_.ResetJumpEntriesForPhysPage(page); }
   void FetchCode(GuestCode* code);
   vcpu::Outcome DecodeUnit(GuestCode* code);
+  // A translation that ends with a CALL of what may turn out to be a leaf (translator/leaf_call.h).
+  struct LeafCaller {
+    Ccf* ccf = nullptr;
+    LinearAddr target{};
+  };
+  LinearAddr FindLeaf(GuestCode* code, const isa::Instr& last);
+  bool CallsLeaf(GuestCode* code, const translator::PackedCcf& stored);
   void PlanSites(const GuestCode& code, translator::EmitRequest* request);
   translator::EmitRequest CommonRequest() const;
   Ccf* EmitUnit(const GuestCode& code, const translator::PackedCcf* stored, Pending* how);
@@ -242,6 +249,7 @@ class EngineImpl final : public TranslatingEngine,
   SiteDesc* SiteOf(SiteDesc* site) { return site; }
   Next LookUp(LinearAddr pc, u8 jump_kinds);
   void LinkJumpTable(translator::Ccf* ccf, u8 jump_kinds);
+  void NoticeLeaf(const translator::Ccf& leaf);
   bool MustLeave() const;
   // Resumes behind a callout, or dispatches when the translation may not go on.
   Next Continue(SiteDesc* site, LinearAddr next_pc);
@@ -423,6 +431,7 @@ class EngineImpl final : public TranslatingEngine,
   bool running_ = false;
   int thread_id_ = 0;
   u32 slot_seed_ = 0;
+  LeafCaller leaf_caller_;  // the latest one
 };
 
 // The engine that runs on this thread, for signal handlers.

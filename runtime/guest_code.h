@@ -82,6 +82,7 @@ struct GuestCode {
   unsigned max_instructions = 0;
   PhysPage second_page = translator::kNoPage;  // of an instruction that crosses
   u8 copy[16];
+  translator::LeafCall leaf;  // what the CALL at its end calls, once that is known
 };
 
 }  // namespace alibi::runtime

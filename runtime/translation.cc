@@ -9,6 +9,7 @@
 #include "isa/decoder.h"
 #include "runtime/engine_impl.h"
 #include "runtime/guest_code.h"
+#include "translator/leaf_call.h"
 #include "vcpu/cpu_differences.h"
 #include "vcpu/descriptors.h"
 #include "vcpu/exceptions.h"
@@ -133,6 +134,7 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
       .max_instructions = code->max_instructions,
       // A #DB shows all flags.
       .look_ahead = !code->mode.single && !points_.any_breakpoint(),
+      .past_leaf = bool{code->leaf.entry},
       .shown = &shown_features_,
       .exact_sites = code->mode.single ? static_cast<const translator::ExactFlagSites*>(&kEverySite)
                      : code->sites.any() ? &code->sites
@@ -197,6 +199,38 @@ translator::EmitRequest EngineImpl::CommonRequest() const {
   return request;
 }
 
+// The other page's function that a CALL at the TU's end calls, if that may be a leaf; and if the
+// jump table knows it as one, code->leaf.
+LinearAddr EngineImpl::FindLeaf(GuestCode* code, const isa::Instr& last) {
+  if (last.op != isa::Op::kCall || !translator::InlinesLeaves(code->mode) ||
+      options_.executions != nullptr || last.branch_target.InPage() == code->pc.InPage()) {
+    return {};
+  }
+  const LinearAddr target = last.branch_target;
+  const mmu::View& view = mmu_.current_view();
+  const PhysPage page = view.ExecutedAs(target.InPage().number);
+  if (page == mmu::View::kNoPage) return target;
+  const Ccf* ccf = fragments_->Find(target, page, code->mode);
+  if (ccf != nullptr && ccf->leaf && ccf->indirect_entry &&
+      view.Jump(target, JumpKind::kCrossPage) == ccf->indirect_entry) {
+    code->leaf = translator::LeafOf(*ccf, ccf->indirect_entry);
+  }
+  return target;
+}
+
+// What is stored calls, where what would be translated now inlines.
+bool EngineImpl::CallsLeaf(GuestCode* code, const translator::PackedCcf& stored) {
+  if (!translator::InlinesLeaves(code->mode)) return false;
+  const unsigned at = stored.offsets()[stored.plans().size() - 1];
+  isa::Instr last;
+  if (isa::Decode(code->bytes + at, code->available - at, code->pc + at, code->mode.code_bits,
+                  &last) != DecodeStatus::kOk) {
+    return false;
+  }
+  FindLeaf(code, last);
+  return bool{code->leaf.entry};
+}
+
 // Puts what `stored` or, without it, tu_ says into the TC, where the exit through which the guest
 // comes may fall into it.
 Ccf* EngineImpl::EmitUnit(const GuestCode& code, const translator::PackedCcf* stored,
@@ -210,6 +244,7 @@ Ccf* EngineImpl::EmitUnit(const GuestCode& code, const translator::PackedCcf* st
   request.indirect_entry =
       how->by_table && !code.mode.simulate && !code.mode.single && code.mode.UsesJumpTable();
   request.slot_seed = slot_seed_;
+  request.leaf = code.leaf;
 
   // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF
   // takes the jump's place.
@@ -255,7 +290,7 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
       return old;
     }
   }
-  if (const auto stored = FindStored(code)) {
+  if (const auto stored = FindStored(code); stored && !CallsLeaf(&code, *stored)) {
     Ccf* const ccf = EmitUnit(code, &*stored, how);
     Register(ccf, code);
     ++counters_.loaded_translations;
@@ -267,8 +302,14 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
     Deliver(decoded.fault());
     return nullptr;
   }
+  const LinearAddr called = FindLeaf(&code, tu_->instrs[tu_->count - 1]);
+  if (code.leaf.entry) {
+    (void)DecodeUnit(&code);  // once more: what lies behind the CALL matters now
+    ++counters_.inlined_calls;
+  }
   Ccf* const ccf = EmitUnit(code, nullptr, how);
   const Fragments::Replaced replaced = Register(ccf, code);
+  if (called != LinearAddr() && !code.leaf.entry) leaf_caller_ = {ccf, called};
   ++counters_.translations;
   counters_.translated_instructions += tu_->count;
   counters_.translated_guest_bytes += tu_->byte_length;
@@ -285,11 +326,13 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
 // A CCF has been committed.
 Fragments::Replaced EngineImpl::Register(Ccf* ccf, const GuestCode& code) {
   if (code.in_ram) ccf->content_hash = Fragments::ContentHash(*ccf, code.page());
+  ccf->leaf = translator::IsLeaf(*ccf);
   return fragments_->Add(ccf);
 }
 
 void EngineImpl::FlushTc(Pending* how) {
   how->exit = nullptr;
+  leaf_caller_ = {};
   // Traces of code pages stay: the next translation of a page finds its trace set, and a store to a
   // page without translations only costs its own callout.
   for (const Ccf* ccf : tc().all()) mmu_.UntraceCode(ccf->phys_page.Base());

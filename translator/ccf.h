@@ -233,6 +233,7 @@ struct Ccf {
   bool retired = false;       // replaced by another translation of the same code
   bool forwards = false;      // its entry leads to a later translation of the same place
   bool flags_live_in = true;  // its first instructions may read the flags it is entered with
+  bool leaf = false;          // one of those that calls may inline (leaf_call.h)
   bool movable = false;       // what depends on its PC is in pcs(), exits() and its entry check
   bool in_mapping = false, in_place = false;
 
@@ -288,10 +289,18 @@ struct EmitTarget {
   u32 data_room = 0;
 };
 
+// A function that is one instruction and its return, or nothing else than that (leaf_call.h).
+struct LeafCall {
+  HostAddr entry;               // what the jump table holds for it; none: there is no such function
+  isa::Op op = isa::Op::kNone;  // what it does before it returns
+  isa::Instr instr;             // that instruction, unless it only returns
+};
+
 struct EmitRequest {
   const TranslationUnit* tu = nullptr;
   CodeMode mode;
   std::array<SitePlan, kMaxTuInstructions> plans{};
+  LeafCall leaf;                // that the CALL at the TU's end calls
   bool indirect_entry = false;  // reached through the jump table: put the PC check in the hot path
   const isa::FeatureSet* shown = nullptr;  // that the TU was built with; outlives the CCF
   vcpu::PortIo* ports = nullptr;           // for latched ports; may be null

@@ -54,12 +54,72 @@ bool Emitter::Impl::EmitJcc(const isa::Instr& instr) {
 
 bool Emitter::Impl::EmitCall(const isa::Instr& instr) {
   if (IsUnusualBranch(instr)) return false;
+  if (request_->leaf.entry) {
+    portable_ = false;  // what is called there next time is another question
+    EmitLeafCall(instr);
+    return true;
+  }
   EmitReturnAddressPush(instr);
   EmitExit(instr.branch_target);
   return true;
 }
 
+// Either the CALL as it is, or all of it: the return address is stored, as everybody can see, the
+// function's instruction is done, and the stack pointer is where it was.
+void Emitter::Impl::EmitLeafCall(const isa::Instr& instr) {
+  const LeafCall& leaf = request_->leaf;
+  // The function may be another when it is asked for, and that one may need the flags; with the
+  // function that is known, the code behind the CALL says. The check keeps them.
+  const bool stores_twice =
+      !groups_[index_].follower && FlagsLive() && tu_->flags_live_past_leaf == 0;
+  if (!stores_twice) StoreReturnAddress(instr);
+  a().mov(x86::r10, GsAbs(JumpTablePlace(instr.branch_target, JumpKind::kCrossPage), 8));
+  a().mov(x86::r11, asmjit::imm(0 - leaf.entry.value));
+  a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
+  if (leaf.op == isa::Op::kSti) {
+    // An interrupt that waits is the function's business. No difference of host addresses has bit
+    // 63 alone.
+    a().mov(x86::r11d, State(offsetof(VcpuState, irq_pending), 4));
+    a().rorx(x86::r11, x86::r11, 1);
+    a().lea(x86::r10, x86::ptr(x86::r10, x86::r11));
+  }
+  a().xchg(x86::r10, x86::rcx);
+  const HostCode::ShortJump known = hot_.Jrcxz();
+  a().xchg(x86::r10, x86::rcx);
+  if (stores_twice) StoreReturnAddress(instr);
+  AdjustRsp(-static_cast<i32>(SlotBytes(instr)));
+  EmitExit(instr.branch_target);
+
+  hot_.Bind(known);
+  a().mov(x86::rcx, x86::r10);
+  if (stores_twice) {
+    past_leaf_ = true;
+    StoreReturnAddress(instr)->keeps_flags = false;
+    past_leaf_ = false;
+  }
+  switch (leaf.op) {
+    case isa::Op::kCli:
+      EmitCli(leaf.instr);
+      break;
+    case isa::Op::kSti:
+      // Its shadow ends with the return, and so does this.
+      a().mov(State(offsetof(VcpuState, if_flag), 1), 1);
+      break;
+    case isa::Op::kReadCr:
+      EmitReadCr(leaf.instr);
+      break;
+    default:
+      break;
+  }
+  EmitExit(instr.next_pc());
+}
+
 void Emitter::Impl::EmitReturnAddressPush(const isa::Instr& instr) {
+  StoreReturnAddress(instr);
+  AdjustRsp(-static_cast<i32>(SlotBytes(instr)));
+}
+
+SiteDesc* Emitter::Impl::StoreReturnAddress(const isa::Instr& instr) {
   const unsigned size = SlotBytes(instr);
   Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
@@ -88,7 +148,7 @@ void Emitter::Impl::EmitReturnAddressPush(const isa::Instr& instr) {
     MarkFaultPoint(site, follower);
     hot_.Store(HostMemOf(ea), vcpu::kR11);
   }
-  AdjustRsp(-static_cast<i32>(size));
+  return site;
 }
 
 bool Emitter::Impl::EmitRet(const isa::Instr& instr) {

@@ -82,7 +82,7 @@ class Emitter::Impl {
   void CallStub(HostAddr stub, SiteDesc* site);  // resumes right behind
   void MarkFaultPoint(SiteDesc* site, bool follower);
   void NoteCold(u8 instr_index);  // what follows in the cold part is this instruction's
-  bool FlagsLive() const { return tu_->flags_live_before[index_] != 0; }
+  bool FlagsLive() const { return !past_leaf_ && tu_->flags_live_before[index_] != 0; }
   // An exit to there may become a direct jump: both sides lie in one page, and in no other. (At the
   // page's end an instruction may reach into the next.)
   bool Chainable(LinearAddr pc) const {
@@ -130,6 +130,9 @@ class Emitter::Impl {
   bool EmitIndirect(const isa::Instr& instr);
   void EmitBranchTargetToR11(const isa::Instr& instr);
   void EmitReturnAddressPush(const isa::Instr& instr);
+  // ... but for the stack pointer, which stays.
+  SiteDesc* StoreReturnAddress(const isa::Instr& instr);
+  void EmitLeafCall(const isa::Instr& instr);
   bool EmitLoop(const isa::Instr& instr);
   void EmitLoop16(const isa::Instr& instr);
 
@@ -224,6 +227,7 @@ class Emitter::Impl {
   u8 missing_ = 0;  // OpNeeds that do not hold in this TU
   PcForm form_ = PcForm::kFixed;
   bool portable_ = true;
+  bool past_leaf_ = false;   // what is emitted needs to keep the flags no more than what follows
   isa::MovingParts moving_;  // of the instruction; its code was seen to name them:
   bool noted_displacement_ = false, noted_immediate_ = false;
   MissWord MissWordOf(const SiteDesc& site) const;

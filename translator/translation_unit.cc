@@ -83,6 +83,14 @@ isa::DecodeStatus BuildTranslationUnit(const CodeRequest& code, TranslationUnit*
                     .examined = &out->examined,
                     .pc = code.pc};
   FindLiveFlags(&window, code.look_ahead, out);
+  if (code.past_leaf) {
+    const isa::Instr& call = out->instrs[out->count - 1];
+    out->flags_live_past_leaf =
+        FlagsLiveBefore(call,
+                        code.look_ahead ? FlagsLiveAt(call.next_pc(), &window)
+                                        : static_cast<u32>(vcpu::kArithmeticFlags),
+                        code.exact_sites);
+  }
   out->examined_begin = window.examined_begin;
   out->examined_end = window.examined_end;
   return isa::DecodeStatus::kOk;

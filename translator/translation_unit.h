@@ -33,6 +33,9 @@ struct TranslationUnit {
   std::array<u32, kMaxTuInstructions> flags_live_after{};
   // The same more exactly, for those who keep the translation.
   ExaminedCode examined;
+  // If CodeRequest asks: the flags that must survive a CALL at its end whose function leaves them
+  // alone and returns.
+  u32 flags_live_past_leaf = 0;
 };
 
 // The code that a TU is made of.
@@ -52,6 +55,7 @@ struct CodeRequest {
   // Liveness at exits looks ahead, inside the same page, a few instructions past direct exits and
   // the fall-through. False: all flags are live at every exit.
   bool look_ahead = true;
+  bool past_leaf = false;                       // look behind the CALL at its end, too
   const isa::FeatureSet* shown = nullptr;       // what is missing there is #UD; null: nothing is
   const ExactFlagSites* exact_sites = nullptr;  // null: there are none
 };

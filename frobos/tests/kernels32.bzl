@@ -4,6 +4,7 @@
 KERNELS32 = [
     "access32",
     "gates",
+    "leafcalls",
     "paging32",
     "processes",
     "segmentation",

@@ -231,14 +231,15 @@ void TestMixed() {
 }
 
 constexpr Section kSections[] = {
-    {"header", TestHeader},   {"relocations", TestRelocations},
-    {"cpuid", TestCpuid},     {"tables", TestTables},
-    {"control", TestControl}, {"flags", TestFlags},
-    {"returns", TestReturns}, {"halt", TestHalt},
-    {"pages", TestPages32},   {"pae", TestPagesPae},
-    {"hostile", TestHostile}, {"apic", TestLocalApic},
-    {"timer", TestTimer},     {"linux", TestLinux},
-    {"smp", TestSmp},         {"mixed", TestMixed},
+    {"header", TestHeader},     {"relocations", TestRelocations},
+    {"cpuid", TestCpuid},       {"tables", TestTables},
+    {"control", TestControl},   {"flags", TestFlags},
+    {"returns", TestReturns},   {"halt", TestHalt},
+    {"pages", TestPages32},     {"pae", TestPagesPae},
+    {"hostile", TestHostile},   {"apic", TestLocalApic},
+    {"timer", TestTimer},       {"linux", TestLinux},
+    {"smp", TestSmp},           {"mixed", TestMixed},
+    {"stolen", TestStolenTime},
 };
 
 }  // namespace

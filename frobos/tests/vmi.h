@@ -36,6 +36,7 @@ void TestPagesPae();
 void TestHostile();
 void TestLocalApic();
 void TestTimer();
+void TestStolenTime();
 void TestLinux();
 void TestSmp();
 

@@ -207,4 +207,28 @@ void TestTimer() {
   CheckEq("WallclockUpdated", CheckVmi("it returns", kVmiWallclockUpdated).frame.eax, 0);
 }
 
+// On a host that takes the CPU away half of the time (busy=yes says so): each of the three clocks
+// has what is its own, for a VCPU that always works.
+void TestStolenTime() {
+  if (Option("busy") == nullptr) return;
+  const Outcome o = CheckVmi("GetCycleFrequency", kVmiGetCycleFrequency);
+  const u64 second = u64{o.frame.edx} << 32 | o.frame.eax;
+  const u64 real = Counter(0), available = Counter(1), stolen = Counter(2);
+  Group sums("real time is available and stolen time, at any moment");
+  u64 now, now_available, now_stolen, end;
+  do {
+    now = Counter(0), now_available = Counter(1), now_stolen = Counter(2), end = Counter(0);
+    sums.Case(now_available + now_stolen >= now && now_available + stolen <= end);
+  } while (now - real < second);
+  const u64 passed = end - real, worked = now_available - available, lost = now_stolen - stolen;
+  Print("  in hundredths of a second: real %u, available %u, stolen %u\n",
+        static_cast<u32>(passed >> 20) * 100 / static_cast<u32>(second >> 20),
+        static_cast<u32>(worked >> 20) * 100 / static_cast<u32>(second >> 20),
+        static_cast<u32>(lost >> 20) * 100 / static_cast<u32>(second >> 20));
+  Check(lost >= passed >> 2, "what the host took is stolen");
+  Check(worked >= passed >> 4, "... and the rest is available");
+  Check(worked + lost <= passed + (passed >> 6) && worked + lost >= passed - (passed >> 6),
+        "... and that is all");
+}
+
 }  // namespace alibi::frobos
