@@ -17,16 +17,16 @@ using Kind = EngineEvent::Kind;
 
 Status EngineImpl::StartDirectExecution() {
   if (options_.engine_policy == nullptr) return Ok{};
-  auto made = direct::DirectExecution::Create(
-      {.mmu = &mmu_,
-       .state = &state_,
-       .shown = shown_features_,
-       .trap_price = TrapPrice(),
-       .vcpus = options_.vcpus,
-       .satellites = options_.satellites,
-       .remaps = options_.remaps_user_code,
-       .stopped = [this] { options_.platform->UserCodeStopped(); },
-       .gate = options_.gate});
+  auto made =
+      direct::DirectExecution::Create({.mmu = &mmu_,
+                                       .state = &state_,
+                                       .shown = shown_features_,
+                                       .trap_price = TrapPrice(),
+                                       .vcpus = options_.vcpus,
+                                       .satellites = options_.satellites,
+                                       .remaps = options_.remaps_user_code,
+                                       .stopped = [this] { options_.platform->UserCodeStopped(); },
+                                       .gate = options_.gate});
   if (!made.ok()) {
     if (options_.needs_direct_execution) return made.error();
     return Ok{};
