@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/real_time.h"
 #include "direct/code_length.h"
 #include "direct/stop_watcher.h"
 #include "direct/user_state.h"
@@ -47,12 +48,6 @@ bool Repeats(std::span<const u8> code, unsigned code_bits) {
   return false;
 }
 
-// Linux wakes a thread under a real-time policy on another CPU if such a thread runs on its own: at
-// each stop it and the satellite would part, and both CPUs would have to be woken in turn.
-bool IsRealTime() {
-  const int policy = sched_getscheduler(0);
-  return policy == SCHED_FIFO || policy == SCHED_RR;
-}
 // In front of the satellites, which have the priority that this thread had: on one CPU it would
 // wait for as long as Linux lets one of several of the same priority run, 100 ms, with each timer.
 void RaisePriority() {
@@ -61,6 +56,8 @@ void RaisePriority() {
   ++param.sched_priority;
   sched_setparam(0, &param);
 }
+// Linux wakes a thread under a real-time policy on another CPU if such a thread runs on its own: at
+// each stop it and the satellite would part, and both CPUs would have to be woken in turn.
 void StayOnThisCpu() {
   const int cpu = sched_getcpu();
   if (cpu < 0 || cpu >= CPU_SETSIZE) return;

@@ -2,12 +2,14 @@
 // VCPUs beside each other: each one's loop, on its own thread. The first one's thread is the
 // caller's, and serves the devices, too.
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <thread>
 #include <utility>
 
+#include "base/real_time.h"
 #include "base/worker_thread.h"
 #include "machine/machine.h"
 #include "vcpu/interrupts.h"
@@ -28,10 +30,25 @@ void UnblockVcpuSignals() {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
+// On one of those that the thread may use.
+void StayOnCpu(unsigned number) {
+  cpu_set_t allowed, one;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  unsigned left = number % static_cast<unsigned>(CPU_COUNT(&allowed));
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || left-- != 0) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    return;
+  }
+}
+
 }  // namespace
 
 // The threads are made before a sandbox that allows no more of them.
 Status Machine::StartThreads() {
+  real_time_ = IsRealTime();
   for (unsigned vcpu = 1; vcpu < vcpus_; ++vcpu) {
     auto started = StartWorker([this, vcpu] {
       UnblockVcpuSignals();
@@ -77,6 +94,8 @@ Stop Machine::RunBeside() {
 }
 
 void Machine::RunCore(VcpuCore& core) {
+  // Where user code runs directly the thread would stay where it is, which may be on another's CPU.
+  if (real_time_ && core.translator->direct() != nullptr) StayOnCpu(core.number);
   core.stop_timer.Enter(core.engine.get());
   Take(core);
   while (!end_) {
@@ -114,7 +133,7 @@ std::optional<Stop> Machine::StepCore(VcpuCore& core) {
     ++counters_.idle_sleeps;
     ++vcpu_counters_[core.number].halts;
     if (core.number == 0) return SleepServing(core);
-    Sleep(core);
+    SleepUntilKicked(core);
     return std::nullopt;
   }
   core.stop_timer.Resume();
@@ -127,7 +146,7 @@ std::optional<Stop> Machine::StepCore(VcpuCore& core) {
   return std::nullopt;
 }
 
-void Machine::Sleep(VcpuCore& core) {
+void Machine::SleepUntilKicked(VcpuCore& core) {
   core.sleeps = true;
   const u32 seen = core.wakes.load(std::memory_order_relaxed);
   Give(core);

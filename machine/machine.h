@@ -264,7 +264,7 @@ class Machine final : private vcpu::PortIo,
   Stop RunBeside();
   void RunCore(VcpuCore& core);
   std::optional<Stop> StepCore(VcpuCore& core);
-  void Sleep(VcpuCore& core);
+  void SleepUntilKicked(VcpuCore& core);
   std::optional<Stop> SleepServing(VcpuCore& core);
   void EndBeside(Stop stop);
   void InterruptBeside(unsigned vcpu);
@@ -327,6 +327,7 @@ class Machine final : private vcpu::PortIo,
   std::vector<std::thread> threads_;
   std::atomic<u32> runs_ = 0, threads_in_run_ = 0;
   bool quits_ = false;
+  bool real_time_ = false;  // they run under such a policy
   const vcpu::CpuidPolicy* cpuid_ = nullptr;
   std::optional<vcpu::CpuidPolicy> limited_cpuid_;  // what the engine can run of the configured one
   std::function<void(const std::string&)> policy_report_;

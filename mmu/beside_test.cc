@@ -269,5 +269,104 @@ TEST_CASE("A slot that comes or goes is everybody's") {
   CHECK_FALSE(both.share->IsBacked(PhysAddr(0x8000000), 1));
 }
 
+// Random stores to tables and pages, traces and accesses of either VCPU, while the other one has
+// not heard of them. Tables are pages, too.
+class Fuzz {
+ public:
+  explicit Fuzz(u64 seed) : random_(seed) {
+    for (Cpu* cpu : cpus_) cpu->EnterLongMode(kRoot);
+  }
+
+  void Step() {
+    Cpu& cpu = *cpus_[Next(2)];
+    cpu.mmu->HearNews();  // it has left guest code
+    switch (Next(8)) {
+      case 0:
+      case 1:
+      case 2:
+        (void)cpu.Resolve(kLinear + Next(kPages) * kPageSize, Next(2) != 0);
+        break;
+      case 3:
+        Store(cpu, TableOf(Next(3)) + Next(4) * 8, LeafEntry());
+        break;
+      case 4:
+        if (Next(4) == 0) {
+          Store(cpu, kPdpt + 8, DirectoryOf(Next(2)) | RandomBits());
+        } else {
+          Store(cpu, DirectoryOf(Next(2)) + Next(2) * 8, TableOf(Next(3)) | RandomBits());
+        }
+        break;
+      case 5:
+        Store(cpu, PageOf(Next(6)) + Next(4) * 8, LeafEntry());
+        break;
+      case 6:
+        if (Next(2) != 0) {
+          cpu.mmu->TraceCode(PhysAddr(PageOf(Next(6))));
+        } else {
+          cpu.mmu->UntraceCode(PhysAddr(PageOf(Next(6))));
+        }
+        break;
+      default:
+        cpu.mmu->HearCodeNews();
+    }
+  }
+
+  // Of each entry: where it leads, and that nobody traces what can be stored to through it.
+  void Check() {
+    for (Cpu* cpu : cpus_) {
+      for (u64 page = 0; page < kPages; ++page) {
+        const LinearAddr linear(kLinear + page * kPageSize);
+        const HostAddr host = cpu->mmu->current_view().HostOf(linear);
+        const u64 offset = host - cpu->memory.ro_base();
+        if (offset >= 2 * cpu->memory.capacity()) continue;
+        if (host - cpu->memory.rw_base() < cpu->memory.capacity()) {
+          const u64 place = host - cpu->memory.rw_base();
+          for (Cpu* other : cpus_) REQUIRE((other->memory.InfoAt(place).flags & kOwnTraces) == 0);
+        }
+        if (HasNews(*cpu)) continue;
+        PhysAddr now;
+        REQUIRE(cpu->mmu->DebugTranslate(linear, &now));
+        REQUIRE(offset % cpu->memory.capacity() == now.value);
+      }
+    }
+  }
+
+ private:
+  static constexpr u64 kPages = 1024;
+  static constexpr u64 DirectoryOf(u64 number) { return kDirectory + number * 0x30000; }
+  // Leaf tables, and pages that may be any.
+  static constexpr u64 TableOf(u64 number) { return kLeaf + number * 0x10000; }
+  static constexpr u64 PageOf(u64 number) {
+    return number < 3 ? TableOf(number) : kPage + number * kPageSize;
+  }
+
+  u64 Next(u64 bound) {
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+    return (random_ >> 33) % bound;
+  }
+  u64 RandomBits() { return Next(8) == 0 ? 0 : kP | kA | kU | (Next(4) != 0 ? kW | kD : 0); }
+  u64 LeafEntry() { return PageOf(Next(6)) | RandomBits(); }
+  static void Store(Cpu& cpu, u64 address, u64 value) {
+    cpu.memory.WritePhys(PhysAddr(address), &value, 8);
+  }
+  static bool HasNews(const Cpu& cpu) { return cpu.mmu->has_news(); }
+
+  TwoCpus both_;
+  Cpu* cpus_[2] = {both_.a.get(), both_.b.get()};
+  u64 random_;
+};
+
+TEST_CASE("Whatever two VCPUs do to their tables, each shadow is a TLB of them") {
+  for (u64 seed = 1; seed <= 40; ++seed) {
+    INFO("seed " << seed);
+    Fuzz fuzz(seed);
+    for (unsigned step = 0; step < 1000; ++step) {
+      INFO("step " << step);
+      fuzz.Step();
+      fuzz.Check();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace alibi::mmu

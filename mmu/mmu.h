@@ -129,8 +129,9 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   // --- VCPUs beside each other (beside.cc) ---
   // Before anything else that the VCPU does outside guest code.
+  bool has_news() const { return news_ != nullptr && news_->tables != 0; }
   void HearNews() {
-    if (news_ != nullptr && news_->tables != 0) HearTableNews();
+    if (has_news()) HearTableNews();
   }
   // Of changed code, at an instruction boundary.
   void HearCodeNews();

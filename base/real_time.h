@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads under a real-time policy of Linux, as `chrt` starts them.
+#ifndef ALIBI_BASE_REAL_TIME_H_
+#define ALIBI_BASE_REAL_TIME_H_
+
+#include <sched.h>
+
+namespace alibi {
+
+// Is the calling thread's policy one?
+inline bool IsRealTime() {
+  const int policy = sched_getscheduler(0);
+  return policy == SCHED_FIFO || policy == SCHED_RR;
+}
+
+}  // namespace alibi
+
+#endif  // ALIBI_BASE_REAL_TIME_H_
