@@ -30,7 +30,7 @@ class VcpuCore final : public vcpu::GuestGate {
   // The block, empty. An error says in a line what the host lacks.
   Status CreateBlock();
 
-  // --- vcpu::GuestGate (beside.cc) ---
+  // --- vcpu::GuestGate (gate.cc) ---
   void EnterGuest() override;
   void LeaveGuest() override;
 

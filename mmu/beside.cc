@@ -52,7 +52,7 @@ void Mmu::ForgetElsewhere(u64 arena_offset) {
   }
 }
 
-// The same for all pages, some of which this Mmu, or all of them, have forgotten at once.
+// The same for all pages, whose chains this Mmu has forgotten at once.
 void Mmu::ForgetAllElsewhere() {
   memory_->ForEachSlot([&](const SlotInfo& slot) {
     const u64 first = slot.host - memory_->rw_base();

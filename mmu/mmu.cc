@@ -288,6 +288,7 @@ void Mmu::FlushAllViews() {
   memory_->ResetChains();
   uses_.Reset();
   out_of_sync_.Clear();
+  if (group_ != nullptr) ForgetAllElsewhere();
 }
 
 void Mmu::SlotsChanged() {
@@ -295,7 +296,6 @@ void Mmu::SlotsChanged() {
   StopOthers();
   ForgetMemoryMap();
   ForEachOther([](Mmu& other, unsigned) { other.ForgetMemoryMap(); });
-  ForgetAllElsewhere();
 }
 
 void Mmu::ForgetMemoryMap() {

@@ -128,8 +128,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void ViewEntered(HostAddr gs_base);
 
   // --- VCPUs beside each other (beside.cc) ---
-  // Before anything else that the VCPU does outside guest code.
   bool has_news() const { return news_ != nullptr && news_->tables != 0; }
+  // Before anything else that the VCPU does outside guest code.
   void HearNews() {
     if (has_news()) HearTableNews();
   }
