@@ -25,14 +25,15 @@ inline void FutexWake(std::atomic<u32>& word, int threads = INT_MAX) {
 
 class TurnLock {
  public:
-  void Lock() {
+  bool TryLock() {
     u32 state = kFree;
-    if (word_.compare_exchange_strong(state, kHeld, std::memory_order_acquire)) return;
+    return word_.compare_exchange_strong(state, kHeld, std::memory_order_acquire);
+  }
+  void Lock() {
+    if (TryLock()) return;
     for (unsigned i = 0; i < kSpins; ++i) {
       __builtin_ia32_pause();
-      if (word_.load(std::memory_order_relaxed) != kFree) continue;
-      state = kFree;
-      if (word_.compare_exchange_strong(state, kHeld, std::memory_order_acquire)) return;
+      if (word_.load(std::memory_order_relaxed) == kFree && TryLock()) return;
     }
     while (word_.exchange(kAwaited, std::memory_order_acquire) != kFree) {
       FutexWait(word_, kAwaited);

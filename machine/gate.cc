@@ -35,7 +35,12 @@ void Machine::Give(VcpuCore& core) {
 }
 
 void Machine::Take(VcpuCore& core) {
-  lock_.Lock();
+  if (!lock_.TryLock()) {
+    const u64 begin = __rdtsc();
+    lock_.Lock();
+    ++counters_.machine_waits;
+    counters_.machine_wait_cycles += __rdtsc() - begin;
+  }
   core.has_machine = true;
   if (core_ != &core) {
     ++counters_.vcpu_switches;
