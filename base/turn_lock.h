@@ -45,8 +45,8 @@ class TurnLock {
 
  private:
   static constexpr u32 kFree = 0, kHeld = 1, kAwaited = 2;
-  // A few microseconds.
-  static constexpr unsigned kSpins = 100;
+  // Some 20 microseconds.
+  static constexpr unsigned kSpins = 1000;
   std::atomic<u32> word_ = kFree;
 };
 
