@@ -56,16 +56,6 @@ void RaisePriority() {
   ++param.sched_priority;
   sched_setparam(0, &param);
 }
-// Linux wakes a thread under a real-time policy on another CPU if such a thread runs on its own: at
-// each stop it and the satellite would part, and both CPUs would have to be woken in turn.
-void StayOnThisCpu() {
-  const int cpu = sched_getcpu();
-  if (cpu < 0 || cpu >= CPU_SETSIZE) return;
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(cpu, &one);
-  sched_setaffinity(0, sizeof(one), &one);
-}
 
 }  // namespace
 
@@ -135,7 +125,9 @@ Status DirectExecution::Init(const Options& options) {
 
 Status DirectExecution::Begin() {
   if (begun_) return *begun_;
-  if (real_time_) StayOnThisCpu();
+  // Linux wakes a thread under a real-time policy on another CPU if such a thread runs on its own:
+  // at each stop it and the satellite would part, and both CPUs would have to be woken in turn.
+  if (real_time_) StayOnCpu(sched_getcpu());
   // Satellites name their debugger when they begin.
   if (setter_ != nullptr && !setter_->Start(*server_, kProbeJob)) setter_.reset();
   begun_ = Start(&places_[0]);

@@ -4,11 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+
+#include "inspect/add_words.h"
 
 namespace alibi::vmm {
 namespace {
@@ -29,16 +29,6 @@ u64 StatusLine(const std::string& name) {
   return line == nullptr ? 0 : u64{std::strtoull(line + name.size() + 2, nullptr, 10)} << 10;
 }
 
-// Both are words and nothing else.
-template <class Use>
-void Add(const Use& part, Use* sum) {
-  constexpr std::size_t kWords = sizeof(Use) / sizeof(u64);
-  auto words = std::bit_cast<std::array<u64, kWords>>(*sum);
-  const auto more = std::bit_cast<std::array<u64, kWords>>(part);
-  for (std::size_t i = 0; i < kWords; ++i) words[i] += more[i];
-  *sum = std::bit_cast<Use>(words);
-}
-
 }  // namespace
 
 void OpenMemoryUse() { StatusFile(); }
@@ -49,9 +39,9 @@ std::vector<MemoryRow> MemoryUse(Machine& machine) {
   runtime::MemoryUse engine = {};
   u64 sites = 0, sites_bound = 0;
   for (const auto& core : machine.cores()) {
-    Add(core->mmu->memory_use(), &mmu);
+    AddWords(core->mmu->memory_use(), &mmu);
     if (core->translator == nullptr) continue;
-    Add(core->translator->memory_use(), &engine);
+    AddWords(core->translator->memory_use(), &engine);
     sites += core->translator->sites().size();
     sites_bound += core->translator->sites().capacity();
   }

@@ -4,14 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <type_traits>
 #include <vector>
 
 #include "direct/direct_execution.h"
+#include "inspect/add_words.h"
 #include "inspect/memory_use.h"
 #include "mmu/counters.h"
 
@@ -62,18 +59,14 @@ u64 TcBytesOf(Machine& machine) {
   return bytes;
 }
 
-// Of all cores; null: a core has none. Counters are words and nothing else.
+// Of all cores; null: a core has none.
 template <class Counters, class Of>
 Counters Sum(Machine& machine, Of of) {
-  static_assert(std::is_trivially_copyable_v<Counters> && sizeof(Counters) % sizeof(u64) == 0);
-  std::array<u64, sizeof(Counters) / sizeof(u64)> sum{}, part;
+  Counters sum{};
   for (const auto& core : machine.cores()) {
-    const Counters* counters = of(*core);
-    if (counters == nullptr) continue;
-    std::memcpy(part.data(), counters, sizeof(Counters));
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+    if (const Counters* counters = of(*core)) AddWords(*counters, &sum);
   }
-  return std::bit_cast<Counters>(sum);
+  return sum;
 }
 
 runtime::Counters EngineCounters(Machine& machine) {

@@ -30,18 +30,15 @@ void UnblockVcpuSignals() {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-// On one of those that the thread may use.
-void StayOnCpu(unsigned number) {
-  cpu_set_t allowed, one;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+// One of those that the thread may use; -1: nobody says.
+int AllowedCpu(unsigned number) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return -1;
   unsigned left = number % static_cast<unsigned>(CPU_COUNT(&allowed));
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed) || left-- != 0) continue;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof(one), &one);
-    return;
+    if (CPU_ISSET(cpu, &allowed) && left-- == 0) return cpu;
   }
+  return -1;
 }
 
 }  // namespace
@@ -95,7 +92,7 @@ Stop Machine::RunBeside() {
 
 void Machine::RunCore(VcpuCore& core) {
   // Where user code runs directly the thread would stay where it is, which may be on another's CPU.
-  if (real_time_ && core.translator->direct() != nullptr) StayOnCpu(core.number);
+  if (real_time_ && core.translator->direct() != nullptr) StayOnCpu(AllowedCpu(core.number));
   core.stop_timer.Enter(core.engine.get());
   Take(core);
   while (!end_) {

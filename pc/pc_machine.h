@@ -264,9 +264,8 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   void GiveAttention();
   // Of all who may have changed it meanwhile.
   void SyncTprToLapic() {
-    SyncTprToLapic(machine_->running());
-    for (unsigned cpu = 0; machine_->beside() && cpu < machine_->vcpus(); ++cpu)
-      SyncTprToLapic(cpu);
+    if (!machine_->beside()) return SyncTprToLapic(machine_->running());
+    for (unsigned cpu = 0; cpu < machine_->vcpus(); ++cpu) SyncTprToLapic(cpu);
   }
   void SyncTprToLapic(unsigned vcpu);
   void NoticeHeldInterrupt();

@@ -275,6 +275,10 @@ class EngineImpl final : public TranslatingEngine,
     const bool split = size <= 8 && linear.value % 64 + size > 64;
     return split ? bounce_ : bounce_ + linear.value % 64;
   }
+  // Is there other guest code meanwhile?
+  bool RunsBeside() const {
+    return mmu_.HasOthers() || (direct_ != nullptr && direct_->AnyDetached());
+  }
   void BeginAtomic(LinearAddr linear, unsigned size);
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
   static u64 ActiveElements(const isa::Instr& instr);

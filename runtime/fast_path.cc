@@ -51,7 +51,9 @@ Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
   ++counters_.simulate_callouts;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   if (MakeStringRun(*site)) return Continue(site, instr.next_pc());
-  if (instr.IsLocked()) BeginAtomic(accesses_.AddressOf(*site, instr), site->size);
+  if (instr.IsLocked() && RunsBeside()) {
+    BeginAtomic(accesses_.AddressOf(*site, instr), site->size);
+  }
   const bool watched = Watches();
   const bool may_trap = watching_ && !in_single_;  // Step() does it itself
   if (may_trap) BeginWatched();

@@ -224,14 +224,13 @@ Next EngineImpl::BounceElements(SiteDesc* site, LinearAddr linear) {
 // another VCPU stores there: they have no mapping for stores of a page that is traced, and are
 // stopped for others.
 void EngineImpl::BeginAtomic(LinearAddr linear, unsigned size) {
-  const bool detached = direct_ != nullptr && direct_->AnyDetached();
-  if (!detached && !mmu_.HasOthers()) return;
+  if (!RunsBeside()) return;
   const HostAddr host = mmu_.current_view().HostOf(linear);
   if (host - memory_.ro_base() < memory_.capacity() && linear.PageOffset() + size <= kPageSize &&
       memory_.InfoAt(host - memory_.ro_base()).flags != 0) {
     return;
   }
-  if (detached) direct_->StopAll();
+  if (direct_ != nullptr) direct_->StopAll();
   mmu_.StopOthers();
 }
 
