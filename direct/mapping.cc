@@ -179,6 +179,8 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   const u64 index = EntryIndex(address);
   PhysAddr page;
   vcpu::GuestFault fault;
+  // Before the page is found that is going to be traced.
+  mmu_.TakeMachine();
   if (!mmu_.Fetch(address, &page, &fault)) return Mapped::kNo;
   const u64 offset = mmu_.memory().ArenaOffset(page.PageBase());
   if (offset == mmu::GuestMemory::kNotRam) return Mapped::kRefused;

@@ -136,6 +136,7 @@ std::optional<Stop> Machine::StepCore(VcpuCore& core) {
   core.stop_timer.Resume();
   core.in_engine = true;
   const runtime::Exit exit = core.engine->Run();
+  core.TakeMachine();
   core.in_engine = false;
   core.stop_timer.Disarm();
   ReportPolicy();

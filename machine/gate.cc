@@ -17,21 +17,40 @@ constexpr u64 kWatchCycles = 20'000;
 
 }  // namespace
 
+// Who is to be stopped, or has other news, waits for the machine on the way.
 void VcpuCore::EnterGuest() {
-  if (!has_machine) return;
+  if (!has_machine && IsWanted()) TakeMachine();
+  if (!has_machine) return core_lock.Unlock();
   in_guest.store(true, std::memory_order_seq_cst);
   machine.Give(*this);
 }
 
 void VcpuCore::LeaveGuest() {
   if (has_machine) return;
+  core_lock.Lock();
+  mmu->HearNews();
+  if (IsWanted() || mmu->HasMuchToSettle()) TakeMachine();
+}
+
+// Whoever has the machine may do to the core what it likes, so it is held no more.
+bool VcpuCore::TakeMachine() {
+  if (has_machine) return false;
+  const bool at_once = machine.TryTake(*this);
   in_guest.store(false, std::memory_order_seq_cst);
-  machine.Take(*this);
+  core_lock.Unlock();
+  if (!at_once) machine.Take(*this);
+  return !at_once;
 }
 
 void Machine::Give(VcpuCore& core) {
   core.has_machine = false;
   lock_.Unlock();
+}
+
+bool Machine::TryTake(VcpuCore& core) {
+  if (!lock_.TryLock()) return false;
+  NoteTaken(core);
+  return true;
 }
 
 void Machine::Take(VcpuCore& core) {
@@ -41,13 +60,19 @@ void Machine::Take(VcpuCore& core) {
     ++counters_.machine_waits;
     counters_.machine_wait_cycles += __rdtsc() - begin;
   }
+  NoteTaken(core);
+}
+
+void Machine::NoteTaken(VcpuCore& core) {
   core.has_machine = true;
+  ++counters_.machine_takes;
   if (core_ != &core) {
     ++counters_.vcpu_switches;
     Use(core);
     hooks_.VcpuRuns(core.number);
   }
   core.mmu->HearNews();
+  core.mmu->SettleTraces();
 }
 
 void Machine::Use(VcpuCore& core) {
@@ -61,11 +86,26 @@ void Machine::Use(VcpuCore& core) {
   engine_policy_ = core.engine_policy.get();
 }
 
+// Whoever is neither in guest code nor alone outside it has the machine, or waits for who has.
+bool Machine::HasMachine(unsigned vcpu) {
+  return !cores_[vcpu]->in_guest.load(std::memory_order_relaxed);
+}
+
+bool Machine::TakeMachine(unsigned vcpu) { return cores_[vcpu]->TakeMachine(); }
+
+void Machine::HoldBeside(unsigned vcpu) { cores_[vcpu]->core_lock.Lock(); }
+
+void Machine::EndHoldBeside(unsigned vcpu) { cores_[vcpu]->core_lock.Unlock(); }
+
 void Machine::StopBeside(unsigned vcpu) {
   VcpuCore& core = *cores_[vcpu];
   if (!core.in_guest.load(std::memory_order_seq_cst)) return;
   ++counters_.vcpu_stops;
   const u64 begin = __rdtsc();
+  // Outside guest code it looks before it goes back there.
+  core.engine->RequestAttention();
+  core.core_lock.Lock();
+  core.core_lock.Unlock();
   while (core.in_guest.load(std::memory_order_seq_cst)) {
     core.engine->RequestStop();
     for (const u64 sent = __rdtsc(); __rdtsc() - sent < kStopCycles;) {

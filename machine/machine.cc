@@ -69,6 +69,7 @@ Status Machine::Init(const MachineConfig& config) {
 Status Machine::CreateCore(const MachineConfig& config, std::unique_ptr<hardware::Kvm> kvm) {
   cores_.push_back(std::make_unique<VcpuCore>(*this, static_cast<unsigned>(cores_.size())));
   VcpuCore& core = *cores_.back();
+  core.has_machine = true;
   auto policy = adapt::MakePolicy(config.policy);
   if (!policy.ok()) return policy.error();
   core.policy = std::move(*policy);
@@ -85,7 +86,7 @@ Status Machine::CreateCore(const MachineConfig& config, std::unique_ptr<hardware
       core.number == 0 ? mmu::GuestMemory::Create(config.arena_bytes) : cores_[0]->memory->Share();
   if (!memory.ok()) return memory.error();
   core.memory = std::move(*memory);
-  core.memory->set_mmio_handler(this);
+  core.memory->set_mmio_handler(beside_ ? static_cast<mmu::MmioHandler*>(&core) : this);
 
   if (Status made = core.CreateBlock(); !made.ok()) return made;
   core.state->number = static_cast<u8>(core.number);
@@ -119,14 +120,15 @@ Status Machine::CreateCore(const MachineConfig& config, std::unique_ptr<hardware
   options.mmu = core.mmu.get();
   options.memory = core.memory.get();
   options.state = core.state;
-  options.ports = this;
-  options.platform = this;
+  options.ports = beside_ ? static_cast<vcpu::PortIo*>(&core) : this;
+  options.platform = beside_ ? static_cast<vcpu::Platform*>(&core) : this;
   options.cpuid = cpuid_;
   options.vcpus = beside_ ? 1 : config.vcpus;
   options.gate = beside_ ? &core : nullptr;
   if (kvm == nullptr) {
-    core.has_machine = true;
-    return CreateTranslator(config, options, &core);
+    Status made = CreateTranslator(config, options, &core);
+    core.TakeMachine();  // it has run stubs
+    return made;
   }
   auto engine = hardware::CreateHardwareEngine(std::move(kvm), options);
   if (!engine.ok()) return engine.error();

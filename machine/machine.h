@@ -274,8 +274,14 @@ class Machine final : private vcpu::PortIo,
 
   // --- gate.cc: who has the machine. Called with the guest's vector state live ---
   void Take(VcpuCore& core);
+  bool TryTake(VcpuCore& core);
+  void NoteTaken(VcpuCore& core);
   void Give(VcpuCore& core);
+  bool HasMachine(unsigned vcpu) override;
+  bool TakeMachine(unsigned vcpu) override;
   void StopBeside(unsigned vcpu) override;
+  void HoldBeside(unsigned vcpu) override;
+  void EndHoldBeside(unsigned vcpu) override;
   void AttendBeside(unsigned vcpu) override;
 
   // --- access.cc: called with the guest's vector state live ---

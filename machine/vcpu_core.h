@@ -9,19 +9,27 @@
 #include <optional>
 
 #include "adapt/policy.h"
+#include "base/turn_lock.h"
 #include "base/types.h"
 #include "machine/stop_timer.h"
 #include "mmu/guest_memory.h"
 #include "mmu/mmu.h"
 #include "runtime/translating_engine.h"
 #include "vcpu/guest_gate.h"
+#include "vcpu/memory.h"
+#include "vcpu/platform.h"
 #include "vcpu/state.h"
 
 namespace alibi::vmm {
 
 class Machine;
 
-class VcpuCore final : public vcpu::GuestGate {
+// Where its VCPU is beside others: in guest code; outside it, with what is its own (the core, which
+// it then holds); or there with the machine, or waiting for that.
+class VcpuCore final : public vcpu::GuestGate,
+                       public vcpu::PortIo,
+                       public mmu::MmioHandler,
+                       public vcpu::Platform {
  public:
   VcpuCore(Machine& owner, unsigned vcpu) : machine(owner), number(vcpu) {}
   ~VcpuCore() override;
@@ -33,6 +41,24 @@ class VcpuCore final : public vcpu::GuestGate {
   // --- vcpu::GuestGate (gate.cc) ---
   void EnterGuest() override;
   void LeaveGuest() override;
+  // The thread holds the core. See mmu::BesideVcpus.
+  bool TakeMachine();
+  // Something waits for an instruction boundary.
+  bool IsWanted() const { return __atomic_load_n(&state->stop_requested, __ATOMIC_SEQ_CST) != 0; }
+
+  // --- core_access.cc: the machine's, once the VCPU has that ---
+  u32 In(u16 port, unsigned size) override;
+  void Out(u16 port, unsigned size, u32 value) override;
+  u64 MmioRead(PhysAddr address, unsigned size) override;
+  void MmioWrite(PhysAddr address, unsigned size, u64 value) override;
+  void ApicBaseWritten() override;
+  void TaskPriorityWritten() override;
+  void TscWritten() override;
+  void TscReading(u64 host_tsc) override;
+  void UserCodeStopped() override;
+  bool NumericError() override;
+  bool ReadApicMsr(u32 index, u64* value) override;
+  bool WriteApicMsr(u32 index, u64 value) override;
 
   Machine& machine;
   const unsigned number;
@@ -49,7 +75,10 @@ class VcpuCore final : public vcpu::GuestGate {
   bool in_engine = false;     // Engine::Run() is on the thread's stack
   bool init = false;          // an INIT has come, for the next instruction boundary
   std::optional<u8> startup;  // and a startup IPI behind it
-  // Beside others: executes guest code, or is about to; does not have the machine.
+  // Beside others: what the VCPU has outside guest code. Another thread, which has the machine,
+  // holds it for moments.
+  TurnLock core_lock;
+  // It executes guest code, or holds its core; it neither has the machine nor waits for it.
   std::atomic<bool> in_guest = false;
   bool has_machine = false;  // of its thread
   // It sleeps while `wakes` stays the same.

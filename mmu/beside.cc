@@ -8,8 +8,16 @@
 
 namespace alibi::mmu {
 
+bool Mmu::TakeMachine() {
+  if (group_ == nullptr || HasMachine() || !group_->vcpus->TakeMachine(state_->number))
+    return false;
+  ++machine_epoch_;
+  return true;
+}
+
 void Mmu::StopOthers() {
   if (group_ == nullptr) return;
+  TakeMachine();
   ForEachOther([&](Mmu&, unsigned vcpu) { group_->vcpus->StopBeside(vcpu); });
 }
 
@@ -28,28 +36,34 @@ bool Mmu::IsWritable(u64 arena_offset) {
 
 // This Mmu begins to trace the page.
 void Mmu::TraceElsewhere(u64 arena_offset) {
-  ForEachOther([&](Mmu& other, unsigned vcpu) {
-    other.memory_->InfoAt(arena_offset).flags |= kTracedElsewhere;
-    if (!other.IsWritable(arena_offset)) return;
+  ForEachOther([&](Mmu& held, unsigned vcpu) {
+    bool writable = false;
+    WithHeld(held, vcpu, [&](Mmu& other) {
+      other.memory_->InfoAt(arena_offset).flags |= kTracedElsewhere;
+      writable = other.IsWritable(arena_offset);
+    });
+    if (!writable) return;
     ++counters_.beside_demotions;
     group_->vcpus->StopBeside(vcpu);
-    other.Demote(arena_offset);
+    held.Demote(arena_offset);
   });
 }
 
 // It does no more.
 void Mmu::ForgetElsewhere(u64 arena_offset) {
-  unsigned tracing = 0;
-  for (unsigned vcpu = 0; vcpu < group_->count; ++vcpu) {
-    const Mmu* const mmu = group_->mmu[vcpu];
-    tracing += mmu != nullptr && (mmu->memory_->InfoAt(arena_offset).flags & kOwnTraces) != 0;
-  }
-  for (unsigned vcpu = 0; vcpu < group_->count; ++vcpu) {
-    if (group_->mmu[vcpu] == nullptr) continue;
-    u8& flags = group_->mmu[vcpu]->memory_->InfoAt(arena_offset).flags;
-    const unsigned itself = (flags & kOwnTraces) != 0;
-    if (tracing == itself) flags &= static_cast<u8>(~kTracedElsewhere);
-  }
+  const auto traces = [&](const Mmu& mmu) {
+    return (mmu.memory_->InfoAt(arena_offset).flags & kOwnTraces) != 0;
+  };
+  unsigned tracing = traces(*this);
+  ForEachOther([&](Mmu& held, unsigned vcpu) {
+    WithHeld(held, vcpu, [&](Mmu& other) { tracing += traces(other); });
+  });
+  const auto forget = [&](Mmu& mmu) {
+    u8& flags = mmu.memory_->InfoAt(arena_offset).flags;
+    if (tracing == unsigned{traces(mmu)}) flags &= static_cast<u8>(~kTracedElsewhere);
+  };
+  forget(*this);
+  ForEachOther([&](Mmu& held, unsigned vcpu) { WithHeld(held, vcpu, forget); });
 }
 
 // The same for all pages, whose chains this Mmu has forgotten at once.
@@ -67,6 +81,24 @@ void Mmu::ForgetAllElsewhere() {
   });
 }
 
+// Up to when others are told, they only know of a trace too much.
+void Mmu::NoteForgotten(u32 page) {
+  if (page == kAllPages || forgotten_->pages >= kMaxForgotten) {
+    forgotten_->pages = kMaxForgotten + 1;
+  } else {
+    forgotten_->page[forgotten_->pages++] = page;
+  }
+  if (HasMachine()) TellForgotten();
+}
+
+void Mmu::TellForgotten() {
+  const unsigned count = std::exchange(forgotten_->pages, 0);
+  if (count > kMaxForgotten) return ForgetAllElsewhere();
+  for (unsigned i = 0; i < count; ++i) {
+    ForgetElsewhere(u64{forgotten_->page[i]} << 12);
+  }
+}
+
 // --- Stores ---
 
 // Of a page table: is it a leaf table wherever it is one?
@@ -77,16 +109,31 @@ bool Mmu::IsLeafTable(u64 arena_offset) {
   return true;
 }
 
+void Mmu::BeginSharedStore(u64 arena_offset) {
+  if (!(memory_->InfoAt(arena_offset).flags & kTracedElsewhere)) return;
+  ForEachOther([&](Mmu& held, unsigned vcpu) {
+    WithHeld(held, vcpu, [&](Mmu& other) {
+      u8& flags = other.memory_->InfoAt(arena_offset).flags;
+      if (flags & kOwnTraces) flags |= kTracedElsewhere;
+    });
+  });
+}
+
 void Mmu::BeforeStore(u64 arena_offset, u64 size) {
-  ForEachOther([&](Mmu& other, unsigned vcpu) {
-    const u8 flags = other.memory_->InfoAt(arena_offset).flags;
-    const bool drops = (flags & kPageTableTrace) && size > kMaxFollowed;
-    const bool upper = (flags & kPageTableTrace) && !other.IsLeafTable(arena_offset);
-    if (!(flags & kCodeTraces) && !drops && !upper) return;
+  BeginSharedStore(arena_offset);
+  ForEachOther([&](Mmu& held, unsigned vcpu) {
+    bool drops = false, stops = false;
+    WithHeld(held, vcpu, [&](Mmu& other) {
+      const u8 flags = other.memory_->InfoAt(arena_offset).flags;
+      drops = (flags & kPageTableTrace) && size > kMaxFollowed;
+      stops = drops || (flags & kCodeTraces) ||
+              ((flags & kPageTableTrace) && !other.IsLeafTable(arena_offset));
+    });
+    if (!stops) return;
     ++counters_.beside_store_stops;
     group_->vcpus->StopBeside(vcpu);
-    other.HearNews();
-    if (drops) other.DropTable(arena_offset & ~kPageMask);
+    held.HearNews();
+    if (drops) held.DropTable(arena_offset & ~kPageMask);
   });
 }
 
@@ -94,34 +141,40 @@ void Mmu::BeforeStore(u64 arena_offset, u64 size) {
 void Mmu::AfterStore(u64 first, unsigned units, const u64* old_values, PhysAddr address, u64 size) {
   const u64* values = (memory_->rw_base() + first).As<const u64>();
   const u64 page = memory_->ArenaOffset(address) & ~kPageMask;
-  ForEachOther([&](Mmu& other, unsigned vcpu) {
-    const u8 flags = other.memory_->InfoAt(page).flags;
-    if (flags & kPageTableTrace) {
-      const bool leaf = other.IsLeafTable(page);
-      if (!leaf) other.pending_ = PendingStore{address.value & ~u64{7}, units, old_values};
-      for (unsigned i = 0; i < units; ++i) {
-        const TableNews news{first + i * 8, old_values[i], values[i]};
-        if (news.old_value == news.new_value) continue;
-        if (leaf) {
-          other.AddTableNews(vcpu, news);
-        } else {
-          other.FollowStore(news.arena_offset, news.old_value, news.new_value);
-        }
-      }
-      other.pending_.units = 0;
+  const auto for_each_changed = [&](auto f) {
+    for (unsigned i = 0; i < units; ++i) {
+      if (old_values[i] != values[i]) f(TableNews{first + i * 8, old_values[i], values[i]});
     }
-    if (flags & kCodeTraces) other.AddCodeNews(vcpu, {address, size});
+  };
+  ForEachOther([&](Mmu& held, unsigned vcpu) {
+    bool at_once = false, attends = false;
+    WithHeld(held, vcpu, [&](Mmu& other) {
+      const u8 flags = other.memory_->InfoAt(page).flags;
+      if ((flags & kPageTableTrace) && other.IsLeafTable(page) &&
+          other.news_->tables + units <= kMaxTableNews) {
+        for_each_changed([&](const TableNews& news) { other.AddTableNews(news); });
+      } else {
+        at_once = flags & kPageTableTrace;
+      }
+      attends = flags & kCodeTraces;
+      if (attends) other.AddCodeNews({address, size});
+    });
+    if (attends) group_->vcpus->AttendBeside(vcpu);
+    if (!at_once) return;
+    group_->vcpus->StopBeside(vcpu);
+    held.HearNews();
+    held.pending_ = PendingStore{address.value & ~u64{7}, units, old_values};
+    for_each_changed([&](const TableNews& news) {
+      held.FollowStore(news.arena_offset, news.old_value, news.new_value);
+    });
+    held.pending_.units = 0;
   });
 }
 
 // --- News ---
 
-// To this Mmu, from another VCPU's.
-void Mmu::AddTableNews(unsigned vcpu, const TableNews& news) {
-  if (news_->tables == kMaxTableNews) {
-    group_->vcpus->StopBeside(vcpu);
-    HearTableNews();
-  }
+// To this Mmu, from another VCPU's, which holds it.
+void Mmu::AddTableNews(const TableNews& news) {
   news_->table[news_->tables++] = news;
   // A load of CR3 flushes.
   if (news_->tables == 1) pool_.CutRootPeers();
@@ -137,11 +190,10 @@ void Mmu::HearTableNews() {
   }
 }
 
-void Mmu::AddCodeNews(unsigned vcpu, const CodeNews& news) {
+void Mmu::AddCodeNews(const CodeNews& news) {
   // Beyond the array there is one more, which stands for everything.
   if (news_->codes < kMaxCodeNews) news_->code[news_->codes] = news;
   if (news_->codes <= kMaxCodeNews) ++news_->codes;
-  group_->vcpus->AttendBeside(vcpu);
 }
 
 void Mmu::HearCodeNews() {

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "mmu/test_machine.h"
@@ -40,6 +42,7 @@ struct Cpu : TraceListener {
     auto made = Mmu::Create(options);
     TestMachine::Require(made.ok());
     mmu = std::move(made.value());
+    state->number = static_cast<u8>(number);
     group->mmu[number] = mmu.get();
     group->count = number + 1;
   }
@@ -64,6 +67,10 @@ struct Cpu : TraceListener {
     return mmu->ResolveAccess(LinearAddr(linear), 8, write, &fault);
   }
   u64 HostOf(u64 linear) { return mmu->current_view().HostOf(LinearAddr(linear)).value; }
+  // The page that it leads to, in either window.
+  u64 PageAt(u64 linear) {
+    return (HostAddr(HostOf(linear)) - memory.ro_base()) % memory.capacity();
+  }
   bool CanStore(u64 linear) {
     return HostAddr(HostOf(linear)) - memory.rw_base() < memory.capacity();
   }
@@ -104,13 +111,43 @@ struct TwoCpus : BesideVcpus {
 
   u64* Host(u64 address) { return reinterpret_cast<u64*>(memory->HostRw(PhysAddr(address))); }
   u8 FlagsOf(Cpu& cpu, u64 address) { return cpu.memory.Info(PhysAddr(address))->flags; }
-  void StopBeside(unsigned vcpu) override { stopped.push_back(vcpu); }
+  bool HasMachine(unsigned vcpu) override { return has_machine[vcpu]; }
+  // The other one has had it, if it has something to do with it.
+  bool TakeMachine(unsigned vcpu) override {
+    has_machine[vcpu] = true;
+    ++takes;
+    const auto meanwhile = std::exchange(while_waiting, nullptr);
+    if (meanwhile) {
+      has_machine[vcpu] = false;
+      has_machine[1 - vcpu] = true;
+      meanwhile();
+      has_machine[1 - vcpu] = false;
+      has_machine[vcpu] = true;
+    }
+    Mmu& mmu = *(vcpu == 0 ? a : b)->mmu;
+    mmu.HearNews();
+    mmu.SettleTraces();
+    return meanwhile != nullptr;
+  }
+  void HoldBeside(unsigned vcpu) override {
+    TestMachine::Require(!std::exchange(held[vcpu], true));
+  }
+  void EndHoldBeside(unsigned vcpu) override { held[vcpu] = false; }
+  void StopBeside(unsigned vcpu) override {
+    TestMachine::Require(!held[vcpu]);
+    has_machine[vcpu] = true;  // it waits for it
+    stopped.push_back(vcpu);
+  }
   void AttendBeside(unsigned vcpu) override { attended.push_back(vcpu); }
 
   std::unique_ptr<GuestMemory> memory, share;
   MmuGroup group;
   std::unique_ptr<Cpu> a, b;
   std::vector<unsigned> stopped, attended;
+  // Where one does not say otherwise, both do what needs the machine.
+  bool has_machine[2] = {true, true}, held[2] = {};
+  unsigned takes = 0;
+  std::function<void()> while_waiting;
 };
 
 TEST_CASE("A trace takes the page from another VCPU that could store to it, once it has stopped") {
@@ -210,11 +247,10 @@ TEST_CASE("A store above the leaves stops whoever shadows the table, and is foll
   }
   both.stopped.clear();
   REQUIRE(both.a->Write(kDirectoryAlias, kLeaf2 | kUsed));
-  CHECK(both.stopped == std::vector<unsigned>{1});
+  CHECK(both.stopped == std::vector<unsigned>{1, 1});  // behind the store it is still so
   for (Cpu* cpu : {both.a.get(), both.b.get()}) {
     REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
-    CHECK((HostAddr(cpu->HostOf(kLinear)) - cpu->memory.ro_base()) % cpu->memory.capacity() ==
-          kOther);
+    CHECK(cpu->PageAt(kLinear) == kOther);
     // The old table is none any more, for either.
     CHECK((both.FlagsOf(*cpu, kLeaf) & kPageTableTrace) == 0);
   }
@@ -269,8 +305,93 @@ TEST_CASE("A slot that comes or goes is everybody's") {
   CHECK_FALSE(both.share->IsBacked(PhysAddr(0x8000000), 1));
 }
 
+TEST_CASE("A VCPU stores to its page tables without the machine, as long as nobody else does") {
+  TwoCpus both;
+  REQUIRE(both.b->Resolve(kLinear, false) == Resolution::kFilled);
+  both.has_machine[1] = false;
+  REQUIRE(both.b->Write(kTableAlias, kOther | kUsed));
+  CHECK(both.takes == 0);
+  CHECK(both.b->PageAt(kLinear) == kOther);
+
+  SECTION("by a store") { REQUIRE(both.a->Write(kTableAlias, kPage | kUsed)); }
+  SECTION("by an atomic instruction, which is going to") {
+    both.a->mmu->BeginSharedStore(both.memory->ArenaOffset(PhysAddr(kLeaf)));
+  }
+  CHECK(both.takes == 0);
+  REQUIRE(both.b->Write(kTableAlias, kOther | kUsed));
+  CHECK(both.takes == 1);
+  // The other's store came before.
+  CHECK(both.b->PageAt(kLinear) == kOther);
+}
+
+TEST_CASE("Flags of page tables that both shadow are set by who has the machine") {
+  TwoCpus both;
+  for (Cpu* cpu : {both.a.get(), both.b.get()}) {
+    REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
+  }
+  REQUIRE(both.a->Write(kTableAlias, kPage | kP | kW | kU));
+  both.b->mmu->HearNews();
+  both.has_machine[1] = false;
+  // Meanwhile the page is another one.
+  both.while_waiting = [&] { REQUIRE(both.a->Write(kTableAlias, kOther | kP | kW | kU)); };
+  REQUIRE(both.b->Resolve(kLinear, true) == Resolution::kFilled);
+  CHECK(both.takes == 1);
+  CHECK(*both.Host(kLeaf) == (kOther | kUsed));
+  CHECK(both.b->PageAt(kLinear) == kOther);
+}
+
+TEST_CASE("Who waits for the machine to trace a table walks once more") {
+  TwoCpus both;
+  both.has_machine[1] = false;
+  both.while_waiting = [&] {
+    REQUIRE(both.a->Resolve(kLinear, false) == Resolution::kFilled);
+    REQUIRE(both.a->Write(kTableAlias, kOther | kUsed));
+  };
+  const u64 epoch = both.b->mmu->machine_epoch();
+  REQUIRE(both.b->Resolve(kLinear, false) == Resolution::kFilled);
+  CHECK(both.takes == 1);
+  CHECK(both.b->mmu->machine_epoch() != epoch);
+  CHECK(both.b->PageAt(kLinear) == kOther);
+}
+
+TEST_CASE("What is traced no more is told when the VCPU has the machine next") {
+  TwoCpus both;
+  both.a->mmu->TraceCode(PhysAddr(kPage));
+  both.has_machine[0] = false;
+  both.a->mmu->UntraceCode(PhysAddr(kPage));
+  CHECK(both.takes == 0);
+  CHECK(both.FlagsOf(*both.b, kPage) == kTracedElsewhere);
+  SECTION("and is then so no more") {
+    both.a->mmu->TakeMachine();
+    CHECK(both.FlagsOf(*both.b, kPage) == 0);
+  }
+  SECTION("unless it is traced again") {
+    both.a->mmu->TraceCode(PhysAddr(kPage));
+    CHECK(both.FlagsOf(*both.b, kPage) == kTracedElsewhere);
+  }
+}
+
+TEST_CASE("More pages than one remembers may be traced no more") {
+  TwoCpus both;
+  constexpr u64 kFirst = 0x400000;
+  for (u64 i = 0; i <= kMaxForgotten; ++i) {
+    both.a->mmu->TraceCode(PhysAddr(kFirst + i * kPageSize));
+  }
+  both.a->mmu->TraceCode(PhysAddr(kPage));
+  both.has_machine[0] = false;
+  for (u64 i = 0; i <= kMaxForgotten; ++i) {
+    both.a->mmu->UntraceCode(PhysAddr(kFirst + i * kPageSize));
+  }
+  both.a->mmu->TakeMachine();
+  for (u64 i = 0; i <= kMaxForgotten; ++i) {
+    REQUIRE(both.FlagsOf(*both.b, kFirst + i * kPageSize) == 0);
+  }
+  CHECK(both.FlagsOf(*both.b, kPage) == kTracedElsewhere);
+}
+
 // Random stores to tables and pages, traces and accesses of either VCPU, while the other one has
-// not heard of them. Tables are pages, too.
+// not heard of them. Tables are pages, too. Where one has to wait for the machine, the other one
+// has it meanwhile.
 class Fuzz {
  public:
   explicit Fuzz(u64 seed) : random_(seed) {
@@ -278,7 +399,36 @@ class Fuzz {
   }
 
   void Step() {
-    Cpu& cpu = *cpus_[Next(2)];
+    const unsigned number = static_cast<unsigned>(Next(2));
+    both_.has_machine[number] = false;
+    if (Next(2) != 0) both_.while_waiting = [this, number] { StepOf(1 - number); };
+    StepOf(number);
+    both_.while_waiting = nullptr;
+  }
+
+  // Of each entry: where it leads, and that nobody traces what can be stored to through it.
+  void Check() {
+    for (Cpu* cpu : cpus_) {
+      for (u64 page = 0; page < kPages; ++page) {
+        const LinearAddr linear(kLinear + page * kPageSize);
+        const HostAddr host = cpu->mmu->current_view().HostOf(linear);
+        const u64 offset = host - cpu->memory.ro_base();
+        if (offset >= 2 * cpu->memory.capacity()) continue;
+        if (host - cpu->memory.rw_base() < cpu->memory.capacity()) {
+          const u64 place = host - cpu->memory.rw_base();
+          for (Cpu* other : cpus_) REQUIRE((other->memory.InfoAt(place).flags & kOwnTraces) == 0);
+        }
+        if (HasNews(*cpu)) continue;
+        PhysAddr now;
+        REQUIRE(cpu->mmu->DebugTranslate(linear, &now));
+        REQUIRE(offset % cpu->memory.capacity() == now.value);
+      }
+    }
+  }
+
+ private:
+  void StepOf(unsigned number) {
+    Cpu& cpu = *cpus_[number];
     cpu.mmu->HearNews();  // it has left guest code
     switch (Next(8)) {
       case 0:
@@ -311,27 +461,6 @@ class Fuzz {
     }
   }
 
-  // Of each entry: where it leads, and that nobody traces what can be stored to through it.
-  void Check() {
-    for (Cpu* cpu : cpus_) {
-      for (u64 page = 0; page < kPages; ++page) {
-        const LinearAddr linear(kLinear + page * kPageSize);
-        const HostAddr host = cpu->mmu->current_view().HostOf(linear);
-        const u64 offset = host - cpu->memory.ro_base();
-        if (offset >= 2 * cpu->memory.capacity()) continue;
-        if (host - cpu->memory.rw_base() < cpu->memory.capacity()) {
-          const u64 place = host - cpu->memory.rw_base();
-          for (Cpu* other : cpus_) REQUIRE((other->memory.InfoAt(place).flags & kOwnTraces) == 0);
-        }
-        if (HasNews(*cpu)) continue;
-        PhysAddr now;
-        REQUIRE(cpu->mmu->DebugTranslate(linear, &now));
-        REQUIRE(offset % cpu->memory.capacity() == now.value);
-      }
-    }
-  }
-
- private:
   static constexpr u64 kPages = 1024;
   static constexpr u64 DirectoryOf(u64 number) { return kDirectory + number * 0x30000; }
   // Leaf tables, and pages that may be any.

@@ -44,6 +44,8 @@ void Mmu::RunGroupOfRoot(PagingMode mode) {
     groups_.Run(group, root);
     return;
   }
+  // The root is going to be traced, in the middle of all this.
+  if (TakeMachine()) return RunGroupOfRoot(mode);
   const auto for_each_follower = [&](auto f) {
     for (unsigned i = 0; i < pool_.follower_count(); ++i) {
       View& view = pool_.follower(i);
@@ -109,7 +111,7 @@ void Mmu::KeepAlikeRootEntries(View& view) {
       walk.top_level = walk.leaf_level = top;
       walk.entry_address[top] = RootEntryAddress(slot);
       walk.entry[top] = entry;
-      MarkWalk(context_, &walk, false);
+      (void)MarkWalk(context_, &walk, false);  // has the machine
     }
   });
 }

@@ -33,6 +33,7 @@ bool InOnePage(LinearAddr address, unsigned size) {
 Mmu::Mmu(const MmuOptions& options)
     : group_(options.group),
       news_(options.group != nullptr ? std::make_unique<News>() : nullptr),
+      forgotten_(options.group != nullptr ? std::make_unique<Forgotten>() : nullptr),
       state_(options.state),
       coherence_(options.coherence),
       memory_(options.memory),
@@ -288,12 +289,12 @@ void Mmu::FlushAllViews() {
   memory_->ResetChains();
   uses_.Reset();
   out_of_sync_.Clear();
-  if (group_ != nullptr) ForgetAllElsewhere();
+  if (group_ != nullptr) NoteForgotten(kAllPages);
 }
 
 void Mmu::SlotsChanged() {
   if (group_ == nullptr) return ForgetMemoryMap();
-  StopOthers();
+  StopOthers();  // and has the machine
   ForgetMemoryMap();
   ForEachOther([](Mmu& other, unsigned) { other.ForgetMemoryMap(); });
 }
@@ -331,8 +332,10 @@ bool Mmu::Translate(LinearAddr address, unsigned size, Privilege who, bool write
       !CheckedWalk(Wrap(address + left), context_, access, view, &pieces[1].walk, fault)) {
     return false;
   }
-  MarkWalk(context_, &pieces[0].walk, write);
-  if (pieces[1].size != 0) MarkWalk(context_, &pieces[1].walk, write);
+  if (!MarkWalk(context_, &pieces[0].walk, write) ||
+      (pieces[1].size != 0 && !MarkWalk(context_, &pieces[1].walk, write))) {
+    return Translate(address, size, who, write, pieces, fault);
+  }
   return true;
 }
 
@@ -438,8 +441,9 @@ bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
     ++counters_.true_faults;
     return false;
   }
-  MarkWalk(context_, &walk, false);
-  if (!RegisterTables(view, index, walk)) return Fetch(pc, pa, fault);
+  if (!MarkWalk(context_, &walk, false) || !RegisterTables(view, index, walk)) {
+    return Fetch(pc, pa, fault);
+  }
   if (have_chunk && walk.leaf_level == 1) FillSlice(view, index, walk, 8);
   *pa = walk.address;
   const u64 offset = memory_->ArenaOffset(walk.address);

@@ -129,15 +129,28 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   // --- VCPUs beside each other (beside.cc) ---
   bool has_news() const { return news_ != nullptr && news_->tables != 0; }
-  // Before anything else that the VCPU does outside guest code.
+  // Before anything else that the VCPU does outside guest code, and when it has got the machine.
   void HearNews() {
     if (has_news()) HearTableNews();
   }
+  // When it has got the machine: others are told of pages that this Mmu has ceased to trace.
+  void SettleTraces() {
+    if (forgotten_ != nullptr && forgotten_->pages != 0) TellForgotten();
+  }
+  bool HasMuchToSettle() const { return forgotten_->pages > kMaxForgotten / 2; }
+  // The VCPU needs the machine. True: others may have had it meanwhile, so that what was looked up
+  // before may be so no more. Without others it always has it.
+  bool TakeMachine();
+  // Changes whenever TakeMachine() is true.
+  u64 machine_epoch() const { return machine_epoch_; }
   // Of changed code, at an instruction boundary.
   void HearCodeNews();
   // May other VCPUs store to the bytes directly meanwhile?
   bool HasOthers() const { return group_ != nullptr; }
   void StopOthers();
+  // An atomic instruction on a traced page is done by halves, by who has the machine: up to its end
+  // nobody else stores there.
+  void BeginSharedStore(u64 arena_offset);
 
   // --- Execution ---
   // Translates for fetching code; remembers that the view executes the page. Not RAM: *pa says so
@@ -150,8 +163,13 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void ResetJumpEntriesForPhysPage(PhysAddr page);
 
   // --- Code traces: stores to the page reach TraceListener::CodeWritten ---
+  // Beside others: the machine is taken for a page that was not traced (TakeMachine()).
   void TraceCode(PhysAddr page);
   void UntraceCode(PhysAddr page);
+  bool IsTraced(PhysAddr page) const {
+    const PageInfo* info = memory_->Info(page);
+    return info != nullptr && (info->flags & kOwnTraces) != 0;
+  }
   // The same for a page that runs directly, elsewhere: in its views' followers. The latter: false
   // if it does not; true: the followers have been told to let go of it.
   void TraceDirectCode(PhysAddr page);
@@ -256,7 +274,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
                      vcpu::GuestFault* fault);
   // A walk that starts at the last level where the view knows the leaf table.
   WalkResult WalkIn(View* view, const PagingContext& context, LinearAddr linear) const;
-  void MarkWalk(const PagingContext& context, WalkResult* walk, bool write);
+  bool MarkWalk(const PagingContext& context, WalkResult* walk, bool write);
   void ReserveNodes();
   bool MakeChunk(View& view, u64 index);
   bool StoodStill(const WalkResult& walk, unsigned level);
@@ -314,6 +332,19 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
       if (other != nullptr && other != this) f(*other, vcpu);
     }
   }
+  // f with the other Mmu, whose VCPU does nothing to it meanwhile.
+  template <class F>
+  void WithHeld(Mmu& other, unsigned vcpu, F f) {
+    group_->vcpus->HoldBeside(vcpu);
+    f(other);
+    group_->vcpus->EndHoldBeside(vcpu);
+  }
+  bool HasMachine() const { return group_->vcpus->HasMachine(state_->number); }
+  bool TakeMachineToTrace(const PageInfo& info) {
+    return group_ != nullptr && !(info.flags & kOwnTraces) && TakeMachine();
+  }
+  void NoteForgotten(u32 page);
+  void TellForgotten();
   void TraceElsewhere(u64 arena_offset);
   void ForgetElsewhere(u64 arena_offset);
   void ForgetAllElsewhere();
@@ -322,8 +353,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void BeforeStore(u64 arena_offset, u64 size);
   void AfterStore(u64 first, unsigned units, const u64* old_values, PhysAddr address, u64 size);
   void HearTableNews();
-  void AddTableNews(unsigned vcpu, const TableNews& news);
-  void AddCodeNews(unsigned vcpu, const CodeNews& news);
+  void AddTableNews(const TableNews& news);
+  void AddCodeNews(const CodeNews& news);
 
   // Is the page a table of some view whose trace is off?
   static bool OutOfSync(const PageInfo& info) {
@@ -332,8 +363,10 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   View* current_ = nullptr;
   MmuGroup* const group_;
-  std::unique_ptr<News> news_;  // of others' stores; null: there are no others
-  bool traced_anew_ = false;    // a page that others could store to
+  std::unique_ptr<News> news_;            // of others' stores; null: there are no others
+  std::unique_ptr<Forgotten> forgotten_;  // null: the same
+  u64 machine_epoch_ = 0;
+  bool traced_anew_ = false;  // a page that others could store to
   vcpu::VcpuState* state_;
   Coherence coherence_;
   // Without code bits: of supervisor code, the same with SMAP open, of user code.

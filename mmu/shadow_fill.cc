@@ -85,14 +85,20 @@ WalkResult Mmu::WalkIn(View* view, const PagingContext& context, LinearAddr line
   return walk;
 }
 
-void Mmu::MarkWalk(const PagingContext& context, WalkResult* walk, bool write) {
-  if (context.format->levels == 0) return;
+// False: the machine had to be waited for, and nothing is marked: the walk is out of date.
+bool Mmu::MarkWalk(const PagingContext& context, WalkResult* walk, bool write) {
+  if (context.format->levels == 0) return true;
   const u64 leaf_flags = write ? kPteAccessed | kPteDirty : kPteAccessed;
   bool complete = (walk->entry[walk->leaf_level] & leaf_flags) == leaf_flags;
   for (unsigned level = walk->top_level; level > walk->leaf_level; --level) {
     complete &= !context.format->level[level].has_flags || (walk->entry[level] & kPteAccessed);
   }
-  if (__builtin_expect(complete, 1)) return;
+  if (__builtin_expect(complete, 1)) return true;
+  // Another VCPU may be in the middle of an atomic instruction on the entry.
+  for (unsigned level = walk->top_level; group_ != nullptr && level >= walk->leaf_level; --level) {
+    const PageInfo* info = memory_->Info(walk->entry_address[level]);
+    if (info != nullptr && (info->flags & kTracedElsewhere) && TakeMachine()) return false;
+  }
   MarkUsed(*memory_, context, walk, write);
   // Code in a page table: the flags are part of its bytes.
   for (unsigned level = walk->top_level; level >= walk->leaf_level; --level) {
@@ -101,6 +107,7 @@ void Mmu::MarkWalk(const PagingContext& context, WalkResult* walk, bool write) {
       listener_->CodeWritten(walk->entry_address[level], context.format->entry_bytes);
     }
   }
+  return true;
 }
 
 // Puts every table of the walk under trace, with its place in this view; or notes what flushes must
@@ -113,8 +120,8 @@ bool Mmu::StoodStill(const WalkResult& walk, unsigned level) {
   return ((now ^ walk.entry[level]) & ~(kPteAccessed | kPteDirty)) == 0;
 }
 
-// False: an entry has changed between the walk and the trace of its table, and those below are not
-// registered: the walk is out of date.
+// False: an entry has changed between the walk and the trace of its table, or may have while the
+// machine was waited for, and those below are not registered: the walk is out of date.
 bool Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
   const PagingContext& context = view.context();
   // A walk from the leaf cache begins at level 1: its tables are known.
@@ -147,7 +154,10 @@ bool Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     PageInfo& info = memory_->InfoAt(offset);
     if (info.flags & kPageTableTrace) info.flood = 0;
     if (level == walk.top_level && view.key().follows_root()) {
-      if (view.root_page == View::kNoArenaPage) RegisterRoot(view, table);
+      if (view.root_page == View::kNoArenaPage) {
+        if (TakeMachineToTrace(info)) return false;
+        RegisterRoot(view, table);
+      }
       if (!StoodStill(walk, level)) return false;
       continue;
     }
@@ -157,6 +167,7 @@ bool Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
     counters_.table_steps += others;
     const bool fresh = node == 0;
     if (fresh) {
+      if (TakeMachineToTrace(info)) return false;
       if (others >= kMaxPlaces) {
         // Each store to it would be followed to all of them. Begin again with this walk, some of
         // whose tables may be gone, too.
@@ -284,8 +295,9 @@ Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool writ
     ++counters_.true_faults;
     return Resolution::kGuestFault;
   }
-  MarkWalk(context, &walk, write);
-  if (!RegisterTables(view, index, walk)) return Resolve(view, address, size, write, fault);
+  if (!MarkWalk(context, &walk, write) || !RegisterTables(view, index, walk)) {
+    return Resolve(view, address, size, write, fault);
+  }
 
   const PhysAddr page = walk.address.PageBase();
   if (write && coherence_ == Coherence::kDeferred) LetGo(page);

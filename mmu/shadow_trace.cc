@@ -50,6 +50,7 @@ void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
   const u64 offset = memory_->ArenaOffset(address);
   PageInfo& info = memory_->InfoAt(offset);
   u8* host = (memory_->rw_base() + offset).As();
+  if (info.flags & kTracedElsewhere) TakeMachine();
   const bool elsewhere = info.flags & kTracedElsewhere;
   if ((info.flags & kPageTableTrace) && size > kMaxFollowed) DropTable(offset & ~kPageMask);
   if (elsewhere) BeforeStore(offset, size);
@@ -313,6 +314,7 @@ void Mmu::RemoveTableUse(PageInfo& info, u32* link) {
 void Mmu::SetTrace(u64 arena_offset, u8 flag) {
   PageInfo& info = memory_->InfoAt(arena_offset);
   if (group_ != nullptr && !(info.flags & kOwnTraces)) {
+    TakeMachine();
     traced_anew_ |= !(info.flags & kTracedElsewhere);
     TraceElsewhere(arena_offset);
   }
@@ -324,7 +326,9 @@ void Mmu::ClearTrace(u64 arena_offset, u8 flag) {
   PageInfo& info = memory_->InfoAt(arena_offset);
   const bool traced = info.flags & kOwnTraces;
   info.flags &= static_cast<u8>(~flag);
-  if (group_ != nullptr && traced && !(info.flags & kOwnTraces)) ForgetElsewhere(arena_offset);
+  if (group_ != nullptr && traced && !(info.flags & kOwnTraces)) {
+    NoteForgotten(static_cast<u32>(arena_offset >> 12));
+  }
 }
 
 // No entry leads to the page read-write any more.

@@ -100,6 +100,7 @@ Ccf* EngineImpl::Lookup(LinearAddr pc, const CodeMode& mode, PhysAddr* phys, Gue
   }
   Ccf* ccf = fragments_->Find(pc, phys->InPage(), mode);
   if (ccf != nullptr && ccf->phys_page2 != kNoPage) {
+    const u64 epoch = mmu_.machine_epoch();
     PhysAddr second;
     LinearAddr next_pc = pc.PageBase() + kPageSize;
     if (mode.code_bits != 64) next_pc = LinearAddr(static_cast<u32>(next_pc.value));
@@ -107,6 +108,7 @@ Ccf* EngineImpl::Lookup(LinearAddr pc, const CodeMode& mode, PhysAddr* phys, Gue
       *faulted = true;
       return nullptr;
     }
+    if (mmu_.machine_epoch() != epoch) return Lookup(pc, mode, phys, fault, faulted);
     if (second.InPage() != ccf->phys_page2) {
       return fragments_->Find(pc, phys->InPage(), mode, second.InPage());
     }
@@ -150,8 +152,11 @@ Next EngineImpl::Dispatch(LinearAddr pc, const Pending& how) {
   PhysAddr phys;
   GuestFault fault;
   bool faulted = false;
+  const u64 epoch = mmu_.machine_epoch();
   Ccf* ccf = Lookup(pc, mode, &phys, &fault, &faulted);
   if (faulted) return leave();  // the run loop delivers it
+  // Another VCPU may have stored to the code.
+  if (mmu_.machine_epoch() != epoch && MustLeave()) return leave();
   if (ccf == nullptr) {
     ++counters_.tc_misses;
     return leave();

@@ -59,9 +59,9 @@ u64 CountingThunk(void* engine, u64 r10, u64 r11) {
 template <CalloutFunction Thunk>
 u64 GatedThunk(void* engine, u64 r10, u64 r11) {
   auto* self = static_cast<EngineImpl*>(engine);
-  self->TakeMachine();
+  self->LeaveGuest();
   const u64 next = Thunk(engine, r10, r11);
-  self->GiveMachine();
+  self->EnterGuest();
   return next;
 }
 
@@ -194,9 +194,9 @@ u32 EngineImpl::CalloutPrice() {
   for (unsigned i = 0; i < kSamples; ++i) {
     state_.gpr[vcpu::kRcx] = kRoundTrips;
     const u64 begin = __rdtsc();
-    GiveMachine();
+    EnterGuest();
     stubs_.enter.As<void(u64)>()(stubs_.probe.value);
-    TakeMachine();
+    LeaveGuest();
     least = std::min<u64>(least, (__rdtsc() - begin) / kRoundTrips);
   }
   state_.gpr[vcpu::kRcx] = rcx;
@@ -294,9 +294,9 @@ Exit EngineImpl::Run() {
 
 void EngineImpl::Enter(HostAddr entry) {
   SyncGs();
-  GiveMachine();
+  EnterGuest();
   stubs_.enter.As<void(u64)>()(entry.value);
-  TakeMachine();
+  LeaveGuest();
   ++counters_.full_exits;
 }
 

@@ -113,12 +113,13 @@ class EngineImpl final : public TranslatingEngine,
 
   void NoticeEntry() { sites_->NoticeEntry(); }
 
-  // Around guest code, where other VCPUs execute it beside this one.
-  void GiveMachine() {
+  // Around guest code, where other VCPUs execute it beside this one. An atomic instruction keeps
+  // the machine while it runs on its bounced operand.
+  void EnterGuest() {
     const bool keeps = std::exchange(keeps_machine_, false);
     if (options_.gate != nullptr && !keeps) options_.gate->EnterGuest();
   }
-  void TakeMachine() {
+  void LeaveGuest() {
     if (options_.gate != nullptr) options_.gate->LeaveGuest();
   }
 

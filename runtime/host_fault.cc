@@ -218,7 +218,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   const auto dispatch = [&](const Pending& how) {
     pending_ = how;
     SyncGs();
-    GiveMachine();
+    EnterGuest();
     gregs[REG_RIP] = static_cast<greg_t>(stubs_.dispatch.value);
     return true;
   };
@@ -234,7 +234,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   const FaultPoint* point = FindFaultPoint(*ccf, rip);
   if (point == nullptr) return false;
   SiteDesc& site = *ccf->sites()[point->site];
-  TakeMachine();
+  LeaveGuest();
   ++counters_.host_faults;
   NoticeView();
   NoticeEntry();
@@ -243,7 +243,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (verdict.way == Verdict::Way::kResume) return false;  // not of the guest's making
   if (verdict.way == Verdict::Way::kRetry && what == HostFault::kAccess &&
       RestartAccess(site, *point, gregs)) {
-    GiveMachine();
+    EnterGuest();
     return true;
   }
   if (verdict.way == Verdict::Way::kDeliver) DeliverAt(&site, verdict.fault);

@@ -221,14 +221,15 @@ Next EngineImpl::BounceElements(SiteDesc* site, LinearAddr linear) {
 }
 
 // Up to the callout's end, or the end of the operand's bouncing, neither detached user code nor
-// another VCPU stores there: they have no mapping for stores of a page that is traced, and are
-// stopped for others.
+// another VCPU stores there: they have no mapping for stores of a page that is traced, which take
+// the machine, and are stopped for others.
 void EngineImpl::BeginAtomic(LinearAddr linear, unsigned size) {
   if (!RunsBeside()) return;
+  mmu_.TakeMachine();
   const HostAddr host = mmu_.current_view().HostOf(linear);
   if (host - memory_.ro_base() < memory_.capacity() && linear.PageOffset() + size <= kPageSize &&
       memory_.InfoAt(host - memory_.ro_base()).flags != 0) {
-    return;
+    return mmu_.BeginSharedStore((host - memory_.ro_base()) & ~kPageMask);
   }
   if (direct_ != nullptr) direct_->StopAll();
   mmu_.StopOthers();

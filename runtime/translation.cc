@@ -60,11 +60,20 @@ HostAddr EngineImpl::PrepareEntry() {
   PhysAddr phys;
   GuestFault fault;
   bool faulted = false;
+  const u64 epoch = mmu_.machine_epoch();
+  // While the machine was waited for, another VCPU may have changed the code, or where it lies.
+  const auto again = [&] {
+    how.ForgetLinks();
+    pending_ = how;
+    return HostAddr();
+  };
   Ccf* ccf = Lookup(pc, mode, &phys, &fault, &faulted);
   if (faulted) {
     Deliver(fault);
     return {};
   }
+  if (ccf == nullptr && !mmu_.IsTraced(phys)) mmu_.TakeMachine();
+  if (mmu_.machine_epoch() != epoch) return again();
   if (ccf == nullptr && MoveCodeTo(pc, phys, mode)) {
     ccf = Lookup(pc, mode, &phys, &fault, &faulted);
     if (faulted) {
@@ -74,6 +83,7 @@ HostAddr EngineImpl::PrepareEntry() {
   }
   if (ccf == nullptr) ccf = Translate(pc, phys, mode, &how);
   if (ccf == nullptr) return {};
+  if (mmu_.machine_epoch() != epoch) return again();
   if (!mode.simulate && !mode.single) {
     if (how.by_table && mode.UsesJumpTable()) LinkJumpTable(ccf, how.jump_kinds);
     if (how.exit != nullptr) fragments_->Chain(how.exit, ccf);

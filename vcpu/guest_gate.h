@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the machine, which one of several VCPUs has at a time, and guest code, which they execute
-// beside each other: whoever executes a VCPU passes here on the way in and out.
+// Around guest code, which several VCPUs execute beside each other: whoever executes one passes
+// here on the way in and out. Outside it a VCPU's own things are its own; the machine, which one
+// VCPU has at a time, is taken where it is needed (mmu::BesideVcpus).
 #ifndef ALIBI_VCPU_GUEST_GATE_H_
 #define ALIBI_VCPU_GUEST_GATE_H_
 
@@ -9,9 +10,10 @@ namespace alibi::vcpu {
 class GuestGate {
  public:
   virtual ~GuestGate() = default;
-  // The VCPU is going to execute guest code: it gives the machine up.
+  // The VCPU is going to execute guest code: it gives the machine up, if it has it.
   virtual void EnterGuest() = 0;
-  // It has the machine, waits for it if need be. Guest vector state may be live.
+  // It has left guest code, and knows what others have done to its page tables. Guest vector state
+  // may be live.
   virtual void LeaveGuest() = 0;
 };
 
