@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/host_cpus.h"
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/drive_options.h"
@@ -191,6 +192,7 @@ class RunCommand {
   Failed ChooseFirmware();
   Failed CheckSizes();
   Failed CheckChoices();
+  std::optional<std::string> NeedsTurns() const;
   Failed ChooseThreads();
   Failed ChooseGuestCpu();
   Failed ReadDebugPorts();
@@ -290,14 +292,12 @@ void RunCommand::AddOptions(CLI::App& app) {
   app.add_option("--ram,--memory", options_.ram,
                  "guest memory: bytes, or with K, M, G behind (128M)");
   app.add_option("--smp", options_.smp,
-                 fmt::format("CPUs of the guest's machine, 1 to {}, which take turns on one of the "
-                             "host's (1)",
-                             vcpu::kMaxVcpus))
+                 fmt::format("CPUs of the guest's machine, 1 to {} (1)", vcpu::kMaxVcpus))
       ->type_name("N");
   app.add_option(
          "--vcpu-threads", options_.vcpu_threads,
          "of several CPUs: 'each' has a thread of the host's, or they take turns on 'one';\n"
-         "auto: one")
+         "auto: each, where the host has a CPU for each and no other option needs turns")
       ->type_name("WHICH")
       ->check(CLI::IsMember({"auto", "one", "each"}));
   app.add_option(
@@ -511,17 +511,27 @@ RunCommand::Failed RunCommand::CheckChoices() {
   return observation_.CheckEngine(config_.machine.engine);
 }
 
-RunCommand::Failed RunCommand::ChooseThreads() {
-  if (options_.vcpu_threads != "each") return std::nullopt;
-  const auto one = [](const std::string& why) {
-    return Fail(kUsage, "--vcpu-threads each: " + why + "; give --vcpu-threads one");
-  };
+// Why CPUs must take turns.
+std::optional<std::string> RunCommand::NeedsTurns() const {
   if (const char* option = observation_.OrderShown(); option != nullptr) {
-    return one(fmt::format("{} shows an order, which there is none", option));
+    return fmt::format("{} shows an order, which there is none", option);
   }
-  if (config_.vmi) return one("--vmi knows CPUs that take turns");
-  if (coherence_ != mmu::Coherence::kEager) return one("--coherence must be eager");
-  config_.machine.beside = true;
+  if (config_.vmi) return "--vmi knows CPUs that take turns";
+  if (coherence_ != mmu::Coherence::kEager) return "--coherence must be eager";
+  return std::nullopt;
+}
+
+RunCommand::Failed RunCommand::ChooseThreads() {
+  const std::optional<std::string> why_not = NeedsTurns();
+  if (options_.vcpu_threads == "each") {
+    if (why_not) {
+      return Fail(kUsage, "--vcpu-threads each: " + *why_not + "; give --vcpu-threads one");
+    }
+    config_.machine.beside = true;
+  } else if (options_.vcpu_threads == "auto") {
+    // A CPU that waits for a lock's holder does not yield.
+    config_.machine.beside = !why_not && options_.smp <= AllowedCpuCount();
+  }
   return std::nullopt;
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/host_clock.h"
+#include "base/host_cpus.h"
 #include "direct/direct_execution.h"
 #include "direct/stop_watcher.h"
 
@@ -30,7 +31,7 @@ constexpr i64 kForever = -1;
 }  // namespace
 
 Status DirectExecution::InitDetaching(const Options& options) {
-  if (sched_getaffinity(0, sizeof(cpus_), &cpus_) != 0) CPU_ZERO(&cpus_);
+  cpus_ = AllowedCpus();
   wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (wake_.get() < 0) return Error{std::string("direct execution: ") + std::strerror(errno)};
   auto watcher = StopWatcher::Create(options.stopped);

@@ -5,10 +5,12 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <thread>
 #include <utility>
 
+#include "base/host_cpus.h"
 #include "base/real_time.h"
 #include "base/worker_thread.h"
 #include "machine/machine.h"
@@ -32,9 +34,8 @@ void UnblockVcpuSignals() {
 
 // One of those that the thread may use; -1: nobody says.
 int AllowedCpu(unsigned number) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return -1;
-  unsigned left = number % static_cast<unsigned>(CPU_COUNT(&allowed));
+  const cpu_set_t allowed = AllowedCpus();
+  unsigned left = number % std::max(AllowedCpuCount(), 1u);
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(cpu, &allowed) && left-- == 0) return cpu;
   }

@@ -104,7 +104,7 @@ def guest(name, *options):
 
 def directly():
     """No CPU waits for the other's user code."""
-    err = guest("directly: ", "--engine", "direct", "--stats")
+    err = guest("directly: ", "--vcpu-threads", "one", "--engine", "direct", "--stats")
     beside = re.search(r"(\d+)  times that user code was left running beside", err)
     report("directly: beside each other", None if beside and int(beside[1]) > 0 else "never")
 
@@ -147,16 +147,16 @@ def main():
     kernel = fetched(folder / "cache", packages.fetch, KERNEL)
     if kernel is None:
         return
-    steps = [lambda: guest(""),
+    steps = [lambda: guest("", "--vcpu-threads", "one"),
              directly,
              beside,
              lambda: counts("deferred", 2, "--smp", "2", "--coherence", "deferred"),
              lambda: counts("dropped", 2, "--smp", "2", "--coherence", "dropped"),
              lambda: counts("most", 16, "--smp", "16"),
              lambda: counts("not all of them", 2, "--smp", "3", "--append", "maxcpus=2"),
-             lambda: reboot("sysrq", "taskset -c 1 sh -c 'echo b > /proc/sysrq-trigger'"),
-             lambda: reboot("sysrq", "taskset -c 1 sh -c 'echo b > /proc/sysrq-trigger'",
-                            "--vcpu-threads", "each"),
+             *[lambda threads=threads: reboot(
+                 "sysrq", "taskset -c 1 sh -c 'echo b > /proc/sysrq-trigger'",
+                 "--vcpu-threads", threads) for threads in ("one", "each")],
              lambda: reboot("triple fault", "echo triple > /sys/kernel/reboot/type; "
                             "echo 1 > /sys/kernel/reboot/cpu; reboot -f"),
              lambda: without_acpi(kernel)]

@@ -24,8 +24,8 @@ std::string TempFile(const char* name) {
 // All that it prints. The guest must succeed.
 std::string Run(const std::string& options, const char* kernel) {
   const std::string command = std::string("timeout -k 5 120 ") + std::getenv("ALIBI") +
-                              " run --no-reboot --ram 128M " + options + " " + std::getenv(kernel) +
-                              " </dev/null 2>&1";
+                              " run --no-reboot --ram 128M --vcpu-threads one " + options + " " +
+                              std::getenv(kernel) + " </dev/null 2>&1";
   const testsuite::Ended ended = testsuite::RunCommand(command);
   INFO(ended.output);
   REQUIRE(ended.status == kGuestPassed);
