@@ -8,7 +8,8 @@
 #ifndef ALIBI_FROBOS_LIB32_PRIVILEGED_H_
 #define ALIBI_FROBOS_LIB32_PRIVILEGED_H_
 
-#include "frobos/lib32/vmi_calls.h"
+#include "frobos/common/vmi_calls.h"
+#include "frobos/lib32/types.h"
 
 namespace alibi::frobos {
 
