@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paravirtual interface for 64-bit kernels (docs/vmi.md): each of its calls, one by one, by what
-// the interface says of registers, effects and faults, in both forms: those of the ROM that is
+// The paravirtual interface for 64-bit kernels (docs/vmi.md): each of its calls, one by one, by
+// what the interface says of registers, effects and faults, in both forms: those of the ROM that is
 // there, and those of a copy in which all groups are the other way round. Without a ROM there is
 // nothing to test.
 //
@@ -137,8 +137,8 @@ void TestProcessor() {
   CheckVmi("WRMSR", kVmiWrmsr, 0x89abcdef, 0xffff8123, kMsrKernelGsBase);
   const Outcome read = CheckVmi("RDMSR", kVmiRdmsr, 0, 0, kMsrKernelGsBase);
   Check(read.frame.rax == 0x89abcdef && read.frame.rdx == 0xffff8123, "... value");
-  CheckFault("WRMSR of a base that is no address",
-             Vmi(kVmiWrmsr, 0, 0x8000, kMsrKernelGsBase), kGeneralProtection);
+  CheckFault("WRMSR of a base that is no address", Vmi(kVmiWrmsr, 0, 0x8000, kMsrKernelGsBase),
+             kGeneralProtection);
   WriteMsr(kMsrKernelGsBase, 0);
   const Outcome tsc = CheckVmi("RDTSC", kVmiRdtsc);
   Check(Rdtsc() - (tsc.frame.rdx << 32 | tsc.frame.rax) < 1'000'000'000, "... is the TSC");
@@ -256,8 +256,8 @@ void TestTables() {
   Check(table[1] == kEmpty && table[4] == kEmpty, "... and no other");
 
   const u64 base = At(&tss);
-  const u64 low = kTssLimitNoIoMap | (base & 0xffffff) << 16 | 0x89ull << 40 |
-                  (base >> 24 & 0xff) << 56;
+  const u64 low =
+      kTssLimitNoIoMap | (base & 0xffffff) << 16 | 0x89ull << 40 | (base >> 24 & 0xff) << 56;
   Vmi(kVmiWriteGdtEntry, At(gdt), kSpareSelector / 8, low);
   Vmi(kVmiWriteGdtEntry, At(gdt), kSpareSelector / 8 + 1, base >> 32);
   CheckVmi("SetTR", kVmiSetTr, kSpareSelector);
@@ -269,7 +269,8 @@ void TestTables() {
   WriteTr(kTssSelector);
   // An LDT of one entry.
   const u64 ldt = At(table);
-  SetGdtEntry(kSpareSelector, 7 | (ldt & 0xffffff) << 16 | 0x82ull << 40 | (ldt >> 24 & 0xff) << 56);
+  SetGdtEntry(kSpareSelector,
+              7 | (ldt & 0xffffff) << 16 | 0x82ull << 40 | (ldt >> 24 & 0xff) << 56);
   SetGdtEntry(kSpareSelector + 8, ldt >> 32);
   CheckVmi("SetLDT", kVmiSetLdt, kSpareSelector);
   CheckEq("GetLDT", CheckVmi("it returns", kVmiGetLdt).frame.rax & 0xffff, kSpareSelector);
@@ -287,8 +288,7 @@ void TestFlags() {
     const Outcome o = Vmi(call, regs);
     CheckDone(name, o);
     Check((returns_flags || o.frame.rax == rax) && o.frame.rcx == kMarked.rcx &&
-              o.frame.rdx == kMarked.rdx && KeptOthers(o.frame) &&
-              o.frame.rsp == ProbeStackTop(),
+              o.frame.rdx == kMarked.rdx && KeptOthers(o.frame) && o.frame.rsp == ProbeStackTop(),
           "... keeps all registers");
     return o.frame;
   };
@@ -386,8 +386,7 @@ void TestPages() {
   const u64 large = kHighBase + (u64{9} << 21);
   u64* const directory = Entry(large, 2);
   Set(directory, rights | kPtePs, 2);
-  CheckEq("a page of 2 MB", WordAt(large + frames[1] % (1 << 21)),
-          WordAt(frames[1] % (1 << 21)));
+  CheckEq("a page of 2 MB", WordAt(large + frames[1] % (1 << 21)), WordAt(frames[1] % (1 << 21)));
   Set(directory, 0, 2);
   Flush(kVmiInvalPage, large);
   Check(Faults(large), "... and none");
