@@ -186,7 +186,8 @@ void TestLateInterrupts() {
   StopTicks();
   SetHandler(kTickVector, nullptr);
   CheckDone("interrupts that have waited for STI", o);
-  CheckEq("... all come", tick_count, kTicksWanted);
+  // Where the host was busy, one follows another at once.
+  Check(tick_count >= kTicksWanted, "... all come");
   CheckEq("... behind the return", ticks_elsewhere, 0);
 }
 
