@@ -234,16 +234,8 @@ FUNCTION get_cr4
     .macro MOVE_FROM register
     movl %\register, %eax
     .endm
-// A jump to one of eight entries of four bytes, by EAX: 0 to 3, 6 or 7. 4 and 5 do nothing.
-    .macro BY_DEBUG_REGISTER move
-    andl $7, %eax
-    call 1f
-1:  popl %ecx
-    leal (2f - 1b)(%ecx,%eax,4), %ecx
-    xorl %eax, %eax
-    jmp *%ecx
-    .balign 4
-2:
+// Eight entries of four bytes: registers 0 to 3, 6 and 7. 4 and 5 do nothing.
+    .macro DEBUG_REGISTER_CASES move
     .irp register, db0, db1, db2, db3
     \move \register
     ret
@@ -256,6 +248,18 @@ FUNCTION get_cr4
     \move \register
     ret
     .endr
+    .endm
+// A jump to one of them, by EAX.
+    .macro BY_DEBUG_REGISTER move
+    andl $7, %eax
+    call 1f
+1:  popl %ecx
+    leal (2f - 1b)(%ecx,%eax,4), %ecx
+    xorl %eax, %eax
+    jmp *%ecx
+    .balign 4
+2:
+    DEBUG_REGISTER_CASES \move
     .endm
 FUNCTION set_dr
     BY_DEBUG_REGISTER MOVE_TO
@@ -516,7 +520,6 @@ FUNCTION set_cr8
 FUNCTION get_cr8
     movq %cr8, %rax
     ret
-// RAX: 0 to 3, 6 or 7; 4 and 5 do nothing.
     .macro BY_DEBUG_REGISTER64 move
     andl $7, %eax
     leaq 1f(%rip), %rcx
@@ -525,18 +528,7 @@ FUNCTION get_cr8
     jmp *%rcx
     .balign 4
 1:
-    .irp register, db0, db1, db2, db3
-    \move \register
-    ret
-    .endr
-    .rept 2
-    ret
-    .balign 4
-    .endr
-    .irp register, db6, db7
-    \move \register
-    ret
-    .endr
+    DEBUG_REGISTER_CASES \move
     .endm
     .macro MOVE_TO64 register
     movq %rdx, %\register
