@@ -137,10 +137,10 @@ bool Machine::WriteApicMsr(u32 index, u64 value) {
 }
 
 // A register whose reading has no effect.
-bool Machine::PeekLocalApic(u32 offset, u64* value) {
+bool Machine::PeekLocalApic(u64 offset, u64* value) {
   constexpr u64 kEnabled = 1 << 11;
   return observer_ == nullptr && offset < kPageSize && (state_->apic_base & kEnabled) != 0 &&
-         io_.PeekMmio(PhysAddr(state_->apic_base).PageBase() + (offset & ~3u), 4, value);
+         io_.PeekMmio(PhysAddr(state_->apic_base).PageBase() + (offset & ~u64{3}), 4, value);
 }
 
 // What concerns the shadow alone is no crossing to the devices.
@@ -148,9 +148,11 @@ void Machine::Hypercall(const vcpu::HypercallArguments& arguments, u64* result) 
   ++counters_.hypercalls;
   if (arguments.number == vcpu::Hypercall::kAnnouncePageTables) return mmu_->BeginDeferral();
   if (arguments.number == vcpu::Hypercall::kReleasePage) {
-    return mmu_->TableReleased(PhysPage(arguments.eax).Base());
+    const PhysAddr page = PhysPage(arguments.rax).Base();
+    if (page.InPage().number == arguments.rax) mmu_->TableReleased(page);
+    return;
   }
-  if (arguments.number == vcpu::Hypercall::kReadLocalApic && PeekLocalApic(arguments.eax, result)) {
+  if (arguments.number == vcpu::Hypercall::kReadLocalApic && PeekLocalApic(arguments.rax, result)) {
     return;
   }
   SimdGuard guard(simd_);

@@ -305,7 +305,7 @@ class Machine final : private vcpu::PortIo,
   bool WriteApicMsr(u32 index, u64 value) override;
   bool OffersHypercalls() const override { return hypercalls_; }
   void Hypercall(const vcpu::HypercallArguments& arguments, u64* result) override;
-  bool PeekLocalApic(u32 offset, u64* value);
+  bool PeekLocalApic(u64 offset, u64* value);
 
   IoSpace& io_;
   Interrupts& interrupts_;

@@ -147,24 +147,25 @@ void PcMachine::Hypercall(const HypercallArguments& arguments, u64* result) {
 
 // As by MOV, so that the register decides whether that is allowed; outside the page there is none.
 u64 PcMachine::ReadLocalApic(const HypercallArguments& arguments) {
-  if (arguments.eax >= devices::Lapic::kSize || !pc_->lapic().enabled()) return 0;
-  return MmioRead(pc_->lapic().base() + (arguments.eax & ~u64{3}), 4);
+  if (arguments.rax >= devices::Lapic::kSize || !pc_->lapic().enabled()) return 0;
+  return MmioRead(pc_->lapic().base() + (arguments.rax & ~u64{3}), 4);
 }
 
 u64 PcMachine::WriteLocalApic(const HypercallArguments& arguments) {
-  if (arguments.eax >= devices::Lapic::kSize || !pc_->lapic().enabled()) return 0;
-  MmioWrite(pc_->lapic().base() + (arguments.eax & ~u64{3}), 4, arguments.edx);
+  if (arguments.rax >= devices::Lapic::kSize || !pc_->lapic().enabled()) return 0;
+  MmioWrite(pc_->lapic().base() + (arguments.rax & ~u64{3}), 4, static_cast<u32>(arguments.rdx));
   return 0;
 }
 
 u64 PcMachine::CycleFrequency(const HypercallArguments&) { return tsc_->frequency_hz(); }
 
 u64 PcMachine::CycleCounter(const HypercallArguments& arguments) {
-  return RunningVmiCpu().timer->Read(arguments.eax);
+  if (arguments.rax >= devices::VmiTimer::kCounters) return 0;
+  return RunningVmiCpu().timer->Read(static_cast<u32>(arguments.rax));
 }
 
 u64 PcMachine::SetAlarm(const HypercallArguments& arguments) {
-  RunningVmiCpu().timer->SetAlarm(arguments.eax, arguments.EcxEdx(), arguments.Stack());
+  RunningVmiCpu().timer->SetAlarm(static_cast<u32>(arguments.rax), arguments.rdx, arguments.rcx);
   return 0;
 }
 
@@ -174,8 +175,9 @@ u64 PcMachine::CancelAlarm(const HypercallArguments&) {
 }
 
 u64 PcMachine::SetStartState(const HypercallArguments& arguments) {
-  if (arguments.eax < vmi_cpus_.size()) {
-    vmi_cpus_[arguments.eax]->start.Set(arguments.edx, arguments.ecx);
+  if (arguments.rax < vmi_cpus_.size()) {
+    vmi_cpus_[arguments.rax]->start.Set(static_cast<u32>(arguments.rdx),
+                                        static_cast<u32>(arguments.rcx));
   }
   return 0;
 }

@@ -218,7 +218,7 @@ LinearAddr EngineImpl::FindLeaf(GuestCode* code, const isa::Instr& last) {
   }
   const LinearAddr target = last.branch_target;
   const mmu::View& view = mmu_.current_view();
-  const PhysPage page = view.ExecutedAs(target.InPage().number);
+  const PhysPage page = view.ExecutedAs(mmu::EntryIndex(target));
   if (page == mmu::View::kNoPage) return target;
   const Ccf* ccf = fragments_->Find(target, page, code->mode);
   if (ccf != nullptr && ccf->leaf && ccf->indirect_entry &&

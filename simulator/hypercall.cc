@@ -15,13 +15,14 @@ using vcpu::Hypercall, vcpu::kRax, vcpu::kRcx, vcpu::kRdx, vcpu::kSs;
 
 namespace {
 
-constexpr u8 kStackWords[] = {
-#define ALIBI_HYPERCALL(name, number, stack_words, what) stack_words,
+enum Width : u8 { kWord, kWide };
+constexpr Width kWidths[] = {
+#define ALIBI_HYPERCALL(name, number, width, what) width,
 #include "vcpu/hypercalls.inc"
 };
 // A row's place is its number.
 constexpr u32 kNumbers[] = {
-#define ALIBI_HYPERCALL(name, number, stack_words, what) number,
+#define ALIBI_HYPERCALL(name, number, width, what) number,
 #include "vcpu/hypercalls.inc"
 };
 constexpr bool NumbersFollow() {
@@ -32,12 +33,16 @@ constexpr bool NumbersFollow() {
 }
 static_assert(NumbersFollow());
 
-constexpr unsigned kWord = 4;
+constexpr unsigned kWordBytes = 4;
 constexpr u32 kCallBytes = 5;  // E8h and a displacement
 
+bool OfProtectedMode32(const Execution& e) {
+  return e.instr.code_bits == 32 && !vcpu::RealOrVirtual8086(e.state) && !e.state.LongModeActive();
+}
+
 bool Callable(const Execution& e) {
-  return e.context.platform.OffersHypercalls() && e.state.cpl == 0 && e.instr.code_bits == 32 &&
-         !vcpu::RealOrVirtual8086(e.state);
+  return e.context.platform.OffersHypercalls() && e.state.cpl == 0 &&
+         (e.state.In64BitCode() || OfProtectedMode32(e));
 }
 
 // What the functions begin with that a site calls instead of executing IRET, or STI and SYSEXIT: ds
@@ -65,7 +70,8 @@ u32 Word(const u8* bytes) {
 }  // namespace
 
 void BlameCallSite(Execution& e) {
-  if (!Callable(e)) return;
+  // The ROM has such functions for 32-bit kernels alone.
+  if (!Callable(e) || !OfProtectedMode32(e)) return;
   const u64 here = LowBits(e.next_rip - e.instr.length, 32);
   // A task switch has another EIP, and nothing of this is about it.
   if (e.state.rip != here || e.StackBits() != 32) return;
@@ -75,10 +81,10 @@ void BlameCallSite(Execution& e) {
     if (!ReadBytes(e, vcpu::kCs, here - 1, sti) || sti[0] != kSti) return;
     --function;
   }
-  u8 begin[sizeof(kDropReturnAddress)], address[kWord], call[kCallBytes];
+  u8 begin[sizeof(kDropReturnAddress)], address[kWordBytes], call[kCallBytes];
   if (!ReadBytes(e, vcpu::kCs, function, begin) ||
       std::memcmp(begin, kDropReturnAddress, sizeof(begin)) != 0 ||
-      !ReadBytes(e, kSs, e.StackPointer() - kWord, address)) {
+      !ReadBytes(e, kSs, e.StackPointer() - kWordBytes, address)) {
     return;
   }
   const u64 behind = Word(address);
@@ -88,24 +94,36 @@ void BlameCallSite(Execution& e) {
   }
 }
 
+namespace {
+
+Outcome ReadArguments(Execution& e, u64 return_address, vcpu::HypercallArguments* arguments) {
+  const unsigned bits = e.state.In64BitCode() ? 64 : 32;
+  arguments->rax = e.Reg(kRax, bits);
+  arguments->rdx = e.Reg(kRdx, bits);
+  arguments->rcx = e.Reg(kRcx, bits);
+  if (bits == 64 || kWidths[static_cast<u32>(arguments->number)] != kWide) return {};
+  arguments->rdx |= arguments->rcx << 32;
+  u64 pointer = LowBits(return_address + kWordBytes, e.StackBits()), low, high;
+  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, kWordBytes, &low));
+  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, kWordBytes, &high));
+  arguments->rcx = high << 32 | low;
+  return {};
+}
+
+}  // namespace
+
 Outcome handlers::Hypercall(Execution& e) {
   if (!Callable(e)) return vcpu::InvalidOpcode();
+  const bool is_64 = e.state.In64BitCode();
   u64 pointer = e.StackPointer(), number;
-  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, kWord, &number));
-  if (number >= std::size(kStackWords)) return vcpu::InvalidOpcode();
-  const auto which = static_cast<vcpu::Hypercall>(number);
-  const auto low = [&](unsigned reg) { return static_cast<u32>(e.Reg(reg, 32)); };
-  vcpu::HypercallArguments arguments = {which, low(kRax), low(kRdx), low(kRcx), {}};
-  u64 argument = LowBits(pointer + kWord, e.StackBits());  // above the return address
-  for (unsigned i = 0; i < kStackWords[number]; ++i) {
-    u64 word;
-    ALIBI_RETURN_IF_FAULT(e.Pop(&argument, kWord, &word));
-    arguments.stack[i] = static_cast<u32>(word);
-  }
+  ALIBI_RETURN_IF_FAULT(e.Pop(&pointer, is_64 ? 8 : kWordBytes, &number));
+  if (number >= std::size(kWidths)) return vcpu::InvalidOpcode();
+  vcpu::HypercallArguments arguments = {static_cast<vcpu::Hypercall>(number), 0, 0, 0};
+  ALIBI_RETURN_IF_FAULT(ReadArguments(e, pointer, &arguments));
   u64 result = 0;
   e.context.platform.Hypercall(arguments, &result);
-  e.SetReg(kRax, 32, result);
-  e.SetReg(kRdx, 32, result >> 32);
+  e.SetReg(kRax, is_64 ? 64 : 32, result);
+  if (!is_64) e.SetReg(kRdx, 32, result >> 32);
   e.CommitStackPointer(pointer);
   return {};
 }

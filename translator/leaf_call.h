@@ -16,7 +16,7 @@ namespace alibi::translator {
 
 // May calls in this mode be made part of the caller?
 constexpr bool InlinesLeaves(const CodeMode& mode) {
-  return mode.code_bits == 32 && mode.UsesJumpTable() && !mode.user && !mode.single &&
+  return mode.code_bits != 16 && mode.UsesJumpTable() && !mode.user && !mode.single &&
          !mode.simulate && !mode.careful;
 }
 

@@ -8,18 +8,15 @@
 namespace alibi::vcpu {
 
 enum class Hypercall : u32 {
-#define ALIBI_HYPERCALL(name, number, stack_words, what) k##name = number,
+#define ALIBI_HYPERCALL(name, number, width, what) k##name = number,
 #include "vcpu/hypercalls.inc"
 };
 
-// Nothing in it has been looked at: it is what the guest's registers and stack held.
+// Nothing in it has been looked at: it is what the guest's registers and stack held. Of 32-bit code
+// each is a word, unless the hypercall takes wide arguments.
 struct HypercallArguments {
   Hypercall number;  // one of the above
-  u32 eax, edx, ecx;
-  u32 stack[2];
-
-  u64 EcxEdx() const { return u64{ecx} << 32 | edx; }
-  u64 Stack() const { return u64{stack[1]} << 32 | stack[0]; }
+  u64 rax, rdx, rcx;
 };
 
 }  // namespace alibi::vcpu

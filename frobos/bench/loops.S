@@ -5,6 +5,8 @@
 // the loop body increments it, exactly once per iteration. loop_empty is the same without the
 // measured operation; its cost is subtracted.
 
+#include "frobos/bench/privileged_loops.inc"
+
 .macro BEGIN_LOOP name
 .balign 64
 .global loop_\name
@@ -59,19 +61,19 @@ loop_top_\name:
 SIMPLE_LOOP empty
 SIMPLE_LOOP in, "inb $0x80, %al"
 SIMPLE_LOOP in_device, "inb $0x21, %al"
-SIMPLE_LOOP cr8wr, "mov %r13, %cr8"
-SIMPLE_LOOP cr3, "mov %r13, %cr3"
-SIMPLE_LOOP cr3_pti, "mov %r14, %cr3; mov (%r15), %rax; mov %r13, %cr3; mov (%r15), %rax"
+SIMPLE_LOOP cr8wr, "WRITE_REGISTER kSetCr8, %cr8, %r13"
+SIMPLE_LOOP cr3, "WRITE_REGISTER kSetCr3, %cr3, %r13"
+SIMPLE_LOOP cr3_pti, "WRITE_REGISTER kSetCr3, %cr3, %r14; mov (%r15), %rax; WRITE_REGISTER kSetCr3, %cr3, %r13; mov (%r15), %rax"
 SIMPLE_LOOP copy, "mov %r13, %rsi; mov %r14, %rdi; mov %r15, %rcx; rep movsb"
 // Each iteration toggles the bit in r14; the load sees the mapping that is left.
-SIMPLE_LOOP cr0wp, "xor %r14, %r13; mov %r13, %cr0; mov (%r15), %rax"
-SIMPLE_LOOP cr4pge, "xor %r14, %r13; mov %r13, %cr4; mov (%r15), %rax"
+SIMPLE_LOOP cr0wp, "xor %r14, %r13; WRITE_REGISTER kSetCr0, %cr0, %r13; mov (%r15), %rax"
+SIMPLE_LOOP cr4pge, "xor %r14, %r13; WRITE_REGISTER kSetCr4, %cr4, %r13; mov (%r15), %rax"
 SIMPLE_LOOP stacclac, "stac; mov (%r15), %rax; clac"
-SIMPLE_LOOP invlpg, "invlpg (%r13)"
-SIMPLE_LOOP clisti, "cli; sti"
-SIMPLE_LOOP pushfpopf, "pushfq; popfq"
-SIMPLE_LOOP rdtsc, "rdtsc"
-SIMPLE_LOOP ptemod_unchanged, "mov %r15, (%r14)"
+SIMPLE_LOOP invlpg, "INVALIDATE %r13"
+SIMPLE_LOOP clisti, "CLEAR_AND_SET_IF"
+SIMPLE_LOOP pushfpopf, "SAVE_AND_RESTORE_FLAGS"
+SIMPLE_LOOP rdtsc, "READ_TSC"
+SIMPLE_LOOP ptemod_unchanged, "SET_ENTRY %r14, %r15"
 
     BEGIN_LOOP callret
     call count_event
@@ -137,22 +139,22 @@ pgfault_next:
 // a: the page, b: its PTE, c: the PTE's present value.
     BEGIN_LOOP pgfault_map
     mov (%r13), %rax            // the handler maps it and counts
-    movq $0, (%r14)
-    invlpg (%r13)
+    SET_ENTRY %r14, $0
+    INVALIDATE %r13
     END_LOOP pgfault_map
 
 // The page's first word is 1, so the touch counts itself.
     BEGIN_LOOP ptemod_touch
     lea -1(%r15), %rax
-    mov %rax, (%r14)            // P -> NP
-    invlpg (%r13)
-    mov %r15, (%r14)            // NP -> P
+    SET_ENTRY %r14, %rax        // P -> NP
+    INVALIDATE %r13
+    SET_ENTRY %r14, %r15        // NP -> P
     add (%r13), %r12
     END_LOOP ptemod_touch
 
 // Fills consecutive entries from b on with c.
     BEGIN_LOOP ptestore
-    mov %r15, (%r14)
+    SET_ENTRY %r14, %r15
     add $8, %r14
     inc %r12
     END_LOOP ptestore
@@ -206,7 +208,7 @@ SKIP_HANDLER pgfault, pgfault_instruction, pgfault_next, 8
 .balign 16
 .global handle_pgfault_map
 handle_pgfault_map:
-    mov %r15, (%r14)
+    SET_ENTRY %r14, %r15
     inc %r12
     add $8, %rsp
     iretq

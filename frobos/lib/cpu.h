@@ -4,6 +4,7 @@
 #define ALIBI_FROBOS_LIB_CPU_H_
 
 #include "frobos/common/port.h"
+#include "frobos/lib/privileged.h"
 #include "frobos/lib/types.h"
 
 namespace alibi::frobos {
@@ -63,60 +64,6 @@ inline u32 Inl(u16 port) {
   asm volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
   return value;
 }
-inline u64 ReadCr0() {
-  u64 v;
-  asm volatile("mov %%cr0, %0" : "=r"(v));
-  return v;
-}
-inline u64 ReadCr2() {
-  u64 v;
-  asm volatile("mov %%cr2, %0" : "=r"(v));
-  return v;
-}
-inline u64 ReadCr3() {
-  u64 v;
-  asm volatile("mov %%cr3, %0" : "=r"(v));
-  return v;
-}
-inline u64 ReadCr4() {
-  u64 v;
-  asm volatile("mov %%cr4, %0" : "=r"(v));
-  return v;
-}
-inline u64 ReadCr8() {
-  u64 v;
-  asm volatile("mov %%cr8, %0" : "=r"(v));
-  return v;
-}
-inline void WriteCr0(u64 v) { asm volatile("mov %0, %%cr0" : : "r"(v) : "memory"); }
-inline void WriteCr2(u64 v) { asm volatile("mov %0, %%cr2" : : "r"(v) : "memory"); }
-inline void WriteCr3(u64 v) { asm volatile("mov %0, %%cr3" : : "r"(v) : "memory"); }
-inline void WriteCr4(u64 v) { asm volatile("mov %0, %%cr4" : : "r"(v) : "memory"); }
-inline void WriteCr8(u64 v) { asm volatile("mov %0, %%cr8" : : "r"(v) : "memory"); }
-inline void Invlpg(u64 va) { asm volatile("invlpg (%0)" : : "r"(va) : "memory"); }
-
-inline u64 ReadMsr(u32 msr) {
-  u32 lo, hi;
-  asm volatile("rdmsr" : "=a"(lo), "=d"(hi) : "c"(msr));
-  return (u64{hi} << 32) | lo;
-}
-inline void WriteMsr(u32 msr, u64 v) {
-  asm volatile("wrmsr"
-               :
-               : "c"(msr), "a"(static_cast<u32>(v)), "d"(static_cast<u32>(v >> 32))
-               : "memory");
-}
-
-struct CpuidResult {
-  u32 eax, ebx, ecx, edx;
-};
-inline CpuidResult Cpuid(u32 leaf, u32 subleaf = 0) {
-  CpuidResult r;
-  asm volatile("cpuid"
-               : "=a"(r.eax), "=b"(r.ebx), "=c"(r.ecx), "=d"(r.edx)
-               : "a"(leaf), "c"(subleaf));
-  return r;
-}
 inline CpuidResult Features() { return Cpuid(1); }
 inline CpuidResult ExtendedFeatures() {
   return Cpuid(0).eax >= 7 ? Cpuid(7) : CpuidResult{0, 0, 0, 0};
@@ -144,8 +91,6 @@ inline u64 ReadFlags() {
   asm volatile("pushfq; pop %0" : "=r"(v) : : "memory");
   return v;
 }
-inline void EnableInterrupts() { asm volatile("sti" : : : "memory"); }
-inline void DisableInterrupts() { asm volatile("cli" : : : "memory"); }
 
 }  // namespace alibi::frobos
 

@@ -19,7 +19,9 @@ alignas(16) u64 gdt[kTssSelector / 8 + 2];
 alignas(16) Gate idt[256];
 alignas(16) Tss tss;
 
-void SetGdtEntry(u16 selector, u64 descriptor) { gdt[selector / 8] = descriptor; }
+void SetGdtEntry(u16 selector, u64 descriptor) {
+  WriteGdtDescriptor(gdt, selector / 8u, descriptor);
+}
 
 u64 IstTop(unsigned ist) { return reinterpret_cast<u64>(ist_stacks[ist - 1] + kIstStackSize); }
 u64 TrapStackTop() { return reinterpret_cast<u64>(trap_stack + kTrapStackSize); }
@@ -27,15 +29,19 @@ u64 TrapStackTop() { return reinterpret_cast<u64>(trap_stack + kTrapStackSize); 
 void SetGate(u8 vector, const void* entry, unsigned dpl, unsigned ist, GateType type,
              u16 selector) {
   const u64 address = reinterpret_cast<u64>(entry);
-  idt[vector].low = (address & 0xffff) | u64{selector} << 16 | u64{ist} << 32 | u64{type} << 40 |
-                    u64{dpl} << 45 | 1ull << 47 | (address >> 16 & 0xffff) << 48;
-  idt[vector].high = address >> 32;
+  WriteIdtDescriptor(idt, vector,
+                     (address & 0xffff) | u64{selector} << 16 | u64{ist} << 32 | u64{type} << 40 |
+                         u64{dpl} << 45 | 1ull << 47 | (address >> 16 & 0xffff) << 48,
+                     address >> 32);
 }
 
 const Gate& GetGate(u8 vector) { return idt[vector]; }
-void RestoreGate(u8 vector, const Gate& gate) { idt[vector] = gate; }
+void RestoreGate(u8 vector, const Gate& gate) {
+  WriteIdtDescriptor(idt, vector, gate.low, gate.high);
+}
 void SetIst(u8 vector, unsigned ist) {
-  idt[vector].low = (idt[vector].low & ~(7ull << 32)) | u64{ist} << 32;
+  WriteIdtDescriptor(idt, vector, (idt[vector].low & ~(7ull << 32)) | u64{ist} << 32,
+                     idt[vector].high);
 }
 
 void InitDescriptors() {
@@ -47,30 +53,29 @@ void InitDescriptors() {
   SetGdtEntry(kCpuNumber, 0x0040'f500'0000'0000);  // the limit is the number
 
   const u64 base = reinterpret_cast<u64>(&tss);
-  gdt[kTssSelector / 8] =
-      kTssLimitNoIoMap | (base & 0xffffff) << 16 | 0x89ull << 40 | (base >> 24 & 0xff) << 56;
-  gdt[kTssSelector / 8 + 1] = base >> 32;
+  SetGdtEntry(kTssSelector, kTssLimitNoIoMap | (base & 0xffffff) << 16 | 0x89ull << 40 |
+                                (base >> 24 & 0xff) << 56);
+  SetGdtEntry(kTssSelector + 8, base >> 32);
   tss.rsp[0] = TrapStackTop();
   for (unsigned i = 1; i <= 7; i++) tss.ist[i - 1] = IstTop(i);
   tss.io_map_base = sizeof(Tss);
 
   const TablePointer gdt_pointer = {sizeof(gdt) - 1, reinterpret_cast<u64>(gdt)};
   const TablePointer idt_pointer = {sizeof(idt) - 1, reinterpret_cast<u64>(idt)};
+  LoadGdtr(reinterpret_cast<u64>(&gdt_pointer));
+  LoadIdtr(reinterpret_cast<u64>(&idt_pointer));
   asm volatile(
-      "lgdt %0\n"
-      "lidt %1\n"
-      "pushq %2\n"
+      "pushq %0\n"
       "lea 1f(%%rip), %%rax\n"
       "push %%rax\n"
       "lretq\n"
-      "1: mov %3, %%ss\n"
-      "mov %3, %%ds\n"
-      "mov %3, %%es\n"
-      "ltr %4\n"
+      "1: mov %1, %%ss\n"
+      "mov %1, %%ds\n"
+      "mov %1, %%es\n"
       :
-      : "m"(gdt_pointer), "m"(idt_pointer), "i"(kKernelCode), "r"(u32{kKernelData}),
-        "r"(kTssSelector)
+      : "i"(kKernelCode), "r"(u32{kKernelData})
       : "rax", "memory");
+  WriteTr(kTssSelector);
 }
 
 }  // namespace alibi::frobos

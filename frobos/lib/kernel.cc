@@ -9,6 +9,7 @@
 #include "frobos/lib/paging.h"
 #include "frobos/lib/string.h"
 #include "frobos/lib/trap.h"
+#include "frobos/lib/vmi.h"
 
 namespace alibi::frobos {
 namespace {
@@ -85,6 +86,7 @@ extern "C" [[gnu::used]] void KernelStart(u64 magic, const MultibootInfo* info) 
     }
   }
   SetOnQemu(OptionIs("host", "qemu"));
+  RunOnVmi();
   InitPic();  // firmware may have left its timer running
   InitDescriptors();
   InitTraps();

@@ -40,7 +40,7 @@ u64* Entry(u64 va, int level) {
   for (int l = 4; l > level; l--) {
     u64* entry = &table[Index(va, l)];
     if ((*entry & kPteP) == 0) {
-      *entry = AllocPage() | kPteP | kPteW | kPteU;
+      SetTableEntry(entry, AllocPage() | kPteP | kPteW | kPteU, l);
     } else if (l < 4 && IsLeaf(*entry, l)) {
       return nullptr;
     }
@@ -62,13 +62,13 @@ u64* Walk(u64 va, int* level) {
 void Map(u64 va, u64 pa, u64 flags, int level) {
   u64* entry = Entry(va, level);
   if (entry == nullptr) Panic("Map: a large page is in the way at %lx", va);
-  *entry = pa | flags | kPteP | (level > 1 ? kPtePs : 0);
+  SetTableEntry(entry, pa | flags | kPteP | (level > 1 ? kPtePs : 0), level);
   Invlpg(va);
 }
 
 void Unmap(u64 va, int level) {
   u64* entry = Entry(va, level);
-  if (entry != nullptr) *entry = 0;
+  if (entry != nullptr) SetTableEntry(entry, 0, level);
   Invlpg(va);
 }
 
@@ -79,14 +79,14 @@ void SplitLargePage(u64 va) {
   const u64 base = *entry & kPteAddress & ~u64{0x1fffff};
   const u64 flags = *entry & ~kPteAddress & ~(kPtePs | kPteG);
   for (u64 i = 0; i < 512; i++) reinterpret_cast<u64*>(table)[i] = (base + i * kPageSize) | flags;
-  *entry = table | kPteP | kPteW | kPteU;
+  SetTableEntry(entry, table | kPteP | kPteW | kPteU, 2);
   FlushTlb();
 }
 
 void Protect(u64 va, u64 flags) {
   SplitLargePage(va);
   u64* entry = Entry(va);
-  *entry = (*entry & kPteAddress) | flags | kPteP;
+  SetTableEntry(entry, (*entry & kPteAddress) | flags | kPteP, 1);
   Invlpg(va);
 }
 
@@ -105,8 +105,6 @@ void MapShuffled(u64 va, u64 pages, u64 flags) {
     Map(va + i * kPageSize, base + at * kPageSize, flags);
   }
 }
-
-void FlushTlb() { WriteCr3(ReadCr3()); }
 
 void InitPaging() {
   next_free = (reinterpret_cast<u64>(kernel_end) + kPageSize - 1) & ~(kPageSize - 1);

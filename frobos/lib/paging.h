@@ -3,6 +3,7 @@
 #ifndef ALIBI_FROBOS_LIB_PAGING_H_
 #define ALIBI_FROBOS_LIB_PAGING_H_
 
+#include "frobos/lib/privileged.h"
 #include "frobos/lib/types.h"
 
 namespace alibi::frobos {
@@ -43,8 +44,6 @@ void Protect(u64 va, u64 flags);
 // Maps pages 4 KB pages at va to RAM whose physical order is shuffled: no two neighbours are
 // physical neighbours. Same seed, same layout.
 void MapShuffled(u64 va, u64 pages, u64 flags);
-
-void FlushTlb();
 
 }  // namespace alibi::frobos
 

@@ -59,16 +59,16 @@ void UseDescriptors(Cpu* cpu) {
   cpu->gdt[kTssSelector / 8] &= ~(2ull << 40);
   const TablePointer gdt_pointer = {sizeof(cpu->gdt) - 1, reinterpret_cast<u64>(cpu->gdt)};
   const TablePointer idt_pointer = {sizeof(idt) - 1, reinterpret_cast<u64>(idt)};
+  LoadGdtr(reinterpret_cast<u64>(&gdt_pointer));
+  LoadIdtr(reinterpret_cast<u64>(&idt_pointer));
   asm volatile(
-      "lgdt %0\n"
-      "lidt %1\n"
-      "mov %2, %%ss\n"
-      "mov %2, %%ds\n"
-      "mov %2, %%es\n"
-      "ltr %3\n"
+      "mov %0, %%ss\n"
+      "mov %0, %%ds\n"
+      "mov %0, %%es\n"
       :
-      : "m"(gdt_pointer), "m"(idt_pointer), "r"(u32{kKernelData}), "r"(kTssSelector)
+      : "r"(u32{kKernelData})
       : "memory");
+  WriteTr(kTssSelector);
 }
 
 }  // namespace
@@ -112,12 +112,12 @@ extern "C" [[gnu::used]] void SmpEnter(u32, u32 cr0, u32 cs, u32 edx) {
   asm volatile("" : : : "memory");
   cpu->up = true;
   for (;;) {
-    asm volatile("cli");
+    DisableInterrupts();
     if (cpu->work == nullptr) {
-      asm volatile("sti; hlt" : : : "memory");
+      Halt();
       continue;
     }
-    asm volatile("sti");
+    EnableInterrupts();
     cpu->work(cpu->work_argument);
     asm volatile("" : : : "memory");
     cpu->work = nullptr;

@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The privileged instructions of a 32-bit kernel. Each stands at a site: the instructions
-// themselves, with room for a call, and a note of the VMI call that is the same. A kernel that
-// finds a VMI ROM has its sites become calls of it, jumps, or nothing (RunOnVmi() in vmi.h); on any
-// other machine they stay what they are. Registers are those of the calls (docs/vmi.md), so that
-// both forms fit: arguments in EAX, EDX, ECX and on the stack, and these three and the flags are
-// lost.
+// What 32-bit kernels have for themselves of privileged instructions, and their accesses to page
+// and descriptor tables, at sites (frobos/common/privileged.h, which RunOnVmi() in vmi.h is about).
 #ifndef ALIBI_FROBOS_LIB32_PRIVILEGED_H_
 #define ALIBI_FROBOS_LIB32_PRIVILEGED_H_
 
-#include "frobos/lib32/vmi_calls.h"
+#include "frobos/common/privileged.h"
+#include "frobos/lib32/types.h"
 
 namespace alibi::frobos {
-
-// A site for inline assembly: instructions of a byte at least, and an operand [call]. trap32.S has
-// the same.
-#define FROBOS_SITE(instructions)          \
-  "771: " instructions                     \
-  "\n"                                     \
-  ".fill 4, 1, 0x90\n"                     \
-  "772:\n"                                 \
-  ".pushsection privileged_sites, \"a\"\n" \
-  ".long 771b, %c[call], 772b - 771b\n"    \
-  ".popsection\n"
 
 inline u32 At(const void* p, u32 offset = 0) { return reinterpret_cast<u32>(p) + offset; }
 
@@ -30,33 +16,10 @@ struct [[gnu::packed]] TablePointer {
   u32 base;
 };
 
-// --- Control, debug and model-specific registers ---
+// --- Control and debug registers ---
 
-#define FROBOS_READ(name, number, instructions)                                                  \
-  inline u32 name() {                                                                            \
-    u32 v;                                                                                       \
-    asm volatile(FROBOS_SITE(instructions) : "=a"(v) : [call] "i"(number) : "ecx", "edx", "cc"); \
-    return v;                                                                                    \
-  }
-#define FROBOS_WRITE(name, number, instructions)  \
-  inline void name(u32 v) {                       \
-    asm volatile(FROBOS_SITE(instructions)        \
-                 : "+a"(v)                        \
-                 : [call] "i"(number)             \
-                 : "ecx", "edx", "cc", "memory"); \
-  }
-FROBOS_READ(ReadCr0, kVmiGetCr0, "movl %%cr0, %%eax")
-FROBOS_READ(ReadCr2, kVmiGetCr2, "movl %%cr2, %%eax")
-FROBOS_READ(ReadCr3, kVmiGetCr3, "movl %%cr3, %%eax")
-FROBOS_READ(ReadCr4, kVmiGetCr4, "movl %%cr4, %%eax")
-FROBOS_WRITE(WriteCr0, kVmiSetCr0, "movl %%eax, %%cr0")
-FROBOS_WRITE(WriteCr3, kVmiSetCr3, "movl %%eax, %%cr3")
-FROBOS_WRITE(WriteCr4, kVmiSetCr4, "movl %%eax, %%cr4")
-// Selectors.
+// A selector.
 FROBOS_WRITE(WriteLdtr, kVmiSetLdt, "lldt %%ax")
-FROBOS_WRITE(WriteTr, kVmiSetTr, "ltr %%ax")
-#undef FROBOS_READ
-#undef FROBOS_WRITE
 
 inline void Clts() {
   asm volatile(FROBOS_SITE("clts") : : [call] "i"(kVmiClts) : "eax", "ecx", "edx", "cc", "memory");
@@ -83,34 +46,6 @@ u32 ReadDr() {
                : [call] "i"(kVmiGetDr), [number] "i"(kNumber)
                : "ecx", "edx", "cc", "memory");
   return v;
-}
-
-inline u64 ReadMsr(u32 msr) {
-  u32 low, high;
-  asm volatile(FROBOS_SITE("rdmsr")
-               : "=a"(low), "=d"(high), "+c"(msr)
-               : [call] "i"(kVmiRdmsr)
-               : "cc");
-  return u64{high} << 32 | low;
-}
-inline void WriteMsr(u32 msr, u64 v) {
-  u32 low = static_cast<u32>(v), high = static_cast<u32>(v >> 32);
-  asm volatile(FROBOS_SITE("wrmsr")
-               : "+c"(msr), "+a"(low), "+d"(high)
-               : [call] "i"(kVmiWrmsr)
-               : "cc", "memory");
-}
-
-struct CpuidResult {
-  u32 eax, ebx, ecx, edx;
-};
-inline CpuidResult Cpuid(u32 leaf, u32 subleaf = 0) {
-  CpuidResult r;
-  asm volatile(FROBOS_SITE("cpuid")
-               : "=a"(r.eax), "=b"(r.ebx), "=c"(r.ecx), "=d"(r.edx)
-               : [call] "i"(kVmiCpuid), "a"(leaf), "c"(subleaf)
-               : "cc", "memory");
-  return r;
 }
 
 // --- Descriptors ---
@@ -168,12 +103,6 @@ inline void UpdateKernelStack(u32 ss0, u32 esp0) {
 
 // --- The interrupt flag ---
 
-inline void EnableInterrupts() {
-  asm volatile(FROBOS_SITE("sti") : : [call] "i"(kVmiEnableInterrupts) : "memory");
-}
-inline void DisableInterrupts() {
-  asm volatile(FROBOS_SITE("cli") : : [call] "i"(kVmiDisableInterrupts) : "memory");
-}
 // EFLAGS, of which IF counts.
 inline u32 InterruptMask() {
   u32 v;
@@ -188,13 +117,6 @@ inline void SetInterruptMask(u32 v) {
                : "+a"(v)
                : [call] "i"(kVmiSetInterruptMask)
                : "cc", "memory");
-}
-// With interrupts, until one has come.
-inline void Halt() {
-  asm volatile(FROBOS_SITE("sti\nhlt")
-               :
-               : [call] "i"(kVmiHalt)
-               : "eax", "ecx", "edx", "cc", "memory");
 }
 // Between two accesses to a slow device.
 inline void IoDelay() {

@@ -4,21 +4,12 @@
 namespace alibi::frobos {
 namespace {
 
-constexpr u32 kFirstRom = 0xc0000, kEndOfRoms = 0xe0000, kRomStep = 2048;
 constexpr u32 kInitEntry = 0x80, kRelocationEntry = 0x88;
 
-struct Site {
-  u32 address, call, bytes;
-};
-extern "C" const Site __start_privileged_sites[], __stop_privileged_sites[];
+extern "C" const PrivilegedSite __start_privileged_sites[], __stop_privileged_sites[];
 
 // The ROM that the kernel runs on.
 const VmiHeader* kernel_rom;
-
-bool SameText(const char* a, const char* b) {
-  while (*a != 0 && *a == *b) a++, b++;
-  return *a == *b;
-}
 
 }  // namespace
 
@@ -31,17 +22,6 @@ asm(".pushsection .snippet, \"ax\"\n"
     ".skip 5, 0x90\n"
     "int $0x7f\n"
     ".popsection");
-
-const VmiHeader* FindVmi() {
-  for (u32 at = kFirstRom; at < kEndOfRoms; at += kRomStep) {
-    const VmiHeader* rom = reinterpret_cast<const VmiHeader*>(at);
-    if (rom->signature != 0xaa55 || rom->vmi_signature != 0x696d5663 || rom->major != 3) continue;
-    if (rom->licence == 0 || rom->pci == 0) continue;
-    const char* licence = reinterpret_cast<const char*>(at + rom->licence);
-    if (SameText(licence, "GPL") || SameText(licence, "GPL v2")) return rom;
-  }
-  return nullptr;
-}
 
 u32 InitVmi(const VmiHeader* rom) {
   vmi_entry = At(rom, kInitEntry);
@@ -60,42 +40,13 @@ Relocation RelocationOf(const VmiHeader* rom, u32 call) {
   return {static_cast<Relocation::Type>(o.frame.edx), o.frame.eax};
 }
 
-void PatchSite(void* site, Relocation to) {
-  u8* bytes = static_cast<u8*>(site);
-  const u32 displacement = to.address - (At(site) + kVmiSiteBytes);
-  switch (to.type) {
-    case Relocation::kNone:
-      return;
-    case Relocation::kCall:
-    case Relocation::kJump:
-      bytes[0] = to.type == Relocation::kCall ? 0xe8 : 0xe9;
-      memcpy(bytes + 1, &displacement, sizeof(displacement));
-      break;
-    case Relocation::kNop:
-      for (u32 i = 0; i < kVmiSiteBytes; i++) bytes[i] = 0x90;
-      break;
-  }
-  Cpuid(0);  // as the architecture wants it for changed code
-}
-
 void RunOnVmi() {
   const VmiHeader* rom = FindVmi();
   if (Option("rom") != nullptr) Check(rom != nullptr, "the kernel runs on VMI");
   if (rom == nullptr || InitVmi(rom) != 0) return;
   kernel_rom = rom;
-  u32 sites = 0;
-  for (const Site* site = __start_privileged_sites; site != __stop_privileged_sites; site++) {
-    const Relocation to = RelocationOf(rom, site->call);
-    if (to.type == Relocation::kNone) continue;
-    if (site->bytes < kVmiSiteBytes) Panic("no room for a call at %x", site->address);
-    u8* bytes = reinterpret_cast<u8*>(site->address);
-    // Behind the call; nobody runs there before PatchSite() has written it.
-    for (u32 i = kVmiSiteBytes; i < site->bytes; i++) bytes[i] = 0x90;
-    PatchSite(bytes, to);
-    sites++;
-  }
-  Print("  on VMI: %u of %u sites are the ROM's\n", sites,
-        static_cast<u32>(__stop_privileged_sites - __start_privileged_sites));
+  PatchSites(__start_privileged_sites, __stop_privileged_sites,
+             [](u32 call) { return RelocationOf(kernel_rom, call); });
 }
 
 bool OnVmi() { return kernel_rom != nullptr; }

@@ -4,31 +4,12 @@
 #ifndef ALIBI_FROBOS_LIB32_VMI_H_
 #define ALIBI_FROBOS_LIB32_VMI_H_
 
+#include "frobos/common/vmi_calls.h"
+#include "frobos/common/vmi_rom.h"
 #include "frobos/lib32/machine.h"
-#include "frobos/lib32/vmi_calls.h"
 
 namespace alibi::frobos {
 
-struct [[gnu::packed]] VmiHeader {
-  u16 signature;
-  u8 blocks;
-  u8 entry16[4];
-  u8 pad;
-  u32 vmi_signature;
-  u8 minor, major, slots, reserved0;
-  u32 virtual_top;
-  u16 reserved1, licence, pci, pnp;
-};
-
-struct Relocation {
-  enum Type : u8 { kNone, kCall, kJump, kNop };
-  Type type;
-  u32 address;
-  bool operator==(const Relocation&) const = default;
-};
-
-// The ROM, where physical memory is at its own addresses; null: there is none.
-const VmiHeader* FindVmi();
 // VMI_Init's result.
 u32 InitVmi(const VmiHeader* rom);
 // GetRelocationInfo's answer for any number; and how a call of it ends that began with marks in the
@@ -36,12 +17,8 @@ u32 InitVmi(const VmiHeader* rom);
 Relocation RelocationOf(const VmiHeader* rom, u32 call);
 Outcome RunRelocationInfo(const VmiHeader* rom, u32 call);
 
-// What a site becomes for that answer: five bytes. For kNone they stay as they are.
-void PatchSite(void* site, Relocation to);
-
 // Makes the call at a site: with these registers, and words on the stack from the lowest address.
 // `esp` of the outcome shows the words still there.
-constexpr u32 kVmiSiteBytes = 5;
 u32 VmiSite();
 Outcome CallVmi(Relocation to, Frame frame, const u32* words = nullptr, u32 count = 0);
 

@@ -12,6 +12,7 @@ KERNELS = [
     "instr",
     "interrupts",
     "ioapic",
+    "leafcalls64",
     "mode_switch",
     "moved_code",
     "msr",

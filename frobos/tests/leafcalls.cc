@@ -164,6 +164,33 @@ void TestInterrupt() {
   SetHandler(kTickVector, nullptr);
 }
 
+// What comes while interrupts are shut comes behind the call that lets it in, where CLI follows:
+// there or never. The call has gone on from there to there many times before, so that nobody asks
+// for interrupts on the way unless it does.
+constexpr u32 kTicksWanted = 20;
+u32 ticks_elsewhere;
+void OnLateTick(Outcome* at) {
+  if (at->frame.eip != at->frame.esi) ticks_elsewhere++;
+  if (++tick_count == kTicksWanted) at->frame.ecx = 1;
+  EndTick();
+}
+void TestLateInterrupts() {
+  Put(kFunction, kFunctions[1]);
+  CheckAllWays(kFunctions[1], kCallers[1]);
+  SetHandler(kTickVector, OnLateTick);
+  StartTicks();
+  tick_count = ticks_elsewhere = 0;
+  const Outcome o = Run(CODE32("mov esi, offset 3f\n2: mov edi, 4000\n4: dec edi\njnz 4b\n"
+                               "call leaf_function\n3: cli\ndec ecx\njnz 2b"),
+                        {.ecx = 200'000});
+  StopTicks();
+  SetHandler(kTickVector, nullptr);
+  CheckDone("interrupts that have waited for STI", o);
+  // Where the host was busy, one follows another at once.
+  Check(tick_count >= kTicksWanted, "... all come");
+  CheckEq("... behind the return", ticks_elsewhere, 0);
+}
+
 void OnStep(Outcome* at) {
   step_count++;
   if (at->frame.eip >= kFunction && at->frame.eip < kFunction + 2) step_places++;
@@ -189,6 +216,7 @@ void TestDebugged() {
 constexpr Section kSections[] = {{"overwritten", TestOverwritten},
                                  {"mapped", TestMapped},
                                  {"interrupt", TestInterrupt},
+                                 {"late", TestLateInterrupts},
                                  {"debugged", TestDebugged}};
 
 }  // namespace

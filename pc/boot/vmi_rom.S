@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The option ROM of vmi_rom.h: the code of VMI's calls (docs/vmi.md), position-independent. A BIOS
-// sees an option ROM that has nothing to do; a VMI kernel calls it in 32-bit protected mode, by
-// whatever linear address it has the ROM at. It keeps no data of its own, because a BIOS leaves
-// ROMs write-protected.
+// sees an option ROM that has nothing to do; a VMI kernel calls it in 32-bit protected mode or in
+// 64-bit mode, by whatever linear address it has the ROM at. It keeps no data of its own, because a
+// BIOS leaves ROMs write-protected.
 //
 // Functions take their words in EAX, EDX, ECX and then on the stack, return by a plain RET, and
-// change EAX, EDX, ECX and flags at most; the interrupt flag's, all but results, keep those, too.
+// change EAX, EDX, ECX and flags at most; the interrupt flag's, all but results, keep those, too. In
+// 64-bit mode words have 64 bits. Many functions serve both kinds of kernels, because their bytes
+// say in either mode what they should: a POPL is a POPQ there, and so on. vmi_calls.inc says whose
+// a function is.
 
 #define ROM alibi_vmi_rom
 #define API_MINOR 0
 #define API_MAJOR 3
 #define CALL_COUNT 74
+#define CALL64_COUNT 77
 
 #define PIIX_RESET_PORT 0xcf9     /* pc/board.h */
 #define ACPI_CONTROL_PORT 0x604
 #define POST_PORT 0x80
 
     .macro HYPERCALL number
-    pushl $\number                // VMCALL pops it
+    push $\number                 // VMCALL pops it
     vmcall
     .endm
-#define ALIBI_HYPERCALL(name, number, stack_words, what) .set name, number
+#define ALIBI_HYPERCALL(name, number, width, what) .set name, number
 #include "vcpu/hypercalls.inc"
 
     .macro FUNCTION name
@@ -32,6 +36,7 @@
     .globl alibi_vmi_rom, alibi_vmi_rom_end, alibi_vmi_rom_groups
     .balign 16
 ROM:
+rom_begin:
     .byte 0x55, 0xaa
     .byte 0                       // blocks of 512 bytes; filled in
     .code16
@@ -47,6 +52,8 @@ ROM:
     .word licence - ROM
     .word pci - ROM
     .word pnp - ROM
+    .org ROM + 0x1c
+    .word entries64 - ROM         // ours: where a 64-bit kernel's two entries are
     .org ROM + 0x20
 pci:
     .ascii "PCIR"
@@ -84,7 +91,15 @@ licence:
     .org ROM + 0x90
 // The groups that are on; the loader fills it in.
 alibi_vmi_rom_groups:
+groups:
     .long 0
+    .org ROM + 0xa0
+    .code64
+entries64:
+    jmp initialise64
+    .org ROM + 0xa8
+    jmp relocation_info64
+    .code32
 
 #define ALIBI_VMI_GROUP(name, bit, what) .set group_##name, 1 << bit
     .set group_basic, 0
@@ -99,6 +114,12 @@ alibi_vmi_rom_groups:
 calls:
 #include "pc/boot/vmi_calls.inc"
     .org calls + ROW_BYTES * CALL_COUNT
+
+#define ALIBI_VMI_CALL64(number, name, group, transparent, paravirtual) \
+    .org calls64 + ROW_BYTES * number; .long transparent, paravirtual, group_##group
+calls64:
+#include "pc/boot/vmi_calls.inc"
+    .org calls64 + ROW_BYTES * CALL64_COUNT
 
 // --- VMI_Init, GetRelocationInfo ---
 
@@ -213,16 +234,8 @@ FUNCTION get_cr4
     .macro MOVE_FROM register
     movl %\register, %eax
     .endm
-// A jump to one of eight entries of four bytes, by EAX: 0 to 3, 6 or 7. 4 and 5 do nothing.
-    .macro BY_DEBUG_REGISTER move
-    andl $7, %eax
-    call 1f
-1:  popl %ecx
-    leal (2f - 1b)(%ecx,%eax,4), %ecx
-    xorl %eax, %eax
-    jmp *%ecx
-    .balign 4
-2:
+// Eight entries of four bytes: registers 0 to 3, 6 and 7. 4 and 5 do nothing.
+    .macro DEBUG_REGISTER_CASES move
     .irp register, db0, db1, db2, db3
     \move \register
     ret
@@ -235,6 +248,18 @@ FUNCTION get_cr4
     \move \register
     ret
     .endr
+    .endm
+// A jump to one of them, by EAX.
+    .macro BY_DEBUG_REGISTER move
+    andl $7, %eax
+    call 1f
+1:  popl %ecx
+    leal (2f - 1b)(%ecx,%eax,4), %ecx
+    xorl %eax, %eax
+    jmp *%ecx
+    .balign 4
+2:
+    DEBUG_REGISTER_CASES \move
     .endm
 FUNCTION set_dr
     BY_DEBUG_REGISTER MOVE_TO
@@ -458,6 +483,93 @@ FUNCTION wallclock_time
 // Nobody else sets the wall clock that is shown.
 FUNCTION wallclock_updated
     xorl %eax, %eax
+    ret
+
+// --- What 64-bit kernels have for themselves ---
+
+    .code64
+FUNCTION initialise64
+    testl $group_mmu, groups(%rip)
+    jz 1f
+    HYPERCALL AnnouncePageTables
+1:  xorl %eax, %eax
+    ret
+
+// RAX: the call. RDX: the answer's type, RAX: its address.
+FUNCTION relocation_info64
+    xorl %edx, %edx
+    cmpq $CALL64_COUNT, %rax
+    jae 2f
+    leal (%rax,%rax,2), %eax
+    leaq calls64(%rip), %rcx
+    leaq (%rcx,%rax,4), %rcx
+    movl 8(%rcx), %edx
+    testl %edx, groups(%rip)
+    movl (%rcx), %edx
+    jz 1f
+    movl 4(%rcx), %edx
+1:  movzwl %dx, %ecx
+    leaq rom_begin(%rip), %rax
+    addq %rcx, %rax
+    shrl $16, %edx
+2:  ret
+
+FUNCTION set_cr8
+    movq %rax, %cr8
+    ret
+FUNCTION get_cr8
+    movq %cr8, %rax
+    ret
+    .macro BY_DEBUG_REGISTER64 move
+    andl $7, %eax
+    leaq 1f(%rip), %rcx
+    leaq (%rcx,%rax,4), %rcx
+    xorl %eax, %eax
+    jmp *%rcx
+    .balign 4
+1:
+    DEBUG_REGISTER_CASES \move
+    .endm
+    .macro MOVE_TO64 register
+    movq %rdx, %\register
+    .endm
+    .macro MOVE_FROM64 register
+    movq %\register, %rax
+    .endm
+FUNCTION set_dr64
+    BY_DEBUG_REGISTER64 MOVE_TO64
+FUNCTION get_dr64
+    BY_DEBUG_REGISTER64 MOVE_FROM64
+// RAX: the table; RDX: the index; RCX: the descriptor.
+FUNCTION write_descriptor64
+    movq %rcx, (%rax,%rdx,8)
+    ret
+// RAX: the table; RDX: the index; RCX: the gate's lower half, which has its present bit; the upper
+// half is on the stack.
+FUNCTION write_gate
+    shlq $4, %rdx
+    addq %rdx, %rax
+    movq 8(%rsp), %rdx
+    movq %rdx, 8(%rax)
+    movq %rcx, (%rax)
+    ret
+// RAX: the entry; RDX: where; CL: its level.
+FUNCTION set_entry64
+    testb $0x0e, %cl
+    jnz 1f
+    movq %rax, (%rdx)
+    ret
+1:  movq %rax, (%rdx)
+    ret
+// Real time is the TSC's.
+FUNCTION cycle_counter64
+    testq %rax, %rax
+    jnz 1f
+    rdtsc
+    shlq $32, %rdx
+    orq %rdx, %rax
+    ret
+1:  HYPERCALL CycleCounter
     ret
 
 alibi_vmi_rom_end:

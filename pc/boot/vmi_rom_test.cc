@@ -36,6 +36,15 @@ TEST_CASE("The ROM has the headers that kernels and BIOSes look for", "[vmi]") {
   CHECK(Sum(rom, pnp, 32) == 0);
   CHECK(TextAt(rom, Load16(rom, pnp + 0xe)) == "Alibi");
   CHECK(TextAt(rom, Load16(rom, pnp + 0x10)) == "VMI");
+  // A 64-bit kernel's two entries are jumps into the ROM.
+  const u64 entries = Load16(rom, 0x1c);
+  for (const u64 entry : {entries, entries + 8}) {
+    const bool near = rom[entry] == 0xe9;
+    const u64 behind = entry + (near ? 5 : 2);
+    const u64 target = behind + (near ? Load32(rom, entry + 1) : rom[entry + 1]);
+    CHECK((near || rom[entry] == 0xeb));
+    CHECK(target < rom.size());
+  }
   // Between a video BIOS and the system's.
   CHECK(kVmiRomAddress.value % 2048 == 0);
   CHECK(kVmiRomAddress.value + rom.size() <= 0xe0000);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The numbers of VMI's calls (docs/vmi.md has each one's registers).
-#ifndef ALIBI_FROBOS_LIB32_VMI_CALLS_H_
-#define ALIBI_FROBOS_LIB32_VMI_CALLS_H_
+#ifndef ALIBI_FROBOS_COMMON_VMI_CALLS_H_
+#define ALIBI_FROBOS_COMMON_VMI_CALLS_H_
 
-#include "frobos/lib32/types.h"
+#include "frobos/common/types.h"
 
 namespace alibi::frobos {
 
@@ -69,9 +69,15 @@ enum VmiCall : u32 {
   kVmiGetWallclockTime,
   kVmiWallclockUpdated,
   kVmiSetLazyMode = 73,
-  kVmiCalls
+  kVmiCalls,
+  // 64-bit kernels' own.
+  kVmiSysret = kVmiSysexit,
+  kVmiSetCr8 = 74,
+  kVmiGetCr8,
+  kVmiSwapgs,
+  kVmiCalls64
 };
 
 }  // namespace alibi::frobos
 
-#endif  // ALIBI_FROBOS_LIB32_VMI_CALLS_H_
+#endif  // ALIBI_FROBOS_COMMON_VMI_CALLS_H_
