@@ -51,7 +51,8 @@ class VcpuCore final : public vcpu::GuestGate {
   std::optional<u8> startup;  // and a startup IPI behind it
   // Beside others: executes guest code, or is about to; does not have the machine.
   std::atomic<bool> in_guest = false;
-  bool has_machine = false;  // of its thread
+  bool has_machine = false;        // of its thread
+  std::atomic<bool> stop = false;  // its caller's Machine::RunVcpu() is to return
   // It sleeps while `wakes` stays the same.
   bool sleeps = false;
   std::atomic<u32> wakes = 0;
