@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "mmu/two_cpus.h"
+#include "mmu/test_two_cpus.h"
 
 namespace alibi::mmu {
 namespace {

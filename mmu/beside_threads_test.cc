@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/turn_lock.h"
-#include "mmu/two_cpus.h"
+#include "mmu/test_two_cpus.h"
 
 namespace alibi::mmu {
 namespace {

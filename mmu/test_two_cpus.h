@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two VCPUs' Mmus over one memory, for tests.
-#ifndef ALIBI_MMU_TWO_CPUS_H_
-#define ALIBI_MMU_TWO_CPUS_H_
+#ifndef ALIBI_MMU_TEST_TWO_CPUS_H_
+#define ALIBI_MMU_TEST_TWO_CPUS_H_
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -115,4 +115,4 @@ struct TwoCpus : BesideVcpus {
 
 }  // namespace alibi::mmu
 
-#endif  // ALIBI_MMU_TWO_CPUS_H_
+#endif  // ALIBI_MMU_TEST_TWO_CPUS_H_
