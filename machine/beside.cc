@@ -134,6 +134,10 @@ std::optional<Stop> Machine::StepCore(VcpuCore& core) {
     SleepUntilKicked(core);
     return std::nullopt;
   }
+  return RunEngine(core);
+}
+
+std::optional<Stop> Machine::RunEngine(VcpuCore& core) {
   core.stop_timer.Resume();
   core.in_engine = true;
   const runtime::Exit exit = core.engine->Run();

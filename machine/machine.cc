@@ -43,6 +43,7 @@ Status Machine::Init(const MachineConfig& config) {
   hypercalls_ = config.hypercalls;
   vcpus_ = config.vcpus;
   beside_ = config.beside && vcpus_ > 1;
+  callers_threads_ = config.callers_threads && beside_;
   ALIBI_CHECK(!beside_ || (!hypercalls_ && config.coherence == mmu::Coherence::kEager),
               "see MachineConfig::beside");
   cpuid_ = config.cpuid != nullptr ? config.cpuid : &vcpu::CpuidPolicy::ForHost();
@@ -63,6 +64,10 @@ Status Machine::Init(const MachineConfig& config) {
   }
   Use(*cores_[0]);
   CreateParked(config.vcpus);
+  if (callers_threads_) {
+    GiveToCallers();
+    return Ok{};
+  }
   return beside_ ? StartThreads() : Ok{};
 }
 
@@ -157,6 +162,7 @@ Status Machine::CreateTranslator(const MachineConfig& config, const runtime::Eng
 
 Machine::~Machine() {
   EndThreads();
+  if (callers_threads_) TakeFromCallers();
   group_.count = 0;
   // What the first one has is shared.
   while (!cores_.empty()) cores_.pop_back();

@@ -13,7 +13,8 @@
 //
 // Or they run beside each other (beside.cc): each has a thread and a core of its own, with an Mmu
 // that is that VCPU's TLB and an engine with translations of its own. Everything outside guest code
-// is done by whoever has the machine, one at a time.
+// is done by whoever has the machine, one at a time. These threads are the machine's, all in one
+// Run(), or they are its callers', for VCPUs that come and go by themselves (callers.cc).
 #ifndef ALIBI_MACHINE_MACHINE_H_
 #define ALIBI_MACHINE_MACHINE_H_
 
@@ -92,6 +93,7 @@ struct MachineConfig {
   // Several execute guest code beside each other. Not with observers, event logs, debuggers or
   // hypercalls, whose order there is none, and with Coherence::kEager alone.
   bool beside = false;
+  bool callers_threads = false;  // ... each in its own RunVcpu(), instead of all in Run()
   mmu::Coherence coherence = mmu::Coherence::kEager;
   std::string policy = adapt::kDefaultPolicy;  // see adapt::MakePolicy
   // Which user code runs directly: see adapt::MakeEnginePolicy. "": the engine's own. Another one
@@ -213,6 +215,20 @@ class Machine final : private vcpu::PortIo,
     if (beside_) Take(core);
   }
 
+  // --- callers.cc: VCPUs beside each other on their callers' threads ---
+  // Runs this one up to a reason that it has itself. With one VCPU it is Run().
+  Stop RunVcpu(unsigned vcpu);
+  // On its thread, around what leaves an access in the middle: others may have the machine.
+  void LeaveAccess(const std::function<void()>& leave);
+  // During f() all is about this VCPU, which is not in RunVcpu() but inside LeaveAccess(), maybe.
+  // The machine is taken, unless the caller has it for another one, inside an access.
+  void AsVcpu(unsigned vcpu, bool inside_access, const std::function<void()>& f);
+  // With the machine: the others are outside guest code until it is given up.
+  void StopOthers();
+  // From any thread or signal handler: as RequestStop() and RequestTurnFromOutside(), of one.
+  void RequestStopOf(unsigned vcpu);
+  void RequestTurnOf(unsigned vcpu);
+
   // --- From any thread or signal handler ---
   // Run() returns kRequested; if it is not running, the next one does.
   void RequestStop();
@@ -264,6 +280,7 @@ class Machine final : private vcpu::PortIo,
   Stop RunBeside();
   void RunCore(VcpuCore& core);
   std::optional<Stop> StepCore(VcpuCore& core);
+  std::optional<Stop> RunEngine(VcpuCore& core);
   void SleepUntilKicked(VcpuCore& core);
   std::optional<Stop> SleepServing(VcpuCore& core);
   void EndBeside(Stop stop);
@@ -271,6 +288,11 @@ class Machine final : private vcpu::PortIo,
   void InitBeside(unsigned vcpu);
   void StartBeside(unsigned vcpu, u8 vector);
   void Kick(unsigned vcpu);
+
+  // --- callers.cc ---
+  Stop LoopOfCaller(VcpuCore& core);
+  void GiveToCallers();
+  void TakeFromCallers();
 
   // --- gate.cc: who has the machine. Called with the guest's vector state live ---
   void Take(VcpuCore& core);
@@ -317,6 +339,7 @@ class Machine final : private vcpu::PortIo,
   Debugger* debugger_ = nullptr;
   unsigned vcpus_ = 0;
   bool beside_ = false;
+  bool callers_threads_ = false;
   // One, or one for each VCPU beside others; the one that is used now, and what it has.
   mmu::MmuGroup group_;
   std::vector<std::unique_ptr<VcpuCore>> cores_;

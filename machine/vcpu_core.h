@@ -80,7 +80,8 @@ class VcpuCore final : public vcpu::GuestGate,
   TurnLock core_lock;
   // It executes guest code, or holds its core; it neither has the machine nor waits for it.
   std::atomic<bool> in_guest = false;
-  bool has_machine = false;  // of its thread
+  bool has_machine = false;        // of its thread
+  std::atomic<bool> stop = false;  // its caller's Machine::RunVcpu() is to return
   // It sleeps while `wakes` stays the same.
   bool sleeps = false;
   std::atomic<u32> wakes = 0;

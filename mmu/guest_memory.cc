@@ -310,7 +310,7 @@ bool GuestMemory::LoadPhys(PhysAddr address, const void* data, u64 size) {
   while (size != 0) {
     const u64 offset = ArenaOffset(address);
     const u64 piece = InPage(address.value, size);
-    if ((InfoAt(offset).flags & (kPageTableTrace | kCodeTraces)) != 0) {
+    if ((InfoAt(offset).flags & (kOwnTraces | kTracedElsewhere)) != 0) {
       observer_->WriteTraced(address, from, piece);
     } else {
       RawCopy(rw_base_ + offset, from, piece);

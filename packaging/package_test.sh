@@ -3,9 +3,9 @@
 # The packages as a user has them, installed by dpkg to a root of this test's (this system stays as it
 # is): the examples are built against it with g++, CMake and gcc, and run; so is the program.
 #
-# Usage: package_test.sh ALIBI.deb PYTHON3-ALIBI.deb EMBED_TEST EXPORTED_SYMBOLS
+# Usage: package_test.sh ALIBI.deb PYTHON3-ALIBI.deb EMBED_TEST EMBED_SMP_TEST EXPORTED_SYMBOLS
 set -euo pipefail
-deb=$PWD/$1 python_deb=$PWD/$2 embed_test=$PWD/$3 exported=$PWD/$4
+deb=$PWD/$1 python_deb=$PWD/$2 embed_test=$PWD/$3 embed_smp_test=$PWD/$4 exported=$PWD/$5
 root=$TEST_TMPDIR/root
 libraries=$root/usr/lib/x86_64-linux-gnu
 examples=$root/usr/share/doc/alibi/examples
@@ -70,6 +70,8 @@ read -r -a flags < <(pkg-config --cflags --libs alibi)
 cd "$TEST_TMPDIR"
 g++ -std=c++17 -o embed "$examples/embed/embed.cc" "${flags[@]}"
 "$embed_test" ./embed || fail "embed, built by g++ and pkg-config, does not run"
+g++ -std=c++17 -o embed_smp "$examples/embed_smp/embed_smp.cc" "${flags[@]}" -pthread
+"$embed_smp_test" ./embed_smp || fail "embed_smp, built by g++ and pkg-config, does not run"
 gcc -o embed_c "$examples/embed_c/embed.c" "${flags[@]}"
 "$embed_test" ./embed_c || fail "embed_c, built by gcc and pkg-config, does not run"
 g++ -shared -fPIC -std=c++17 -I "$root/usr/include" -o quiet.so "$examples/policy/quiet_pages.cc"

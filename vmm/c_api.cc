@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API over the C++ one: the same calls and structures under plain names. No exception leaves
 // it, and a failure's line waits in alibi_last_error().
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
@@ -84,6 +85,9 @@ ALIBI_SAME_PLACE(alibi_special_registers, alibi::SpecialRegisters, apic_base);
 static_assert(ALIBI_XSAVE_BYTES == alibi::Vcpu::kXsaveBytes);
 static_assert(unsigned{ALIBI_MEMORY_READ_ONLY} == unsigned{alibi::kMemoryReadOnly});
 
+// The options as they were before there were several VCPUs.
+constexpr size_t kWithoutVcpus = offsetof(alibi_machine_options, vcpus);
+
 alibi_exit_reason ReasonOf(ExitReason reason) {
   switch (reason) {
     case ExitReason::kIo:
@@ -152,7 +156,7 @@ struct alibi_machine {
   // The machine is gone before its handlers.
   std::vector<std::unique_ptr<Ports>> ports;
   std::vector<std::unique_ptr<Mmio>> mmio;
-  alibi_vcpu vcpu;
+  std::vector<std::unique_ptr<alibi_vcpu>> vcpus;
   std::unique_ptr<alibi::Machine> machine;
 };
 
@@ -167,14 +171,13 @@ alibi_status alibi_machine_create(const alibi_machine_options* options, alibi_ma
   *machine = nullptr;
   alibi_machine_options given = {};
   if (options != nullptr) {
-    // A later header's fields would be overlooked; an earlier one's structure ends sooner, but none
-    // has been shorter than this one yet.
-    if (options->size != sizeof(given)) {
+    // A later header's fields would be overlooked; an earlier one's structure ends sooner.
+    if (options->size != sizeof(given) && options->size != kWithoutVcpus) {
       return Fail(ALIBI_ERROR_ARGUMENT,
                   "alibi_machine_options.size is " + std::to_string(options->size) +
                       "; this library (" ALIBI_VERSION ") takes " + std::to_string(sizeof(given)));
     }
-    given = *options;
+    std::memcpy(&given, options, options->size);
   }
   return Guarded([&] {
     if (alibi::Status host = alibi::vmm::CheckHost(alibi::vmm::ReadHostFeatures()); !host.ok()) {
@@ -190,6 +193,7 @@ alibi_status alibi_machine_create(const alibi_machine_options* options, alibi_ma
     if (given.most_memory_bytes != 0) to.most_memory_bytes = given.most_memory_bytes;
     if (given.engine != nullptr) to.engine = given.engine;
     if (given.engine_policy != nullptr) to.engine_policy = given.engine_policy;
+    if (given.vcpus != 0) to.vcpus = static_cast<unsigned>(std::min<uint64_t>(given.vcpus, ~0u));
     if (given.translation_store != nullptr) to.translation_store = given.translation_store;
     if (to.engine == NameOf(alibi::runtime::EngineKind::kHardware)) {
       if (auto kvm = alibi::hardware::Kvm::Open(); !kvm.ok()) {
@@ -268,12 +272,24 @@ alibi_status alibi_machine_create_vcpu(alibi_machine* machine, alibi_vcpu** vcpu
   if (machine == nullptr || vcpu == nullptr) return NullPointer(__func__);
   *vcpu = nullptr;
   return Guarded([&] {
+    // Nothing may fail behind CreateVcpu().
+    machine->vcpus.reserve(machine->vcpus.size() + 1);
+    auto handle = std::make_unique<alibi_vcpu>();
     auto created = machine->machine->CreateVcpu();
     if (!created.ok()) return StatusOf(created);
-    machine->vcpu.vcpu = *created;
-    *vcpu = &machine->vcpu;
+    handle->vcpu = *created;
+    *vcpu = handle.get();
+    machine->vcpus.push_back(std::move(handle));
     return ALIBI_OK;
   });
+}
+
+alibi_vcpu* alibi_machine_current_vcpu(alibi_machine* machine) {
+  const alibi::Vcpu* const current = machine->machine->CurrentVcpu();
+  for (const auto& vcpu : machine->vcpus) {
+    if (vcpu->vcpu == current) return vcpu.get();
+  }
+  return nullptr;
 }
 
 alibi_status alibi_machine_counters(alibi_machine* machine, alibi_counter each, void* context) {

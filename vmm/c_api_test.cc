@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API: that each call reaches its C++ counterpart, and what it makes of failures. What the
 // calls do to a guest is tested in api_test.cc.
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "alibi/alibi.h"
@@ -258,6 +261,68 @@ TEST_CASE("Counters have names and meanings") {
   for (const auto& [name, meaning] : meanings) CHECK_FALSE(meaning.empty());
 }
 
+TEST_CASE("Options of a program that knows one VCPU are taken") {
+  alibi_machine_options options = SmallMachine();
+  options.size = offsetof(alibi_machine_options, vcpus);
+  options.vcpus = 17;  // is nothing of such a program's
+  alibi_machine* machine = nullptr;
+  Guest::Require(alibi_machine_create(&options, &machine));
+  alibi_machine_destroy(machine);
+}
+
+struct Seen {
+  alibi_machine* machine;
+  alibi_vcpu* vcpu[2];
+  std::atomic<unsigned> right;
+};
+
+void OutOf(void* context, std::uint16_t port, unsigned, std::uint32_t) {
+  Seen& seen = *static_cast<Seen*>(context);
+  seen.right += alibi_machine_current_vcpu(seen.machine) == seen.vcpu[port];
+}
+
+std::uint32_t InOf(void*, std::uint16_t, unsigned) { return 0; }
+
+TEST_CASE("Two VCPUs run on two threads") {
+  alibi_machine_options options = SmallMachine();
+  options.vcpus = 2;
+  Seen seen = {};
+  Guest::Require(alibi_machine_create(&options, &seen.machine));
+  Guest::Require(alibi_machine_handle_ports(seen.machine, 0, 2, InOf, OutOf, &seen));
+  void* host = nullptr;
+  Guest::Require(alibi_machine_add_memory(seen.machine, 0, kRam, 0, &host));
+  // mov ecx, 10000; 1: lock inc dword [0x3000]; loop 1b; out dx, al; in al, 0x10; hlt
+  const std::uint8_t code[] = {0xb9, 0x10, 0x27, 0,    0,    0xf0, 0xff, 5,    0,
+                               0x30, 0,    0,    0xe2, 0xf7, 0xee, 0xe4, 0x10, 0xf4};
+  std::memcpy(static_cast<std::uint8_t*>(host) + kCode, code, sizeof(code));
+  std::vector<std::thread> threads;
+  std::atomic<unsigned> ends = 0;
+  for (unsigned i = 0; i < 2; ++i) {
+    Guest::Require(alibi_machine_create_vcpu(seen.machine, &seen.vcpu[i]));
+    alibi_special_registers special;
+    alibi_flat_protected_mode(&special);
+    Guest::Require(alibi_vcpu_set_special_registers(seen.vcpu[i], &special));
+    alibi_registers registers = {};
+    registers.rip = kCode;
+    registers.rdx = i;
+    Guest::Require(alibi_vcpu_set_registers(seen.vcpu[i], &registers));
+  }
+  for (alibi_vcpu* vcpu : seen.vcpu) {
+    threads.emplace_back([&ends, vcpu] {
+      ends += alibi_vcpu_run(vcpu)->reason == ALIBI_EXIT_IO;
+      ends += alibi_vcpu_run(vcpu)->reason == ALIBI_EXIT_HALT;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(ends == 4);
+  CHECK(seen.right == 2);
+  CHECK(alibi_machine_current_vcpu(seen.machine) == nullptr);
+  std::uint32_t count = 0;
+  std::memcpy(&count, static_cast<std::uint8_t*>(host) + 0x3000, 4);
+  CHECK(count == 20'000);
+  alibi_machine_destroy(seen.machine);
+}
+
 TEST_CASE("Wrong arguments are said, and make no machine") {
   alibi_machine* machine = reinterpret_cast<alibi_machine*>(1);
   alibi_machine_options options = SmallMachine();
@@ -284,6 +349,9 @@ TEST_CASE("Wrong arguments are said, and make no machine") {
   options.translation_cache_bytes = 1;
   CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "1 MB");
   options = SmallMachine();
+  options.vcpus = 17;
+  CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "1 to 16");
+  options = SmallMachine();
   options.translation_store = "/dev/null/store";
   CheckFails(alibi_machine_create(&options, &machine), ALIBI_ERROR_REFUSED, "/dev/null");
   CHECK(machine == nullptr);
@@ -293,7 +361,7 @@ TEST_CASE("Wrong arguments are said, and make no machine") {
 
   Guest guest({0xf4});
   alibi_vcpu* second = guest.vcpu;
-  CheckFails(alibi_machine_create_vcpu(guest.machine, &second), ALIBI_ERROR_REFUSED, "one VCPU");
+  CheckFails(alibi_machine_create_vcpu(guest.machine, &second), ALIBI_ERROR_REFUSED, "vcpus is 1");
   CHECK(second == nullptr);
   CheckFails(alibi_machine_handle_ports(guest.machine, 0, 1, nullptr, Out, nullptr),
              ALIBI_ERROR_ARGUMENT, "alibi_machine_handle_ports: a null pointer");

@@ -281,7 +281,7 @@ TEST_CASE("a snapshot of a disk larger than memory") {
     std::fclose(file);
     return resident;
   };
-  const long before = resident_pages();
+  [[maybe_unused]] const long before = resident_pages();
   constexpr u64 kSize = u64{8} << 40;  // 256 MB of bits
   auto image = SnapshotImage::Create(std::make_unique<HugeImage>(kSize), u64{1} << 20);
   REQUIRE(image.ok());
@@ -289,7 +289,9 @@ TEST_CASE("a snapshot of a disk larger than memory") {
   CHECK((*image)->Write(kSize - 512, Pattern(512, 1)).ok());
   CHECK((*image)->Read(kSize - 512, read).ok());
   CHECK(read == Pattern(512, 1));
+#ifndef ALIBI_TSAN  // which touches all of what is mapped
   CHECK(resident_pages() - before < 1000);
+#endif
 
   auto refused = SnapshotImage::Create(std::make_unique<HugeImage>(u64{1} << 62), u64{1} << 20);
   REQUIRE_FALSE(refused.ok());

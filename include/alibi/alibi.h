@@ -18,7 +18,8 @@
  * person in alibi_last_error(). A null pointer is ALIBI_ERROR_ARGUMENT, except where the text says
  * what it means; functions without a status must not be given one.
  *
- * A machine and its VCPU belong to one thread at a time, except where noted. While the guest runs,
+ * A VCPU belongs to one thread at a time, except where noted; several may run at once, each on a
+ * thread of its own. alibi/machine.h says who may call what meanwhile. While the guest runs,
  * the thread's stack pointer is the guest's: every signal handler that may run on this thread needs
  * SA_ONSTACK. alibi_vcpu_run() sets up an alternate stack, and takes SIGSEGV, SIGBUS, SIGFPE,
  * SIGILL, SIGRTMIN+3 and SIGRTMIN+4 for itself. (The engine "hardware" takes SIGRTMIN+4 and
@@ -68,20 +69,24 @@ struct alibi_machine_options {
   const char* policy;    /* as for `alibi run --policy`; "hysteresis" */
   const char* coherence; /* "eager", "deferred" or "dropped", see MachineOptions; "eager" */
   const char* cpu;       /* as for `alibi run --cpu`: a model, or "MODEL,enforce"; "host" */
-  uint64_t translation_cache_bytes; /* 1 MB to 1 GB; 64 MB */
+  uint64_t translation_cache_bytes; /* of each VCPU: 1 MB to 1 GB; 64 MB */
   uint64_t most_memory_bytes;       /* of all slots together; costs address space only; 256 GB */
   const char* translation_store;    /* a folder, see MachineOptions; none */
   const char* engine;               /* as for `alibi run --engine`; "translate" */
   const char* engine_policy;        /* as for `alibi run --engine-policy`; the engine's own */
+  uint64_t vcpus;                   /* 1 to 16; 1. `size` may be that of a structure without it */
 };
 
 /* `options` may be null. Sets *machine, to null on failure. */
 ALIBI_API alibi_status alibi_machine_create(const struct alibi_machine_options* options,
                                             alibi_machine** machine);
-/* With its memory and its VCPU, which must not be running. Null: nothing happens. */
+/* With its memory and its VCPUs, which must not be running, nor inside an instruction but on this
+ * thread. Null: nothing happens. */
 ALIBI_API void alibi_machine_destroy(alibi_machine* machine);
 
-/* Memory: while the VCPU does not run, or from a handler. */
+/* Memory: from a handler, or when a VCPU has left its run. With several VCPUs the others may run
+ * on; it is enough that one does not run, and is not inside an instruction, or has left its run on
+ * this very thread. Else the calls fail. */
 
 #define ALIBI_MEMORY_READ_ONLY 1u /* the guest's stores are MMIO */
 
@@ -101,9 +106,11 @@ ALIBI_API alibi_status alibi_machine_write_memory(alibi_machine* machine, uint64
 
 /* Handlers are called during alibi_vcpu_run(), on its thread, from inside the guest's instruction,
  * with the `context` that they were registered with. They may inject interrupts and request exits;
- * they must not run a VCPU, set registers, or leave by longjmp() or a C++ exception. Ranges of a
- * kind must not overlap. `size` is 1, 2 or 4 for ports; 1, 2, 4 or 8 for memory, whose other
- * accesses come in parts. */
+ * they must not run a VCPU, set registers of that one, or leave by longjmp() or a C++ exception.
+ * With several VCPUs one handler is called at a time, while the others execute guest code: it shall
+ * be short, and must not wait for a thread that calls anything but the three functions below.
+ * Ranges of a kind must not overlap. `size` is 1, 2 or 4 for ports; 1, 2, 4 or 8 for memory, whose
+ * other accesses come in parts. */
 typedef uint32_t (*alibi_port_in)(void* context, uint16_t port, unsigned size);
 typedef void (*alibi_port_out)(void* context, uint16_t port, unsigned size, uint32_t value);
 typedef uint64_t (*alibi_mmio_read)(void* context, uint64_t address, unsigned size);
@@ -117,11 +124,13 @@ ALIBI_API alibi_status alibi_machine_handle_mmio(alibi_machine* machine, uint64_
                                                  uint64_t size, alibi_mmio_read read,
                                                  alibi_mmio_write write, void* context);
 
-/* The VCPU, in its power-up state (real mode, f000:fff0); it lives as long as the machine. This
- * version has one per machine: the second call is ALIBI_ERROR_REFUSED. */
+/* The next VCPU, in its power-up state (real mode, f000:fff0); it lives as long as the machine.
+ * ALIBI_ERROR_REFUSED when there are as many as the options say. */
 ALIBI_API alibi_status alibi_machine_create_vcpu(alibi_machine* machine, alibi_vcpu** vcpu);
+/* From a handler: the VCPU whose instruction it is. Elsewhere null. */
+ALIBI_API alibi_vcpu* alibi_machine_current_vcpu(alibi_machine* machine);
 
-/* Every counter, for statistics; while the VCPU does not run. The strings live as long as the
+/* Every counter, of all VCPUs, for statistics; while none runs. The strings live as long as the
  * call of `each`. */
 typedef void (*alibi_counter)(void* context, const char* name, const char* meaning, uint64_t value);
 ALIBI_API alibi_status alibi_machine_counters(alibi_machine* machine, alibi_counter each,

@@ -6,6 +6,22 @@
 //   alibi::Vcpu* vcpu = machine.value()->CreateVcpu().value();    // set its registers
 //   while (vcpu->Run().reason == alibi::ExitReason::kIo) { ... }
 //
+// With several VCPUs each is run by a thread of its own:
+//
+//   options.vcpus = 4;                                            // four times CreateVcpu()
+//   std::thread thread([vcpu] { while (vcpu->Run().reason == ...) { ... } });
+//
+// Who may call what, and when:
+//  - A VCPU belongs to one thread at a time. All of them may be in Run() at once. Each comes back
+//    for reasons of its own; the others go on.
+//  - "From any thread" (alibi/vcpu.h): interrupts, NMIs and RequestExit(), of any VCPU.
+//  - "With the machine": one caller at a time, which the library sees to. A handler is called on
+//    the thread of the VCPU whose instruction it is, with the machine: one handler at a time, while
+//    other VCPUs execute guest code and wait if they need the machine, too. So a handler shall be
+//    short, and must not wait for a thread that calls something for which the machine is needed.
+//  - Another VCPU's registers may be set from a handler, if that one does not run: so one CPU
+//    starts another. Of one that runs they cannot be set, and read as anything.
+//
 // The host needs BMI2, AVX and FSGSBASE (Linux 5.9); Create() says so if it lacks one.
 // Failures are Result values with one line for a person (alibi/result.h).
 #ifndef ALIBI_INCLUDE_ALIBI_MACHINE_H_
@@ -31,23 +47,26 @@ struct MachineOptions {
   std::string engine_policy;
   // Adaptation policy, as for `alibi run --policy` (docs/policies.md).
   std::string policy = "hysteresis";
-  // How shadow page tables follow the guest's: eager, deferred, dropped (docs/design.md). With the
-  // latter two, page tables changed by WriteMemory() count from the guest's next TLB flush, or when
-  // the VCPU's registers are next set.
+  // How shadow page tables follow the guest's: eager, deferred, dropped (docs/design.md); with
+  // several VCPUs eager alone. With the latter two, page tables changed by WriteMemory() count from
+  // the guest's next TLB flush, or when the VCPU's registers are next set.
   std::string coherence = "eager";
   // The CPU that the guest sees, as for `alibi run --cpu` (README): a model, or MODEL,enforce to
   // fail on a host that lacks instructions of it.
   std::string cpu = "host";
-  std::uint64_t translation_cache_bytes = std::uint64_t{64} << 20;  // 1 MB to 1 GB
+  std::uint64_t translation_cache_bytes = std::uint64_t{64} << 20;  // 1 MB to 1 GB; of each VCPU
   // The most memory all slots together can have. Costs address space only.
   std::uint64_t most_memory_bytes = std::uint64_t{256} << 30;
   // A folder where translations are kept for later runs, as for `alibi run --tc-cache`: made if it
   // is missing; it must be the user's own and nobody else's to write. "": none are kept.
   std::string translation_store;
+  // 1 to 16. Several execute guest code beside each other, with translations of their own; not with
+  // the engine "hardware".
+  unsigned vcpus = 1;
 };
 
 // Handlers are called during Vcpu::Run(), on its thread, from inside the guest's instruction. They
-// may inject interrupts and request exits; they must not call Run() or set registers.
+// may inject interrupts and request exits; they must not call Run() or set registers of that VCPU.
 class PortHandler {
  public:
   virtual ~PortHandler() = default;
@@ -76,9 +95,13 @@ enum MemoryFlags : std::uint32_t {
 class Machine {
  public:
   static Result<std::unique_ptr<Machine>> Create(const MachineOptions& options = {});
+  // No VCPU runs, and none is inside an instruction but one that this thread has left.
   virtual ~Machine() = default;
 
-  // --- Memory. While the VCPU does not run, or from a handler. ---
+  // --- Memory, with the machine: from a handler, or when a VCPU has left Run() ---
+  // With several VCPUs the others may run on. It is enough that one is not in Run(), and not inside
+  // an instruction (see Vcpu), or has left it on this very thread; if there is none, the calls
+  // fail.
   // Adds a slot of zeroed memory, base and size in pages of 4096. The pointer is to its first byte
   // and valid until the slot is removed. Stores through it are not seen by translations and shadow
   // page tables: to change code or page tables that have been used, call WriteMemory().
@@ -89,15 +112,19 @@ class Machine {
   virtual bool ReadMemory(std::uint64_t guest_physical, void* to, std::uint64_t size) const = 0;
   virtual bool WriteMemory(std::uint64_t guest_physical, const void* from, std::uint64_t size) = 0;
 
-  // --- Handlers; they must outlive the machine, and ranges of a kind must not overlap ---
+  // --- Handlers; they must outlive the machine, and ranges of a kind must not overlap. When memory
+  // may be added ---
   virtual Status HandlePorts(std::uint16_t first, std::uint32_t count, PortHandler& handler) = 0;
   virtual Status HandleMmio(std::uint64_t base, std::uint64_t size, MmioHandler& handler) = 0;
 
-  // The VCPU, in its power-up state (real mode, f000:fff0); it lives as long as the machine. This
-  // version has one per machine.
+  // The next VCPU, in its power-up state (real mode, f000:fff0); it lives as long as the machine.
+  // Fails when there are MachineOptions::vcpus. CPUID and the boot flag of APIC_BASE number them
+  // from 0 on. None waits for a startup IPI: there is no local APIC but the embedder's.
   virtual Result<Vcpu*> CreateVcpu() = 0;
+  // From a handler: the VCPU whose instruction it is. Elsewhere null.
+  virtual Vcpu* CurrentVcpu() = 0;
 
-  // Every counter, for statistics; while the VCPU does not run.
+  // Every counter, of all VCPUs, for statistics; while none runs.
   virtual std::vector<CounterValue> Counters() const = 0;
 };
 

@@ -78,7 +78,8 @@ struct Exit {
   } mmio;
 };
 
-// All functions belong to one thread at a time, except where noted.
+// All functions belong to one thread at a time, except where noted (and see alibi/machine.h about
+// several VCPUs).
 //
 // After kIo and kMmio the VCPU stands in the middle of an instruction, as it does under KVM: the
 // next Run() completes it. Until then

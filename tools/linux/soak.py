@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps a Debian guest at work for a while, and checks all that it does.
 
-Rounds of compiling, compressing, sorting, forking, files on ext4 (virtio disk) and tmpfs, and
-transfers from and to a server on this host's loopback; see soak_guest.sh. A line per round says how
+Rounds of compiling, compressing, sorting, forking, files on ext4 (virtio disk) and tmpfs, transfers
+from and to a server on this host's loopback, modules that come and go, and stress-ng's cpu, vm, fork
+and mutex with --verify; with --smp N also programs pinned to each CPU, and CPUs that are taken away
+while the others work; see soak_guest.sh. A line per round says how
 long each part took in the guest, how far the guest's clock is from ours, and what memory Alibi
 uses. Exit status 0: every result was right, the kernel warned about nothing after its boot, the
 clock kept time, memory did not grow, and the disk image is clean.
@@ -28,7 +30,15 @@ import time
 from packages import KERNELS, Failure, apt, cache_folder, fetch, say
 
 HERE = pathlib.Path(__file__).resolve().parent
-PACKAGES = ["tcc", "libc6", "libc6-dev", "linux-libc-dev"]
+PACKAGES = ["tcc", "libc6", "libc6-dev", "linux-libc-dev", "stress-ng"]
+# What stress-ng's libraries need of others, but no graphics drivers.
+LIBRARIES = ["libapparmor1", "libbsd0", "libcrypt1", "libdrm2", "libegl1", "libexpat1", "libffi8",
+             "libgbm1", "libgcc-s1", "libgles2", "libglvnd0", "libjpeg62-turbo", "libjudydebian1",
+             "libkmod2", "liblzma5", "libmd0", "libsctp1", "libssl3", "libwayland-server0",
+             "libxxhash0", "libzstd1", "zlib1g"]
+LIBRARIES_OF = {"amd64": ["libipsec-mb1"], "i386": []}
+# What the guest loads and removes; of the kernel's package, and no others need them.
+MODULES = ["loop", "xfs"]
 DISK_MB = 512
 TRIM_ERROR_MB = 60  # less than the file that the guest removes
 # How far the clocks may part: Linux measures the TSC at its boot, to about 1 in 1000 at best.
@@ -67,25 +77,25 @@ class Server(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def compiler(arch):
-    """A folder with tcc and what it needs, from Debian's packages."""
+def programs(arch):
+    """A folder with tcc, stress-ng and what they need, from Debian's packages."""
     cache = cache_folder()
-    root = cache / f"tcc-{arch}"
+    root = cache / f"soak-{arch}"
     with open(cache / "lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if root.exists():
             return root
         if os.environ.get("ALIBI_OFFLINE"):
-            raise Failure(f"tcc is not in {cache}, and ALIBI_OFFLINE forbids to get it")
+            raise Failure(f"tcc and stress-ng are not in {cache}, and ALIBI_OFFLINE forbids to get it")
         say(f"getting Debian's {', '.join(PACKAGES)} into {cache}")
         try:
             apt(cache, arch, "apt-get", "-q", "update")
         except Failure:  # part of a mirror may do
             pass
-        partial = cache / f"tcc-{arch}.partial"
+        partial = cache / f"soak-{arch}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        for package in PACKAGES:
+        for package in PACKAGES + LIBRARIES + LIBRARIES_OF[arch]:
             apt(cache, arch, "apt-get", "-q", "download", package, cwd=partial)
         for deb in partial.glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", str(deb), str(partial)], check=True)
@@ -182,7 +192,7 @@ def soak(arguments, rest, folder):
     with open(disk, "wb") as image:
         image.truncate(DISK_MB << 20)
     status, text = filesystem_tool("mke2fs", "-q", "-F", "-t", "ext4", "-d",
-                                   str(compiler(KERNELS[arguments.kernel][0])), str(disk))
+                                   str(programs(KERNELS[arguments.kernel][0])), str(disk))
     if status != 0:
         raise Failure(f"mke2fs failed: {text}")
     allocated = disk.stat().st_blocks * 512
@@ -191,11 +201,14 @@ def soak(arguments, rest, folder):
     print(f"kernel {kernel.release}, {arguments.minutes} minutes, server on port "
           f"{server.server_port}", flush=True)
 
+    modules = kernel.module_closure(MODULES)
     command = f"sh /root/soak_guest.sh {max(1, int(arguments.minutes * 60))} " \
-              f"http://10.0.2.2:{server.server_port}"
+              f"http://10.0.2.2:{server.server_port} {' '.join(path.stem for path in modules)}"
+    files = [option for path in modules for option in ("--add", str(path))]
     machine = subprocess.Popen(
         [sys.executable, str(HERE / "boot.py"), "--kernel", arguments.kernel, "--disk", str(disk),
-         "--net", "user,loopback=on", "--add", str(HERE / "soak_guest.sh"), *rest, "--exec", command],
+         "--net", "user,loopback=on", "--add", str(HERE / "soak_guest.sh"), *files, *rest,
+         "--exec", command],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
     watch = Watch(machine.pid)
     try:

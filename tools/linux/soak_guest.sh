@@ -1,22 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The guest's part of soak.py: rounds of work, every result checked; a line per round.
-#   usage: soak_guest.sh SECONDS http://ADDRESS:PORT
+#   usage: soak_guest.sh SECONDS http://ADDRESS:PORT MODULE...
+# The modules lie in /root, in loading order; `loop` is among them.
 # Lines on stdout: "warnings TEXT" (what the kernel complained about), "round N ok|FAILED ...", and at
 # the end "done N rounds, N failures, N warnings". Exit status 0: no failure, and no warning but those
 # of the boot.
 seconds=$1 server=$2
+shift 2
+modules=$*
 disk=/disk
+cpus=$(nproc)
 failures=0 round=0
 
 uptime_now() { cut -d ' ' -f 1 /proc/uptime; }
 
 # The kernel's messages of level "warning" and worse; the number in front is facility * 8 + level. tcc
-# marks no stack as not executable, which a 32-bit kernel mentions once.
+# marks no stack as not executable, which a 32-bit kernel mentions once; so it does that real-time
+# programs had to leave time to others, as stress-ng's with mutexes have to.
 warnings() {
-  dmesg -r -s 1048576 | awk -F '[<>]' '/^<[0-9]+>/ && $2 % 8 <= 4 && !/started with executable stack/ {
-    sub(/^<[0-9]+>/, ""); print
-  }'
+  dmesg -r -s 1048576 | awk -F '[<>]' '
+    /started with executable stack|sched: RT throttling activated/ { next }
+    /^<[0-9]+>/ && $2 % 8 <= 4 { sub(/^<[0-9]+>/, ""); print }'
 }
 
 # A program of 200 functions whose result awk computes as well; compiled and linked by tcc against the
@@ -46,6 +51,13 @@ compile() {
     chroot $disk /tmp/compile/p > $folder/found || return 1
     cmp $folder/found $folder/expected || return 1
   done
+  # The same at once, twice as many as there are CPUs.
+  for i in $(seq $((2 * cpus))); do
+    (chroot $disk /usr/bin/tcc -o /tmp/compile/p$i /tmp/compile/p.c &&
+      chroot $disk /tmp/compile/p$i > $folder/found$i) &
+  done
+  wait
+  for i in $(seq $((2 * cpus))); do cmp $folder/found$i $folder/expected || return 1; done
 }
 
 # Programs of busybox over fresh data, each against another way to the same result.
@@ -138,6 +150,68 @@ network() {
   cd / && rm -rf /tmp/net
 }
 
+# Modules come, work and go. A loop device is a file as the block layer sees it.
+modules() {
+  cd /root || return 1
+  for module in $modules; do insmod $module.ko || return 1; done
+  grep -q '^loop ' /proc/modules || return 1
+  dd if=/dev/urandom of=/tmp/looped bs=64k count=32 2> /dev/null
+  losetup /dev/loop0 /tmp/looped && cmp /tmp/looped /dev/loop0 && losetup -d /dev/loop0 || return 1
+  gone=
+  for module in $modules; do gone="$module $gone"; done
+  for module in $gone; do rmmod $module || return 1; done
+  ! grep -q '^loop ' /proc/modules && rm /tmp/looped
+}
+
+# Debian's stress-ng, which looks at its own results.
+stress() {
+  chroot $disk /usr/bin/stress-ng --cpu $cpus --vm $cpus --vm-bytes 32m --fork $cpus --mutex $cpus \
+    --verify --timeout 4 --temp-path /tmp
+}
+
+# --- Several CPUs ---
+
+busy_sum() { awk 'BEGIN { for (i = 1; i <= 300000; ++i) s = (s * 31 + i) % 1000003; print s }'; }
+
+# A program on each CPU, which stays there, and can be sent to another one.
+affinity() {
+  rm -f /tmp/sum.*
+  cpu=0
+  while [ $cpu -lt $cpus ]; do
+    (
+      taskset -p $(printf %x $((1 << cpu))) $(sh -c 'echo $PPID') || exit 1
+      [ "$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)" = $cpu ] || exit 1
+      busy_sum > /tmp/sum.$cpu
+      [ "$(awk '{ print $39 }' /proc/self/stat)" = $cpu ] || exit 1
+      taskset -p $(printf %x $((1 << ((cpu + 1) % cpus)))) $(sh -c 'echo $PPID') || exit 1
+      [ "$(awk '{ print $39 }' /proc/self/stat)" = $(((cpu + 1) % cpus)) ] || exit 1
+      busy_sum >> /tmp/sum.$cpu
+    ) &
+    cpu=$((cpu + 1))
+  done
+  wait
+  [ "$(cat /tmp/sum.* | wc -l)" = $((2 * cpus)) ] && [ "$(sort -u /tmp/sum.* | wc -l)" = 1 ]
+}
+
+# CPUs are taken away and come back while twice as many programs as there are compute and fork.
+hotplug() {
+  rm -f /tmp/sum.*
+  for i in $(seq $((2 * cpus))); do
+    (for j in 1 2 3; do busy_sum | cat >> /tmp/sum.$i; done) &
+  done
+  for i in 1 2 3; do
+    cpu=1
+    while [ $cpu -lt $cpus ]; do
+      echo 0 > /sys/devices/system/cpu/cpu$cpu/online && [ "$(nproc)" = $((cpus - 1)) ] &&
+        ! grep -q "^cpu$cpu " /proc/stat || return 1
+      echo 1 > /sys/devices/system/cpu/cpu$cpu/online && [ "$(nproc)" = $cpus ] || return 1
+      cpu=$((cpu + 1))
+    done
+  done
+  wait
+  [ "$(cat /tmp/sum.* | wc -l)" = $((6 * cpus)) ] && [ "$(sort -u /tmp/sum.* | wc -l)" = 1 ]
+}
+
 step() { # step COMMAND...: runs it in a shell of its own, and keeps how long it took
   started=$(uptime_now)
   if (trap - EXIT; "$@") > /tmp/step.log 2>&1; then
@@ -166,6 +240,12 @@ while [ $round = 0 ] || [ $(($(cut -d . -f 1 /proc/uptime) - begin)) -lt "$secon
   step files /tmp
   step kept
   step network
+  step modules
+  step stress
+  if [ "$cpus" -gt 1 ]; then
+    step affinity
+    step hotplug
+  fi
   failures=$((failures + ${failed:-0}))
   warnings > /tmp/warnings.now
   awk 'FILENAME ~ /seen$/ { seen[$0] = 1; next } !($0 in seen) { print "warnings " $0 }' \
