@@ -154,8 +154,11 @@ TEST_CASE("A slot that comes or goes is everybody's") {
     REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
   }
   both.stopped.clear();
+  // By the second VCPU: slots are the first one's.
+  both.has_machine[0] = false;
   REQUIRE(both.share->AddSlot(PhysAddr(0x8000000), 0x2000, true).ok());
-  CHECK(both.stopped == std::vector<unsigned>{1});
+  CHECK(both.takes == 0);
+  CHECK(both.stopped == std::vector<unsigned>{0, 1});
   for (Cpu* cpu : {both.a.get(), both.b.get()}) {
     CHECK(cpu->map_changes == 1);
     CHECK(both.FlagsOf(*cpu, 0x8000000) == kRomPage);

@@ -294,7 +294,8 @@ void Mmu::FlushAllViews() {
 
 void Mmu::SlotsChanged() {
   if (group_ == nullptr) return ForgetMemoryMap();
-  StopOthers();  // and has the machine
+  // Any VCPU may have changed them, with the machine: not only this one's.
+  for (unsigned vcpu = 0; vcpu < group_->count; ++vcpu) group_->vcpus->StopBeside(vcpu);
   ForgetMemoryMap();
   ForEachOther([](Mmu& other, unsigned) { other.ForgetMemoryMap(); });
 }
