@@ -10,7 +10,8 @@
  *
  * A plug-in is called on the VCPU's thread, between the guest's instructions, as ordinary code.
  * Whatever time it takes is the guest's. It must not block, start a signal handler, fork, or keep
- * pointers that it was given.
+ * pointers that it was given. VCPUs that have a thread each have a policy each, which are called at
+ * the same time: what they share, static data, is the plug-in's to protect.
  *
  * Contained: exceptions, verdicts that make no sense. After the first one cost-model decides, and
  * the program says so. Not contained: crashes, endless loops, damaged memory.
