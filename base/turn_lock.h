@@ -39,6 +39,8 @@ class TurnLock {
       FutexWait(word_, kAwaited);
     }
   }
+  // By anybody: it was, a moment ago.
+  bool IsHeld() const { return word_.load(std::memory_order_seq_cst) != kFree; }
   void Unlock() {
     if (word_.exchange(kFree, std::memory_order_release) == kAwaited) FutexWake(word_, 1);
   }

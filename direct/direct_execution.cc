@@ -352,12 +352,12 @@ Exit DirectExecution::Go(Place* place, u64* in_satellite) {
     place->ran.calls += satellite.orders();
     if (alone) running_.store(&satellite, std::memory_order_seq_cst);
     waits_.store(!alone, std::memory_order_seq_cst);
+    if (gate_ != nullptr) gate_->EnterGuest();
     // Whoever has requested it earlier has found nobody to interrupt.
     const bool go = __atomic_load_n(&state_.stop_requested, __ATOMIC_SEQ_CST) == 0;
     Satellite::Stop stop = Satellite::Stop::kSignal;
     bool detaches = false;
     if (go) {
-      if (gate_ != nullptr) gate_->EnterGuest();
       const u64 begin = __rdtsc();
       if (!(alone ? satellite.LaunchHere(/*run=*/true) : LaunchBeside(place))) {
         stop = Satellite::Stop::kLost;
@@ -368,8 +368,8 @@ Exit DirectExecution::Go(Place* place, u64* in_satellite) {
         detaches = true;
       }
       *in_satellite += __rdtsc() - begin;
-      if (gate_ != nullptr) gate_->LeaveGuest();
     }
+    if (gate_ != nullptr) gate_->LeaveGuest();
     running_.store(nullptr, std::memory_order_seq_cst);
     waits_.store(false, std::memory_order_seq_cst);
     if (!go) return Leave(place, Exit::kStopped);

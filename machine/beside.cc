@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
+#include <x86intrin.h>
 
 #include <algorithm>
 #include <csignal>
@@ -20,6 +21,9 @@
 namespace alibi::vmm {
 namespace {
 
+// Waking a thread on an idle CPU takes as long. A halted VCPU looks for its kick for so long before
+// it sleeps, if the last one came as soon.
+constexpr u64 kLookCycles = 100'000;
 // How long a first VCPU sleeps that nothing wakes, where others still run.
 constexpr useconds_t kDeadSleepUs = 1000;
 
@@ -153,7 +157,13 @@ void Machine::SleepUntilKicked(VcpuCore& core) {
   core.sleeps = true;
   const u32 seen = core.wakes.load(std::memory_order_relaxed);
   Give(core);
+  const u64 begin = __rdtsc();
+  while (core.looks_before_sleep && core.wakes.load(std::memory_order_relaxed) == seen &&
+         __rdtsc() - begin < kLookCycles) {
+    __builtin_ia32_pause();
+  }
   FutexWait(core.wakes, seen);
+  core.looks_before_sleep = __rdtsc() - begin < kLookCycles;
   Take(core);
   core.sleeps = false;
 }
@@ -177,11 +187,11 @@ std::optional<Stop> Machine::SleepServing(VcpuCore& core) {
 // Something is new to the VCPU: it looks at the next instruction boundary.
 void Machine::Kick(unsigned vcpu) {
   VcpuCore& core = *cores_[vcpu];
-  if (core.in_guest.load(std::memory_order_seq_cst)) {
+  // Outside guest code it looks before it goes back there.
+  core.engine->RequestAttention();
+  if (core.in_guest.load(std::memory_order_seq_cst) && !core.core_lock.IsHeld()) {
     core.engine->RequestStop();
     core.stop_timer.Arm();
-  } else {
-    core.engine->RequestAttention();
   }
   if (!core.sleeps) return;
   if (vcpu == 0) {

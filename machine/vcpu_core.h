@@ -85,6 +85,7 @@ class VcpuCore final : public vcpu::GuestGate,
   // It sleeps while `wakes` stays the same.
   bool sleeps = false;
   std::atomic<u32> wakes = 0;
+  bool looks_before_sleep = false;
 };
 
 }  // namespace alibi::vmm

@@ -295,6 +295,7 @@ Exit EngineImpl::Run() {
 void EngineImpl::Enter(HostAddr entry) {
   SyncGs();
   EnterGuest();
+  if (WasWanted()) StopSoon(entry);
   stubs_.enter.As<void(u64)>()(entry.value);
   LeaveGuest();
   ++counters_.full_exits;

@@ -122,6 +122,12 @@ class EngineImpl final : public TranslatingEngine,
   void LeaveGuest() {
     if (options_.gate != nullptr) options_.gate->LeaveGuest();
   }
+  // Behind EnterGuest(), by who does not come from a callout, whose stub looks: another VCPU has
+  // wanted something before, and has not signalled.
+  bool WasWanted() const {
+    return options_.gate != nullptr &&
+           __atomic_load_n(&state_.stop_requested, __ATOMIC_SEQ_CST) != 0;
+  }
 
   // --- host_fault.cc ---
   // True: the fault was the guest's business and the context goes on correctly.

@@ -244,6 +244,7 @@ bool EngineImpl::HandleHostFault(int signal, siginfo_t* info, void* context) {
   if (verdict.way == Verdict::Way::kRetry && what == HostFault::kAccess &&
       RestartAccess(site, *point, gregs)) {
     EnterGuest();
+    if (WasWanted()) HandleStopSignal(context);
     return true;
   }
   if (verdict.way == Verdict::Way::kDeliver) DeliverAt(&site, verdict.fault);
