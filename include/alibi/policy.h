@@ -10,8 +10,8 @@
  * floating point and vectors, allocate, and call the C library: the guest's registers have been put
  * away, and MXCSR, the direction flag and EFLAGS.AC are as the ABI wants them. Whatever time it
  * takes is the guest's. It must not block, start a signal handler, fork, or keep pointers that it
- * was given but for the prices. VCPUs that have a thread each have a policy each, which are called at
- * the same time: what they share, static data, is the plug-in's to protect.
+ * was given but for the prices. VCPUs that have a thread each have a policy each, which are called
+ * at the same time: what they share, static data, is the plug-in's to protect.
  *
  * Contained: exceptions, verdicts that make no sense. After the first one the default policy
  * decides, and the program says so. Not contained: crashes, endless loops, damaged memory.
