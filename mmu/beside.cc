@@ -17,7 +17,6 @@ bool Mmu::TakeMachine() {
 
 void Mmu::StopOthers() {
   if (group_ == nullptr) return;
-  TakeMachine();
   ForEachOther([&](Mmu&, unsigned vcpu) { group_->vcpus->StopBeside(vcpu); });
 }
 
@@ -109,22 +108,26 @@ bool Mmu::IsLeafTable(u64 arena_offset) {
   return true;
 }
 
+// Another Mmu, which holds this one, stores to the page: this one's VCPU does so with the machine
+// alone from now on, if it traces the page. Returns its flags.
+u8 Mmu::ShareStores(u64 arena_offset) {
+  u8& flags = memory_->InfoAt(arena_offset).flags;
+  if (flags & kOwnTraces) flags |= kTracedElsewhere;
+  return flags;
+}
+
 void Mmu::BeginSharedStore(u64 arena_offset) {
   if (!(memory_->InfoAt(arena_offset).flags & kTracedElsewhere)) return;
   ForEachOther([&](Mmu& held, unsigned vcpu) {
-    WithHeld(held, vcpu, [&](Mmu& other) {
-      u8& flags = other.memory_->InfoAt(arena_offset).flags;
-      if (flags & kOwnTraces) flags |= kTracedElsewhere;
-    });
+    WithHeld(held, vcpu, [&](Mmu& other) { other.ShareStores(arena_offset); });
   });
 }
 
 void Mmu::BeforeStore(u64 arena_offset, u64 size) {
-  BeginSharedStore(arena_offset);
   ForEachOther([&](Mmu& held, unsigned vcpu) {
     bool drops = false, stops = false;
     WithHeld(held, vcpu, [&](Mmu& other) {
-      const u8 flags = other.memory_->InfoAt(arena_offset).flags;
+      const u8 flags = other.ShareStores(arena_offset);
       drops = (flags & kPageTableTrace) && size > kMaxFollowed;
       stops = drops || (flags & kCodeTraces) ||
               ((flags & kPageTableTrace) && !other.IsLeafTable(arena_offset));

@@ -148,17 +148,28 @@ TEST_CASE("Nothing is stored to code before its VCPU has stopped, which hears at
   CHECK(both.b->map_changes == 1);
 }
 
+struct LooksAtSlots : TwoCpus {
+  void StopBeside(unsigned vcpu) override {
+    slot_was_there.push_back(memory->IsBacked(PhysAddr(0x8000000), 1));
+    TwoCpus::StopBeside(vcpu);
+  }
+  std::vector<bool> slot_was_there;
+};
+
 TEST_CASE("A slot that comes or goes is everybody's") {
-  TwoCpus both;
+  LooksAtSlots both;
   for (Cpu* cpu : {both.a.get(), both.b.get()}) {
     REQUIRE(cpu->Resolve(kLinear, false) == Resolution::kFilled);
   }
   both.stopped.clear();
+  both.slot_was_there.clear();
   // By the second VCPU: slots are the first one's.
   both.has_machine[0] = false;
   REQUIRE(both.share->AddSlot(PhysAddr(0x8000000), 0x2000, true).ok());
   CHECK(both.takes == 0);
   CHECK(both.stopped == std::vector<unsigned>{0, 1});
+  // Nobody looks at the slots while they change.
+  CHECK(both.slot_was_there == std::vector<bool>{false, false});
   for (Cpu* cpu : {both.a.get(), both.b.get()}) {
     CHECK(cpu->map_changes == 1);
     CHECK(both.FlagsOf(*cpu, 0x8000000) == kRomPage);
@@ -232,6 +243,18 @@ TEST_CASE("What is traced no more is told when the VCPU has the machine next") {
     both.a->mmu->TraceCode(PhysAddr(kPage));
     CHECK(both.FlagsOf(*both.b, kPage) == kTracedElsewhere);
   }
+}
+
+TEST_CASE("Memory may go while a store to it waits for the machine") {
+  TwoCpus both;
+  const PhysAddr place(0x8000000);
+  REQUIRE(both.memory->AddSlot(place, 0x2000).ok());
+  both.a->mmu->TraceCode(place);
+  both.has_machine[1] = false;
+  both.while_waiting = [&] { REQUIRE(both.memory->RemoveSlot(place).ok()); };
+  const u64 value = 1;
+  both.share->WritePhys(place, &value, sizeof(value));  // to a device that there is not
+  CHECK(both.takes == 1);
 }
 
 TEST_CASE("More pages than one remembers may be traced no more") {

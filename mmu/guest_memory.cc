@@ -189,6 +189,7 @@ Status GuestMemory::AddSlot(PhysAddr base, u64 size, bool read_only) {
     Reserve(ro_base_ + offset, size, PROT_NONE);
     return error;
   }
+  if (observer_ != nullptr) observer_->SlotsWillChange();
   unsigned place = slot_count_++;
   for (; place > 0 && slots_[place - 1].size < size; --place) slots_[place] = slots_[place - 1];
   slots_[place] = Slot{base.value, size, offset, read_only};
@@ -204,7 +205,10 @@ Status GuestMemory::RemoveSlot(PhysAddr base) {
   if (shared_ != nullptr) return shared_->RemoveSlot(base);
   for (unsigned i = 0; i < slot_count_; ++i) {
     if (slots_[i].base != base.value) continue;
-    if (observer_ != nullptr) observer_->SlotsChanged();
+    if (observer_ != nullptr) {
+      observer_->SlotsWillChange();
+      observer_->SlotsChanged();
+    }
     const Slot slot = slots_[i];
     Reserve(ro_base_ + slot.arena_offset, slot.size, PROT_NONE);
     Reserve(rw_base_ + slot.arena_offset, slot.size, PROT_NONE);

@@ -74,6 +74,8 @@ class MemoryObserver {
   virtual ~MemoryObserver() = default;
   // Performs a store inside one page that is traced, then follows it.
   virtual void WriteTraced(PhysAddr address, const void* data, u64 size) = 0;
+  // Before slots change: from here to the change's end nobody else may look at them.
+  virtual void SlotsWillChange() = 0;
   // A slot came or is about to go: nothing derived from the memory map may stay.
   virtual void SlotsChanged() = 0;
 };

@@ -292,12 +292,16 @@ void Mmu::FlushAllViews() {
   if (group_ != nullptr) NoteForgotten(kAllPages);
 }
 
+// Any VCPU may change them, with the machine: not only this one's.
+void Mmu::SlotsWillChange() {
+  for (unsigned vcpu = 0; group_ != nullptr && vcpu < group_->count; ++vcpu) {
+    group_->vcpus->StopBeside(vcpu);
+  }
+}
+
 void Mmu::SlotsChanged() {
-  if (group_ == nullptr) return ForgetMemoryMap();
-  // Any VCPU may have changed them, with the machine: not only this one's.
-  for (unsigned vcpu = 0; vcpu < group_->count; ++vcpu) group_->vcpus->StopBeside(vcpu);
   ForgetMemoryMap();
-  ForEachOther([](Mmu& other, unsigned) { other.ForgetMemoryMap(); });
+  if (group_ != nullptr) ForEachOther([](Mmu& other, unsigned) { other.ForgetMemoryMap(); });
 }
 
 void Mmu::ForgetMemoryMap() {

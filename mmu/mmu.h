@@ -147,6 +147,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void HearCodeNews();
   // May other VCPUs store to the bytes directly meanwhile?
   bool HasOthers() const { return group_ != nullptr; }
+  // By who has the machine.
   void StopOthers();
   // An atomic instruction on a traced page is done by halves, by who has the machine: up to its end
   // nobody else stores there.
@@ -188,6 +189,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   // --- MemoryObserver ---
   void WriteTraced(PhysAddr address, const void* data, u64 size) override;
+  void SlotsWillChange() override;
   void SlotsChanged() override;
 
   Coherence coherence() const { return coherence_; }
@@ -350,6 +352,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   void ForgetAllElsewhere();
   bool IsWritable(u64 arena_offset);
   bool IsLeafTable(u64 arena_offset);
+  u8 ShareStores(u64 arena_offset);
   void BeforeStore(u64 arena_offset, u64 size);
   void AfterStore(u64 first, unsigned units, const u64* old_values, PhysAddr address, u64 size);
   void HearTableNews();

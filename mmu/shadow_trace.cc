@@ -46,11 +46,14 @@ void Mmu::StoreTo(const View::WriteTarget& target, u64 in_page, const void* data
 }
 
 void Mmu::WriteTraced(PhysAddr address, const void* data, u64 size) {
-  ++counters_.trace_writes;
   const u64 offset = memory_->ArenaOffset(address);
   PageInfo& info = memory_->InfoAt(offset);
   u8* host = (memory_->rw_base() + offset).As();
-  if (info.flags & kTracedElsewhere) TakeMachine();
+  // Meanwhile the page may have become no memory.
+  if ((info.flags & kTracedElsewhere) && TakeMachine()) {
+    return memory_->WritePhys(address, data, size);
+  }
+  ++counters_.trace_writes;
   const bool elsewhere = info.flags & kTracedElsewhere;
   if ((info.flags & kPageTableTrace) && size > kMaxFollowed) DropTable(offset & ~kPageMask);
   if (elsewhere) BeforeStore(offset, size);

@@ -85,9 +85,12 @@ bool EngineImpl::MakeStringRun(const SiteDesc& site) {
       elements = 1;
     } else {
       const u64 bytes = elements * size;
+      const u64 epoch = mmu_.machine_epoch();
       const HostAddr source = moves ? HostOfRun(LinearAddr(from), false) : HostAddr();
       const HostAddr destination = HostOfRun(LinearAddr(to), true);
       if (!destination || (moves && !source)) return false;
+      // Where the source was may be no memory any more.
+      if (mmu_.machine_epoch() != epoch) continue;
       if (moves) {
         // One page of memory may be seen through both windows (mmu/guest_memory.h). Where the
         // destination follows closely behind the source, elements just written are read.

@@ -156,6 +156,11 @@ vcpu::Outcome EngineImpl::DecodeUnit(GuestCode* code) {
     LinearAddr next_pc = code->pc.PageBase() + kPageSize;
     if (code->mode.code_bits != 64) next_pc = LinearAddr(static_cast<u32>(next_pc.value));
     if (code->mode.code_bits == 64 && !IsCanonical(next_pc)) return vcpu::GeneralProtection();
+    // Meanwhile the first page may have become no memory.
+    if (mmu_.TakeMachine()) {
+      FetchCode(code);
+      return DecodeUnit(code);
+    }
     if (!mmu_.Fetch(next_pc, &next, &fault)) return fault;
     mmu_.TraceCode(next);
     memory_.ReadPhys(next, next_bytes, sizeof(next_bytes));
