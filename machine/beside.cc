@@ -76,10 +76,21 @@ void Machine::EndThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-Stop Machine::RunBeside() {
-  end_.reset();
+// Between runs, and while it is made, the machine is its owner's; in them whoever needs it takes
+// it.
+void Machine::GiveToVcpus() {
   for (auto& core : cores_) core->has_machine = false;
   lock_.Unlock();
+}
+
+void Machine::TakeFromVcpus() {
+  lock_.Lock();
+  for (auto& core : cores_) core->has_machine = true;
+}
+
+Stop Machine::RunBeside() {
+  end_.reset();
+  GiveToVcpus();
   threads_in_run_.store(vcpus_ - 1, std::memory_order_relaxed);
   runs_.fetch_add(1, std::memory_order_release);
   FutexWake(runs_);
@@ -87,9 +98,7 @@ Stop Machine::RunBeside() {
   while (const u32 left = threads_in_run_.load(std::memory_order_acquire)) {
     FutexWait(threads_in_run_, left);
   }
-  // Between runs the machine is the caller's.
-  lock_.Lock();
-  for (auto& core : cores_) core->has_machine = true;
+  TakeFromVcpus();
   Use(*cores_[0]);
   hooks_.VcpuRuns(0);
   return *end_;

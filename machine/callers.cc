@@ -5,18 +5,6 @@
 
 namespace alibi::vmm {
 
-// What Create() has done belongs to whoever comes.
-void Machine::GiveToCallers() {
-  for (auto& core : cores_) core->has_machine = false;
-  lock_.Unlock();
-}
-
-// No VCPU runs any more.
-void Machine::TakeFromCallers() {
-  lock_.Lock();
-  for (auto& core : cores_) core->has_machine = true;
-}
-
 Stop Machine::RunVcpu(unsigned vcpu) {
   if (!callers_threads_) return Run();
   VcpuCore& core = *cores_[vcpu];
@@ -54,7 +42,6 @@ void Machine::LeaveAccess(const std::function<void()>& leave) {
 }
 
 void Machine::AsVcpu(unsigned vcpu, bool inside_access, const std::function<void()>& f) {
-  if (!callers_threads_) return f();
   VcpuCore& core = *cores_[vcpu];
   if (!inside_access) {
     Take(core);
@@ -67,13 +54,6 @@ void Machine::AsVcpu(unsigned vcpu, bool inside_access, const std::function<void
   core.mmu->HearNews();
   f();
   Use(before);
-}
-
-void Machine::StopOthers() {
-  if (!callers_threads_) return;
-  for (auto& core : cores_) {
-    if (core.get() != core_) StopBeside(core->number);
-  }
 }
 
 void Machine::RequestStopOf(unsigned vcpu) {

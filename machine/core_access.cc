@@ -5,61 +5,30 @@
 
 namespace alibi::vmm {
 
-u32 VcpuCore::In(u16 port, unsigned size) {
-  TakeMachine();
-  return machine.In(port, size);
-}
+u32 VcpuCore::In(u16 port, unsigned size) { return Shared().In(port, size); }
 
-void VcpuCore::Out(u16 port, unsigned size, u32 value) {
-  TakeMachine();
-  machine.Out(port, size, value);
-}
+void VcpuCore::Out(u16 port, unsigned size, u32 value) { Shared().Out(port, size, value); }
 
-u64 VcpuCore::MmioRead(PhysAddr address, unsigned size) {
-  TakeMachine();
-  return machine.MmioRead(address, size);
-}
+u64 VcpuCore::MmioRead(PhysAddr address, unsigned size) { return Shared().MmioRead(address, size); }
 
 void VcpuCore::MmioWrite(PhysAddr address, unsigned size, u64 value) {
-  TakeMachine();
-  machine.MmioWrite(address, size, value);
+  Shared().MmioWrite(address, size, value);
 }
 
-void VcpuCore::ApicBaseWritten() {
-  TakeMachine();
-  machine.ApicBaseWritten();
-}
+void VcpuCore::ApicBaseWritten() { Shared().ApicBaseWritten(); }
 
-void VcpuCore::TaskPriorityWritten() {
-  TakeMachine();
-  machine.TaskPriorityWritten();
-}
+void VcpuCore::TaskPriorityWritten() { Shared().TaskPriorityWritten(); }
 
-void VcpuCore::TscWritten() {
-  TakeMachine();
-  machine.TscWritten();
-}
+void VcpuCore::TscWritten() { Shared().TscWritten(); }
 
-void VcpuCore::TscReading(u64 host_tsc) {
-  TakeMachine();
-  machine.TscReading(host_tsc);
-}
+void VcpuCore::TscReading(u64 host_tsc) { Shared().TscReading(host_tsc); }
 
 void VcpuCore::UserCodeStopped() { machine.UserCodeStopped(); }  // from any thread
 
-bool VcpuCore::NumericError() {
-  TakeMachine();
-  return machine.NumericError();
-}
+bool VcpuCore::NumericError() { return Shared().NumericError(); }
 
-bool VcpuCore::ReadApicMsr(u32 index, u64* value) {
-  TakeMachine();
-  return machine.ReadApicMsr(index, value);
-}
+bool VcpuCore::ReadApicMsr(u32 index, u64* value) { return Shared().ReadApicMsr(index, value); }
 
-bool VcpuCore::WriteApicMsr(u32 index, u64 value) {
-  TakeMachine();
-  return machine.WriteApicMsr(index, value);
-}
+bool VcpuCore::WriteApicMsr(u32 index, u64 value) { return Shared().WriteApicMsr(index, value); }
 
 }  // namespace alibi::vmm

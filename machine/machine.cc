@@ -65,7 +65,7 @@ Status Machine::Init(const MachineConfig& config) {
   Use(*cores_[0]);
   CreateParked(config.vcpus);
   if (callers_threads_) {
-    GiveToCallers();
+    GiveToVcpus();
     return Ok{};
   }
   return beside_ ? StartThreads() : Ok{};
@@ -162,7 +162,7 @@ Status Machine::CreateTranslator(const MachineConfig& config, const runtime::Eng
 
 Machine::~Machine() {
   EndThreads();
-  if (callers_threads_) TakeFromCallers();
+  if (callers_threads_) TakeFromVcpus();
   group_.count = 0;
   // What the first one has is shared.
   while (!cores_.empty()) cores_.pop_back();

@@ -223,8 +223,6 @@ class Machine final : private vcpu::PortIo,
   // During f() all is about this VCPU, which is not in RunVcpu() but inside LeaveAccess(), maybe.
   // The machine is taken, unless the caller has it for another one, inside an access.
   void AsVcpu(unsigned vcpu, bool inside_access, const std::function<void()>& f);
-  // With the machine: the others are outside guest code until it is given up.
-  void StopOthers();
   // From any thread or signal handler: as RequestStop() and RequestTurnFromOutside(), of one.
   void RequestStopOf(unsigned vcpu);
   void RequestTurnOf(unsigned vcpu);
@@ -277,6 +275,8 @@ class Machine final : private vcpu::PortIo,
   // --- beside.cc: VCPUs on threads of their own ---
   Status StartThreads();
   void EndThreads();
+  void GiveToVcpus();
+  void TakeFromVcpus();
   Stop RunBeside();
   void RunCore(VcpuCore& core);
   std::optional<Stop> StepCore(VcpuCore& core);
@@ -291,8 +291,6 @@ class Machine final : private vcpu::PortIo,
 
   // --- callers.cc ---
   Stop LoopOfCaller(VcpuCore& core);
-  void GiveToCallers();
-  void TakeFromCallers();
 
   // --- gate.cc: who has the machine. Called with the guest's vector state live ---
   void Take(VcpuCore& core);

@@ -43,6 +43,10 @@ class VcpuCore final : public vcpu::GuestGate,
   void LeaveGuest() override;
   // The thread holds the core. See mmu::BesideVcpus.
   bool TakeMachine();
+  Machine& Shared() {
+    TakeMachine();
+    return machine;
+  }
   // Something waits for an instruction boundary.
   bool IsWanted() const { return __atomic_load_n(&state->stop_requested, __ATOMIC_SEQ_CST) != 0; }
 

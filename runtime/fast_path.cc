@@ -54,8 +54,6 @@ Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
   if (instr.IsLocked() && RunsBeside()) {
     BeginAtomic(accesses_.AddressOf(*site, instr), site->size);
   }
-  // It goes through memory by host addresses.
-  if (InfoOf(instr.op).Has(isa::kString)) mmu_.TakeMachine();
   const bool watched = Watches();
   const bool may_trap = watching_ && !in_single_;  // Step() does it itself
   if (may_trap) BeginWatched();
