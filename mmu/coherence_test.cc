@@ -156,6 +156,29 @@ TEST_CASE("deferred: an entry that was changed, used and changed back", "[cohere
   CHECK(g.Load(kLinear) == 1);
 }
 
+// Without room for a view's entries only the pages that code is fetched from are known.
+TEST_CASE("found: deferred, code that was fetched by an entry without room in the shadow",
+          "[coherence]") {
+  constexpr u64 kCode = 0x80000000, kNearby = kLinear + 0x1000;
+  M m(ViewPool::kMaxViews, Coherence::kDeferred, 1);
+  m.Map(kLinear, kFirst, kUsed);
+  m.Map(kCode + 0x1000, kFirst, kUsed);
+  m.Map(kNearby, m.EntryAddress(kCode) & ~kPageMask, kUsed);
+  m.EnterLongMode();
+  REQUIRE(m.Resolve(kLinear, false) == Resolution::kFilled);
+  PhysAddr pa;
+  REQUIRE(m.mmu->Fetch(LinearAddr(kCode + 0x1000), &pa, &m.fault));
+  CHECK(m.Resolve(kNearby, true) == Resolution::kFilled);
+  CHECK(m.mmu->counters().table_releases == 1);
+  *m.Host(m.EntryAddress(kCode)) = kFirst | kUsed;
+  REQUIRE(m.mmu->Fetch(LinearAddr(kCode), &pa, &m.fault));
+  CHECK(pa.value == kFirst);
+  *m.Host(m.EntryAddress(kCode)) = kSecond | kUsed;
+  m.mmu->InvalidatePage(LinearAddr(kCode));
+  REQUIRE(m.mmu->Fetch(LinearAddr(kCode), &pa, &m.fault));
+  CHECK(pa.value == kSecond);
+}
+
 TEST_CASE("deferred: an out-of-sync table that goes away, or gets another use", "[coherence]") {
   Guest g(Coherence::kDeferred);
   const u64 entry = kSecond | kUsed;

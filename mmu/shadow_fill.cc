@@ -234,7 +234,8 @@ void Mmu::FillEntry(View& view, u64 index, u64 entry) {
   if (view.SetEntry(index, entry) && entry != view.Poison(index)) ++counters_.entries_filled;
 }
 
-// Fills the `count` (a power of two) entries around the walk's from their guest entries.
+// Fills the `count` (a power of two) entries around the walk's from their guest entries, if there is
+// room for them; what the walk has read is known in any case.
 void Mmu::FillSlice(View& view, u64 index, const WalkResult& walk, unsigned count) {
   const PagingContext& context = view.context();
   const unsigned bytes = context.format->entry_bytes;
@@ -243,6 +244,7 @@ void Mmu::FillSlice(View& view, u64 index, const WalkResult& walk, unsigned coun
   const u64 offset = memory_->ArenaOffset(address);
   if (offset == GuestMemory::kNotRam) return;
   if (OutOfSync(memory_->InfoAt(offset))) SyncPart(offset, count * bytes);
+  if (!view.ChunkReady(index)) return;
   const u8* host = (memory_->rw_base() + offset).As<const u8>();
   // Without traces, global pages and others share no more than they must (View::NoteDerived).
   const u64 alike =
