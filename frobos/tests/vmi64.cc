@@ -164,7 +164,7 @@ void TestProcessor() {
   Check(stack.type == Relocation::kNop || Vmi(kVmiUpdateKernelStack).Done(), "UpdateKernelStack");
 }
 
-void TestControl() {
+void TestControlRegisters() {
   const u64 cr0 = ReadCr0(), cr3 = ReadCr3(), cr4 = ReadCr4();
   CheckVmi("SetCR0", kVmiSetCr0, cr0 | kCr0Ts);
   CheckEq("GetCR0", CheckVmi("it returns", kVmiGetCr0, ~u64{0}).frame.rax, cr0 | kCr0Ts);
@@ -188,6 +188,10 @@ void TestControl() {
   CheckEq("GetCR8", CheckVmi("it returns", kVmiGetCr8).frame.rax, 5);
   CheckFault("SetCR8 with reserved bits", Vmi(kVmiSetCr8, 0x10), kGeneralProtection);
   WriteCr8(0);
+}
+
+void TestControl() {
+  if (Is("control registers", kVmiSetCr0)) TestControlRegisters();
 
   struct DebugRegister {
     u64 number, value, read;
