@@ -116,6 +116,9 @@ TEST_CASE("deferred: the first store ends a leaf table's trace, the flush begins
   CHECK(g.counters().trace_writes == 0);
   CHECK(g.memory->Info(PhysAddr(g.leaf))->flags == kPageTableTrace);
   CHECK(g.InRo(g.HostOf(kWindow)));
+  // Writable is what is stored through.
+  CHECK(g.HostOf(kLinear) == g.memory->ro_base() + kSecond);
+  CHECK(g.Resolve(kLinear, true) == Resolution::kFilled);
   CHECK(g.HostOf(kLinear) == g.memory->rw_base() + kSecond);
   // Nothing is out of sync: nothing to do.
   g.mmu->AddressSpaceLoaded();
@@ -154,6 +157,59 @@ TEST_CASE("deferred: an entry that was changed, used and changed back", "[cohere
   g.StoreEntry(kFirst | kUsed);
   g.mmu->AddressSpaceLoaded();
   CHECK(g.Load(kLinear) == 1);
+}
+
+// Without room for a view's entries only the pages that code is fetched from are known.
+TEST_CASE("found: deferred, code that was fetched by an entry without room in the shadow",
+          "[coherence]") {
+  constexpr u64 kCode = 0x80000000, kNearby = kLinear + 0x1000;
+  M m(ViewPool::kMaxViews, Coherence::kDeferred, 1);
+  m.Map(kLinear, kFirst, kUsed);
+  m.Map(kCode + 0x1000, kFirst, kUsed);
+  m.Map(kNearby, m.EntryAddress(kCode) & ~kPageMask, kUsed);
+  m.EnterLongMode();
+  REQUIRE(m.Resolve(kLinear, false) == Resolution::kFilled);
+  PhysAddr pa;
+  REQUIRE(m.mmu->Fetch(LinearAddr(kCode + 0x1000), &pa, &m.fault));
+  CHECK(m.Resolve(kNearby, true) == Resolution::kFilled);
+  CHECK(m.mmu->counters().table_releases == 1);
+  *m.Host(m.EntryAddress(kCode)) = kFirst | kUsed;
+  REQUIRE(m.mmu->Fetch(LinearAddr(kCode), &pa, &m.fault));
+  CHECK(pa.value == kFirst);
+  *m.Host(m.EntryAddress(kCode)) = kSecond | kUsed;
+  m.mmu->InvalidatePage(LinearAddr(kCode));
+  REQUIRE(m.mmu->Fetch(LinearAddr(kCode), &pa, &m.fault));
+  CHECK(pa.value == kSecond);
+}
+
+TEST_CASE("deferred: flushes look at the tables that they concern", "[coherence]") {
+  Guest g(Coherence::kDeferred);
+  // Of another address space, which maps the same address.
+  const u64 other = g.NewTable();
+  g.Map(kLinear, kFirst, kUsed, kUsed, other);
+  g.Map(kWindow, g.EntryAddress(kLinear, 1, kUsed, other) & ~kPageMask, kUsed, kUsed, other);
+  g.state->cr3 = other;
+  g.mmu->AddressSpaceLoaded();
+  CHECK(g.Load(kLinear) == 1);
+  g.StoreEntry(kSecond | kUsed);
+  CHECK(g.counters().table_releases == 1);
+  g.state->cr3 = M::kRoot;
+  g.mmu->AddressSpaceLoaded();
+  CHECK(g.counters().tlb_flushes == 0);
+  // Far away, and at the same place.
+  g.StoreEntry(kSecond | kUsed);
+  CHECK(g.counters().table_releases == 2);
+  g.mmu->InvalidatePage(LinearAddr(kLinear + (u64{1} << 30)));
+  CHECK(g.Load(kLinear) == 1);
+  g.mmu->InvalidatePage(LinearAddr(kLinear));
+  CHECK(g.Load(kLinear) == 2);
+  CHECK(g.counters().table_resyncs == 0);
+  // Each by its own load.
+  g.mmu->AddressSpaceLoaded();
+  CHECK(g.counters().table_resyncs == 1);
+  g.state->cr3 = other;
+  g.mmu->AddressSpaceLoaded();
+  CHECK(g.Load(kLinear) == 2);
 }
 
 TEST_CASE("deferred: an out-of-sync table that goes away, or gets another use", "[coherence]") {

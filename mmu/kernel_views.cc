@@ -155,11 +155,12 @@ void Mmu::LinkPeers() {
 }
 
 // The same load from the view before may come here by itself from now on, as long as this view
-// stays with its root. What it does not do is follow a root, or flush.
+// stays with its root. What it does not do is follow a root, or flush: deferred, nothing has to be
+// flushed until the next table is let go (LetGo()), which takes the links away.
 void Mmu::LinkRoots(View& from) {
   const ViewKey key = current_->key();
   constexpr u64 kOfRoot = ViewKey::kRootMask | ViewKey::kGroupMask;
-  if (coherence_ != Coherence::kEager || !key.long_mode() || key.mode() != PagingMode::k4Level ||
+  if (coherence_ == Coherence::kDropped || !key.long_mode() || key.mode() != PagingMode::k4Level ||
       !key.closed() || ((key.packed ^ from.key().packed) & ~kOfRoot)) {
     return;
   }
@@ -167,6 +168,7 @@ void Mmu::LinkRoots(View& from) {
   constexpr u64 kNoFlush = u64{1} << 63;
   from.SetRootPeer(*current_, state_->cr3, root_peers_pcide_ != 0 ? kNoFlush : 0);
   pool_.NoteLinked(from, *current_);
+  roots_linked_ = true;
 }
 
 }  // namespace alibi::mmu

@@ -436,7 +436,7 @@ bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
     return true;
   }
   ReserveNodes();
-  const bool have_chunk = MakeChunk(view, index);
+  (void)MakeChunk(view, index);
   Access access;
   access.fetch = true;
   access.user = view.user();
@@ -449,7 +449,7 @@ bool Mmu::Fetch(LinearAddr pc, PhysAddr* pa, GuestFault* fault) {
   if (!MarkWalk(context_, &walk, false) || !RegisterTables(view, index, walk)) {
     return Fetch(pc, pa, fault);
   }
-  if (have_chunk && walk.leaf_level == 1) FillSlice(view, index, walk, 8);
+  if (walk.leaf_level == 1) FillSlice(view, index, walk, 8);
   *pa = walk.address;
   const u64 offset = memory_->ArenaOffset(walk.address);
   if (offset == GuestMemory::kNotRam) return true;

@@ -282,8 +282,12 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   bool StoodStill(const WalkResult& walk, unsigned level);
   bool MayEmpty(const View& view);
   bool RegisterTables(View& view, u64 index, const WalkResult& walk);
-  u64 DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights);
-  u64 EntryForPage(View& view, u64 index, PhysAddr page, bool may_write);
+  // Where the guest's entry allows stores: may the shadow's begin to?
+  enum class Writable : u8 { kYes, kIfItIs };
+  u64 DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights,
+                   Writable writable = Writable::kYes);
+  u64 EntryForPage(View& view, u64 index, PhysAddr page, bool may_write,
+                   Writable writable = Writable::kYes);
   void FillEntry(View& view, u64 index, u64 entry);
   void FillSlice(View& view, u64 index, const WalkResult& walk, unsigned count);
   void FillLargePage(View& view, u64 index, PhysAddr page, bool may_write);
@@ -291,21 +295,30 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
 
   // --- shadow_flush.cc: from the guest's TLB flushes to shadow entries ---
   void LetGo(PhysAddr page);
+  void SyncUnits(unsigned place, u64 first, u64 units);
   void SyncPart(u64 arena_offset, u64 bytes);
   void SyncTable(u64 arena_offset);
   bool IsUsedBy(const PageInfo& table, PhysAddr root);
   void FlushTranslations(bool all);
   void EmptyViews(bool all);
+  OutOfSyncTables::Set RunningOutOfSync();
+  bool IsCrowded() const;
+  bool ConcernsOutOfSync(bool all);
   void SyncTables(bool all);
   void FlushPage(LinearAddr address);
+  unsigned EntryShiftOf(Use use) {
+    return pool_[use.view()].context().format->entry_bytes == 8 ? 3 : 2;
+  }
 
   // --- shadow_trace.cc: from stores and traces to shadow entries ---
   void FollowStore(u64 arena_offset, u64 old_value, u64 new_value);
   bool FollowUnit(u64 arena_offset, u64 old_value, u64 new_value);
   bool FollowUse(Use use, u64 in_page, u64 old_value, u64 new_value);
+  void SyncEntry(View& view, u64 index, u64 old_entry, u64 new_entry, u8 upper_rights);
   template <class Entry>
-  void SyncEntries(View& view, Use use, u64 in_page, const void* known, const void* now, u64 bytes);
+  void SyncUse(Use use, u64 first_unit, const u64* known, const u64* now, u64 units);
   void ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u8 upper_rights);
+  void ForgetLeaf(View& view, u64 index, u64 old_entry, u64 new_entry);
   bool ApplyUpperChange(View& view, Use use, u64 slot, u64 old_entry, u64 new_entry);
   u64 EntryBeforeStore(PhysAddr address, unsigned bytes) const;
   bool DropUpperEntry(View& view, unsigned level, u64 base, u64 slot, u64 old_entry);
@@ -397,6 +410,7 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   ParkedVcpu parked_[vcpu::kMaxVcpus];
   u64 known_cr3_ = 0;  // as of RecomputePagingKey
   u64 root_peers_pcide_ = 0;
+  bool roots_linked_ = false;  // clear: no load of CR3 leads to another view by itself
   PagingMode followed_mode_ = PagingMode::kNone;
   MmuOptions options_;
   void* node_memory_ = nullptr;

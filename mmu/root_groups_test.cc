@@ -349,13 +349,43 @@ TEST_CASE("a group's view that is taken for another address space is nobody's", 
 }
 
 TEST_CASE("where loads of CR3 flush, translated code does not load it", "[root_groups]") {
-  const Coherence coherence = GENERATE(Coherence::kDeferred, Coherence::kDropped);
-  Isolated m(coherence);
+  Isolated m(Coherence::kDropped);
   m.Load(m.user_root[0]);
   for (unsigned i = 0; i < 3; ++i) m.Round(0);
   for (unsigned i = 0; i < m.mmu->views().count(); ++i) {
     CHECK(RootPeerOf(m.mmu->views()[i].gs_base()).mask == 0);
   }
+}
+
+TEST_CASE("deferred: translated code loads CR3 as long as there is nothing to flush",
+          "[root_groups]") {
+  Isolated m(Coherence::kDeferred);
+  m.Load(m.user_root[0]);
+  for (unsigned i = 0; i < 3; ++i) m.Round(0);
+  const auto linked = [&] {
+    unsigned count = 0;
+    for (unsigned i = 0; i < m.mmu->views().count(); ++i) {
+      count += RootPeerOf(m.mmu->views()[i].gs_base()).mask != 0;
+    }
+    return count;
+  };
+  CHECK(linked() == 2);
+  // A leaf table is let go, though of the other root alone.
+  constexpr u64 kWindow = Isolated::kData + 0x10000;
+  m.Map(kWindow, m.EntryAddress(Isolated::kText, 1, kUsed, m.user_root[0]) & ~kPageMask, kKernel,
+        kUsed, m.kernel_root[0]);
+  m.Load(m.kernel_root[0]);
+  REQUIRE(linked() != 0);
+  const u64 releases = m.mmu->counters().table_releases;
+  REQUIRE(m.Resolve(kWindow, true) == Resolution::kFilled);
+  CHECK(m.mmu->counters().table_releases == releases + 1);
+  CHECK(linked() == 0);
+  // The loads that follow flush, and link again what has nothing to flush any more.
+  m.Load(m.user_root[0]);
+  CHECK(m.mmu->counters().table_resyncs == 1);
+  m.Load(m.kernel_root[0]);
+  m.Load(m.user_root[0]);
+  CHECK(linked() == 2);
 }
 
 TEST_CASE("page tables of a program count as running while its kernel has its own root",

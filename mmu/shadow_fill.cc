@@ -202,7 +202,7 @@ bool Mmu::RegisterTables(View& view, u64 index, const WalkResult& walk) {
   return true;
 }
 
-u64 Mmu::EntryForPage(View& view, u64 index, PhysAddr page, bool may_write) {
+u64 Mmu::EntryForPage(View& view, u64 index, PhysAddr page, bool may_write, Writable allowed) {
   const u64 offset = memory_->ArenaOffset(page);
   if (offset == GuestMemory::kNotRam || watched_.ForLoads(index)) return view.Poison(index);
   const u64 readable = (memory_->ro_base() + offset).value - PageOfIndex(index).value;
@@ -210,13 +210,13 @@ u64 Mmu::EntryForPage(View& view, u64 index, PhysAddr page, bool may_write) {
     return readable;
   }
   const u64 writable = readable + memory_->capacity();
+  if (view.Entry(index) == writable) return writable;
   // Whatever is read-write is in the page's chain, so that a trace finds it.
-  if (view.Entry(index) == writable || AddWritable(offset, view, index)) return writable;
-  return readable;
+  return allowed == Writable::kYes && AddWritable(offset, view, index) ? writable : readable;
 }
 
 // What a leaf-table entry makes of a shadow entry.
-u64 Mmu::DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights) {
+u64 Mmu::DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights, Writable allowed) {
   constexpr u64 kUsed = kPtePresent | kPteAccessed;
   const PagingContext& context = view.context();
   if ((entry & kUsed) != kUsed || HasReservedBits(context, 1, true, entry)) {
@@ -227,14 +227,16 @@ u64 Mmu::DesiredEntry(View& view, u64 index, u64 entry, u8 upper_rights) {
   if (view.user() ? !user_page : user_page && view.smap_closed()) return view.Poison(index);
   const bool may_write =
       (entry & kPteDirty) && ((rights & kRightWrite) || (!view.user() && !context.write_protect));
-  return EntryForPage(view, index, PhysAddr(entry & context.format->address_mask), may_write);
+  const PhysAddr page(entry & context.format->address_mask);
+  return EntryForPage(view, index, page, may_write, allowed);
 }
 
 void Mmu::FillEntry(View& view, u64 index, u64 entry) {
   if (view.SetEntry(index, entry) && entry != view.Poison(index)) ++counters_.entries_filled;
 }
 
-// Fills the `count` (a power of two) entries around the walk's from their guest entries.
+// Fills the `count` (a power of two) entries around the walk's from their guest entries, if there
+// is room for them; what the walk has read is known in any case.
 void Mmu::FillSlice(View& view, u64 index, const WalkResult& walk, unsigned count) {
   const PagingContext& context = view.context();
   const unsigned bytes = context.format->entry_bytes;
@@ -243,6 +245,7 @@ void Mmu::FillSlice(View& view, u64 index, const WalkResult& walk, unsigned coun
   const u64 offset = memory_->ArenaOffset(address);
   if (offset == GuestMemory::kNotRam) return;
   if (OutOfSync(memory_->InfoAt(offset))) SyncPart(offset, count * bytes);
+  if (!view.ChunkReady(index)) return;
   const u8* host = (memory_->rw_base() + offset).As<const u8>();
   // Without traces, global pages and others share no more than they must (View::NoteDerived).
   const u64 alike =

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the guest's TLB flushes to shadow entries, where those are not kept coherent by traces
 // alone.
+#include <utility>
+
 #include "base/raw_copy.h"
 #include "mmu/mmu.h"
 
@@ -19,11 +21,9 @@ u64 LargestPage(const PagingFormat& format) {
 
 // --- Deferred ---
 
-// Tables are traced now as they are in the beginning. MOV to CR3 must come by, however.
+// Tables are traced now as they are in the beginning.
 void Mmu::BeginDeferral() {
-  if (coherence_ != Coherence::kEager) return;
-  coherence_ = Coherence::kDeferred;
-  pool_.ForgetRootPeersTo(nullptr);
+  if (coherence_ == Coherence::kEager) coherence_ = Coherence::kDeferred;
 }
 
 void Mmu::EndDeferral() {
@@ -41,13 +41,21 @@ void Mmu::LetGo(PhysAddr page) {
   PageInfo& info = memory_->InfoAt(offset);
   // With a full list the store is followed as ever.
   if (info.flags != kPageTableTrace || out_of_sync_.full()) return;
+  const unsigned entry_shift = EntryShiftOf(uses_[info.table_chain].use);
   for (u32 node = info.table_chain; node != 0; node = uses_[node].next) {
-    if (uses_[node].use.level() != 1) return;
+    const Use use = uses_[node].use;
+    if (use.level() != 1 || EntryShiftOf(use) != entry_shift) return;
   }
-  const unsigned place = out_of_sync_.Add(offset);
+  const unsigned place = out_of_sync_.Add(offset, entry_shift);
+  for (u32 node = info.table_chain; node != 0; node = uses_[node].next) {
+    const Use use = uses_[node].use;
+    out_of_sync_.NoteUse(place, use.index(), use.view());
+  }
   RawCopy(out_of_sync_.CopyOf(place), (memory_->rw_base() + offset).As<const void>(), kPageSize);
   info.flood = static_cast<u8>(place);
   info.flags &= static_cast<u8>(~kPageTableTrace);
+  // A load of CR3 that goes by itself does not flush.
+  if (std::exchange(roots_linked_, false)) pool_.ForgetRootPeersTo(nullptr);
   ++counters_.table_releases;
 }
 
@@ -72,11 +80,11 @@ bool Mmu::IsUsedBy(const PageInfo& table, PhysAddr root) {
 // Of the running address space; others' turn comes when they are loaded. `all`: global pages, too,
 // and tables of every address space.
 void Mmu::FlushTranslations(bool all) {
+  if (coherence_ != Coherence::kDropped && !ConcernsOutOfSync(all)) return;
   const u64 begin = __builtin_ia32_rdtsc();
   if (coherence_ == Coherence::kDropped) {
     EmptyViews(all);
   } else {
-    if (out_of_sync_.empty()) return;
     SyncTables(all);
   }
   ++counters_.tlb_flushes;
@@ -94,10 +102,27 @@ void Mmu::EmptyViews(bool all) {
   });
 }
 
+// Those that the running address space may use.
+OutOfSyncTables::Set Mmu::RunningOutOfSync() {
+  OutOfSyncTables::Set tables;
+  pool_.ForEachOfRoot(context_.root, [&](const View& view) {
+    if (view.context().root == context_.root) tables.Add(out_of_sync_.OfView(view.id()));
+  });
+  return tables;
+}
+
+bool Mmu::IsCrowded() const { return out_of_sync_.all().count() > OutOfSyncTables::kMax / 2; }
+
+bool Mmu::ConcernsOutOfSync(bool all) {
+  return !out_of_sync_.empty() && (all || IsCrowded() || !RunningOutOfSync().empty());
+}
+
 void Mmu::SyncTables(bool all) {
   // What only other address spaces use can wait for them, unless it crowds the list.
-  const bool crowded = out_of_sync_.count() > OutOfSyncTables::kMax / 2;
-  out_of_sync_.ForEach([&](u64 arena_offset) {
+  const bool crowded = IsCrowded();
+  const OutOfSyncTables::Set tables = all || crowded ? out_of_sync_.all() : RunningOutOfSync();
+  tables.ForEach([&](unsigned place) {
+    const u64 arena_offset = out_of_sync_.OffsetOf(place);
     if (all || IsUsedBy(memory_->InfoAt(arena_offset), context_.root)) {
       SyncTable(arena_offset);
     } else if (crowded) {
@@ -114,15 +139,11 @@ void Mmu::FlushPage(LinearAddr address) {
     });
     return;
   }
-  out_of_sync_.ForEach([&](u64 arena_offset) {
-    const PageInfo& info = memory_->InfoAt(arena_offset);
-    for (u32 node = info.table_chain; node != 0; node = uses_[node].next) {
-      const Use use = uses_[node].use;
-      const PagingFormat& format = *pool_[use.view()].context().format;
-      const u64 slot = index - use.index();
-      if (slot >> format.level[1].index_bits != 0) continue;
-      SyncPart(arena_offset + (slot * format.entry_bytes & ~u64{7}), 8);
-    }
+  out_of_sync_.At(index).ForEach([&](unsigned place) {
+    const unsigned shift = out_of_sync_.EntryShiftOf(place);
+    const u64 unit = (index & ((kPageSize >> shift) - 1)) << shift >> 3;
+    const u64 now = (memory_->rw_base() + out_of_sync_.OffsetOf(place)).As<const u64>()[unit];
+    if (out_of_sync_.CopyOf(place)[unit] != now) SyncUnits(place, unit, 1);
   });
 }
 

@@ -104,37 +104,69 @@ void Mmu::FollowStore(u64 arena_offset, u64 old_value, u64 new_value) {
   }
 }
 
-// `bytes` of an out-of-sync table, aligned to units, become known to the shadow: at each of its
-// places, which are leaf tables all.
-void Mmu::SyncPart(u64 arena_offset, u64 bytes) {
-  const PageInfo& info = memory_->InfoAt(arena_offset);
-  const u64 in_page = arena_offset & kPageMask;
-  u64* known = out_of_sync_.CopyOf(info.flood) + in_page / 8;
-  const u64* now = (memory_->rw_base() + arena_offset).As<const u64>();
-  for (u32 node = info.table_chain; node != 0; node = uses_[node].next) {
-    const Use use = uses_[node].use;
-    View& view = pool_[use.view()];
-    if (view.context().format->entry_bytes == 8) {
-      SyncEntries<u64>(view, use, in_page, known, now, bytes);
-    } else {
-      SyncEntries<u32>(view, use, in_page, known, now, bytes);
-    }
+// What is known of the page beside its entry in the shadow.
+[[gnu::always_inline]] inline void Mmu::ForgetLeaf(View& view, u64 index, u64 old_entry,
+                                                   u64 new_entry) {
+  view.DropWriteTarget(index);
+  if ((old_entry ^ new_entry) & ~kNotForExecution) view.DropExecuted(index);
+}
+
+// What was derived from the old entry goes, or loses the rights that the new one does not give. An
+// entry of the shadow that there is not yet is made when it is needed, and one that becomes
+// writable when it is stored through: most of a batch is not, before it changes again.
+[[gnu::always_inline]] inline void Mmu::SyncEntry(View& view, u64 index, u64 old_entry,
+                                                  u64 new_entry, u8 upper_rights) {
+  if (!(old_entry & kPtePresent) || old_entry == new_entry) return;
+  if (view.ChunkReady(index) && view.Entry(index) != view.Poison(index) &&
+      view.SetEntry(index, DesiredEntry(view, index, new_entry, upper_rights, Writable::kIfItIs))) {
+    ++counters_.pte_updates;
   }
-  RawCopy(known, now, bytes);
+  ForgetLeaf(view, index, old_entry, new_entry);
 }
 
 template <class Entry>
-void Mmu::SyncEntries(View& view, Use use, u64 in_page, const void* known, const void* now,
-                      u64 bytes) {
-  const Entry* before = static_cast<const Entry*>(known);
-  const Entry* after = static_cast<const Entry*>(now);
-  const u64 first = use.index() + in_page / sizeof(Entry);
+[[gnu::always_inline]] inline void Mmu::SyncUse(Use use, u64 first_unit, const u64* known,
+                                                const u64* now, u64 units) {
+  constexpr u64 kPerUnit = kUnit / sizeof(Entry);
+  View& view = pool_[use.view()];
+  const Entry* before = reinterpret_cast<const Entry*>(known);
+  const Entry* after = reinterpret_cast<const Entry*>(now);
+  const u64 first = use.index() + first_unit * kPerUnit;
   const u8 upper_rights = static_cast<u8>(use.rights());
-  for (u64 i = 0; i < bytes / sizeof(Entry); ++i) {
-    const u64 old_entry = before[i], new_entry = after[i];
-    if (old_entry != new_entry) {
-      ApplyLeafChange(view, first + i, old_entry, new_entry, upper_rights);
+  for (u64 i = 0; i < units * kPerUnit; ++i) {
+    SyncEntry(view, first + i, before[i], after[i], upper_rights);
+  }
+}
+
+// Units of an out-of-sync table that have changed become known to the shadow: at each of its
+// places, which are leaf tables all.
+void Mmu::SyncUnits(unsigned place, u64 first, u64 units) {
+  const u64 table = out_of_sync_.OffsetOf(place);
+  u64* known = out_of_sync_.CopyOf(place) + first;
+  const u64* now = (memory_->rw_base() + table).As<const u64>() + first;
+  const bool narrow = out_of_sync_.EntryShiftOf(place) == 2;
+  for (u32 node = memory_->InfoAt(table).table_chain; node != 0; node = uses_[node].next) {
+    if (narrow) {
+      SyncUse<u32>(uses_[node].use, first, known, now, units);
+    } else {
+      SyncUse<u64>(uses_[node].use, first, known, now, units);
     }
+  }
+  RawCopy(known, now, units * kUnit);
+}
+
+// The same for those of `bytes`, aligned to units.
+void Mmu::SyncPart(u64 arena_offset, u64 bytes) {
+  const unsigned place = memory_->InfoAt(arena_offset).flood;
+  const u64* known = out_of_sync_.CopyOf(place);
+  const u64* now = (memory_->rw_base() + (arena_offset & ~kPageMask)).As<const u64>();
+  u64 begin = (arena_offset & kPageMask) / kUnit;
+  const u64 stop = begin + bytes / kUnit;
+  while (begin < stop) {
+    u64 end = begin;
+    while (end < stop && known[end] != now[end]) ++end;
+    if (end != begin) SyncUnits(place, begin, end - begin);
+    begin = end + 1;
   }
 }
 
@@ -172,9 +204,7 @@ void Mmu::ApplyLeafChange(View& view, u64 index, u64 old_entry, u64 new_entry, u
       view.SetEntry(index, DesiredEntry(view, index, new_entry, upper_rights))) {
     ++counters_.pte_updates;
   }
-  if (!(old_entry & kPtePresent)) return;
-  view.DropWriteTarget(index);
-  if ((old_entry ^ new_entry) & ~kNotForExecution) view.DropExecuted(index);
+  if (old_entry & kPtePresent) ForgetLeaf(view, index, old_entry, new_entry);
 }
 
 // Returns whether page-table uses were removed.

@@ -41,7 +41,8 @@ class TestMachine : public TraceListener, public MmioHandler {
   };
 
   explicit TestMachine(unsigned max_views = ViewPool::kMaxViews,
-                       Coherence coherence = Coherence::kEager) {
+                       Coherence coherence = Coherence::kEager,
+                       u32 max_chunks = ViewPool::kMaxChunks) {
     auto created = GuestMemory::Create(u64{1} << 30);
     memory = std::move(created.value());
     Require(memory->AddSlot(PhysAddr(0), kRamBytes).ok());
@@ -60,6 +61,7 @@ class TestMachine : public TraceListener, public MmioHandler {
     options.listener = this;
     options.max_views = max_views;
     options.coherence = coherence;
+    options.max_chunks = max_chunks;
     auto made = Mmu::Create(options);
     Require(made.ok());
     mmu = std::move(made.value());

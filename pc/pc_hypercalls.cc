@@ -138,6 +138,7 @@ void PcMachine::Hypercall(const HypercallArguments& arguments, u64* result) {
       {vcpu::Hypercall::kCancelAlarm, &PcMachine::CancelAlarm},
       {vcpu::Hypercall::kWallclockTime, &PcMachine::WallclockTime},
       {vcpu::Hypercall::kSetStartState, &PcMachine::SetStartState},
+      {vcpu::Hypercall::kSetStartState64, &PcMachine::SetStartState64},
   };
   LookAtClocks();
   for (const Row& row : kRows) {
@@ -174,11 +175,18 @@ u64 PcMachine::CancelAlarm(const HypercallArguments&) {
   return 0;
 }
 
+void PcMachine::SetStartWord(vcpu::StartState::Kind kind, const HypercallArguments& arguments) {
+  if (arguments.rax >= vmi_cpus_.size()) return;
+  vmi_cpus_[arguments.rax]->start.Set(kind, arguments.rdx, arguments.rcx);
+}
+
 u64 PcMachine::SetStartState(const HypercallArguments& arguments) {
-  if (arguments.rax < vmi_cpus_.size()) {
-    vmi_cpus_[arguments.rax]->start.Set(static_cast<u32>(arguments.rdx),
-                                        static_cast<u32>(arguments.rcx));
-  }
+  SetStartWord(vcpu::StartState::k32, arguments);
+  return 0;
+}
+
+u64 PcMachine::SetStartState64(const HypercallArguments& arguments) {
+  SetStartWord(vcpu::StartState::k64, arguments);
   return 0;
 }
 

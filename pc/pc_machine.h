@@ -257,6 +257,8 @@ class PcMachine final : private IoSpace, private Interrupts, private RunHooks {
   u64 CancelAlarm(const vcpu::HypercallArguments& arguments);
   u64 WallclockTime(const vcpu::HypercallArguments& arguments);
   u64 SetStartState(const vcpu::HypercallArguments& arguments);
+  u64 SetStartState64(const vcpu::HypercallArguments& arguments);
+  void SetStartWord(vcpu::StartState::Kind kind, const vcpu::HypercallArguments& arguments);
 
   bool CanWake();
   u64 HostDeadline();

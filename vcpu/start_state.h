@@ -10,35 +10,48 @@
 
 namespace alibi::vcpu {
 
-// As words that come one by one, from a guest that may give any: those of VMI's record, and then
-// the descriptors of its segments, each with the lower half first, in the record's order: CS, SS,
-// DS, ES, FS, GS, LDTR. Null selectors have descriptors that are 0.
+// As words that come one by one, from a guest that may give any: those of the record of its kind,
+// and then the descriptors of its segments, in the record's order. Null selectors have descriptors
+// that are 0.
 class StartState {
  public:
-  static constexpr unsigned kRecordWords = 23, kSegments = 7, kWords = kRecordWords + 2 * kSegments;
+  // VMI's record, of 23 words of 32 bits, for 32-bit protected mode: CS, SS, DS, ES, FS, GS, LDTR,
+  // of each descriptor the lower half first. The one for 64-bit mode (docs/vmi.md), of 31 words of
+  // 64 bits: CS, SS, DS, ES, FS, GS, each descriptor a word.
+  enum Kind : u8 { k32, k64, kKinds };
+  static constexpr unsigned kRecordWords[kKinds] = {23, 31}, kSegments[kKinds] = {7, 6},
+                            kWords[kKinds] = {23 + 2 * 7, 31 + 6};
 
   void Clear() { known_ = 0; }
-  // Numbers that there are not are ignored.
-  void Set(u32 number, u32 value) {
-    if (number >= kWords) return;
-    words_[number] = value;
+  // Numbers that there are not are ignored. The first word of the other kind begins a new state.
+  void Set(Kind kind, u64 number, u64 value) {
+    if (number >= kWords[kind]) return;
+    if (kind != kind_) Clear();
+    kind_ = kind;
+    words_[number] = kind == k32 ? static_cast<u32>(value) : value;
     known_ |= u64{1} << number;
   }
-  bool complete() const { return known_ == (u64{1} << kWords) - 1; }
+  bool complete() const { return known_ == (u64{1} << kWords[kind_]) - 1; }
 
   // What a startup IPI has started in real mode begins in this state. False, and nothing is
   // changed: it is not complete, or it is a state that instructions could not lead to, or not of
-  // 32-bit protected mode in ring 0.
+  // its kind's mode, in ring 0.
   bool ApplyTo(VcpuState* state, const CpuidPolicy& policy) const;
 
  private:
-  u16 Half(unsigned offset) const {
-    return static_cast<u16>(words_[offset / 4] >> (8 * (offset & 2)));
-  }
-  bool LoadControl(VcpuState* state, const CpuidPolicy& policy) const;
+  u64 Field(unsigned offset, unsigned bytes) const;
+  u64 Word(unsigned offset) const { return Field(offset, kind_ == k32 ? 4 : 8); }
+  u64 DescriptorOf(unsigned segment) const;
+  bool LoadControl32(VcpuState* state, const CpuidPolicy& policy) const;
+  bool LoadControl64(VcpuState* state, const CpuidPolicy& policy) const;
   bool LoadSegments(VcpuState* state) const;
+  bool LoadBases(VcpuState* state) const;
 
-  u32 words_[kWords] = {};
+  static constexpr unsigned kMostWords = 37;
+  static_assert(kWords[k32] <= kMostWords && kWords[k64] <= kMostWords);
+
+  Kind kind_ = k32;
+  u64 words_[kMostWords] = {};
   u64 known_ = 0;  // a bit for each
 };
 

@@ -25,8 +25,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr const char* kProgramNames[kProgramCount] = {
-    "nanobench", "compute",  "compute32", "linux",    "boot",
-    "network",   "transmit", "debian",    "vmibench", "vmi-linux"};
+    "nanobench", "compute", "compute32", "linux",      "boot",     "network",
+    "transmit",  "debian",  "vmibench",  "vmibench64", "vmi-linux"};
 constexpr const char* kOrders[] = {"interleaved", "shuffled"};
 constexpr i64 kMaxRepeats = 1000, kMaxSeconds = 24 * 3600;
 
@@ -61,6 +61,7 @@ Names LinuxNames(Program program) {
 Names BenchmarksOf(Program program) {
   switch (program) {
     case Program::kNanobench:
+    case Program::kVmibench64:
       return NanobenchNames();
     case Program::kCompute:
     case Program::kCompute32:

@@ -24,10 +24,15 @@ enum class Program : u8 {
   kTransmit,   // FrobOS: what accesses to a Lance cost
   kDebian,     // rows of bench/linux in a whole Debian
   kVmibench,   // FrobOS: the privileged work of a 32-bit kernel, by VMI's calls where there are any
-  kVmiLinux,   // vmi_init in a 32-bit Linux whose kernel the user gives
+  kVmibench64,  // the nanobenchmarks, by VMI's calls where there are any
+  kVmiLinux,    // vmi_init in a 32-bit Linux whose kernel the user gives
 };
-inline constexpr unsigned kProgramCount = 10;
+inline constexpr unsigned kProgramCount = 11;
 const char* ProgramName(Program program);
+constexpr bool IsVmi(Program program) {
+  return program == Program::kVmibench || program == Program::kVmibench64 ||
+         program == Program::kVmiLinux;
+}
 
 struct Workload {
   std::string name;  // unique in its experiment

@@ -271,6 +271,9 @@ parameters = {vmi = ["none", "flags,mmu"]}
 program = "vmibench"
 only = ["clisti", "tablelife"]
 [[workload]]
+program = "vmibench64"
+only = ["ptebatch"]
+[[workload]]
 program = "vmi-linux"
 )toml",
                                       "x.toml");
@@ -280,9 +283,12 @@ program = "vmi-linux"
         "001-vmibench-qemu-tcg-1\n"
         "002-vmibench-alibi-hysteresis-none-1\n"
         "003-vmibench-alibi-hysteresis-flags_mmu-1\n"
-        "004-vmi-linux-qemu-tcg-1\n"
-        "005-vmi-linux-alibi-hysteresis-none-1\n"
-        "006-vmi-linux-alibi-hysteresis-flags_mmu-1\n");
+        "004-vmibench64-qemu-tcg-1\n"
+        "005-vmibench64-alibi-hysteresis-none-1\n"
+        "006-vmibench64-alibi-hysteresis-flags_mmu-1\n"
+        "007-vmi-linux-qemu-tcg-1\n"
+        "008-vmi-linux-alibi-hysteresis-none-1\n"
+        "009-vmi-linux-alibi-hysteresis-flags_mmu-1\n");
   CHECK_THAT(MessageFor("", "[[workload]]\nprogram = \"vmibench\"\nonly = [\"syscall\"]\n"),
              Catch::Contains("there is no 'syscall'; there are clisti"));
   CHECK_THAT(MessageFor("", "[[workload]]\nprogram = \"vmi-linux\"\nkernel = \"686\"\n"),

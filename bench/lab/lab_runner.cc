@@ -40,9 +40,6 @@ bool IsFrobos(Program program) {
 bool IsNetwork(Program program) {
   return program == Program::kNetwork || program == Program::kTransmit;
 }
-bool IsVmi(Program program) {
-  return program == Program::kVmibench || program == Program::kVmiLinux;
-}
 
 // Sets an option that the command may have already.
 void SetOption(std::vector<std::string>* command, const std::string& name,
@@ -411,16 +408,18 @@ class LabRunner {
 
   Record RunVmi(const RunSpec& run) const {
     const bool ours = run.system.system == kAlibi, quick = experiment_.quick;
-    if (run.workload.program == Program::kVmibench) {
-      const std::string words = VmibenchWords(quick, run.workload.only);
-      return MeasureImage(run, !ours ? QemuImageCommand(qemu_, vmi_.image, words)
-                                     : Configured(AlibiImageCommand(options_.alibi, vmi_.image,
-                                                                    run.system.policy, words),
-                                                  run));
+    if (run.workload.program == Program::kVmiLinux) {
+      return MeasureImage(
+          run, !ours ? QemuVmiLinuxCommand(vmi_, qemu_, quick)
+                     : Configured(AlibiVmiLinuxCommand(vmi_, options_.alibi, quick), run));
     }
-    return MeasureImage(run,
-                        !ours ? QemuVmiLinuxCommand(vmi_, qemu_, quick)
-                              : Configured(AlibiVmiLinuxCommand(vmi_, options_.alibi, quick), run));
+    const std::string& image =
+        run.workload.program == Program::kVmibench64 ? vmi_.image64 : vmi_.image;
+    const std::string words = VmibenchWords(quick, run.workload.only);
+    return MeasureImage(
+        run, !ours ? QemuImageCommand(qemu_, image, words)
+                   : Configured(AlibiImageCommand(options_.alibi, image, run.system.policy, words),
+                                run));
   }
 
   Record MeasureImage(const RunSpec& run, std::vector<std::string> command,

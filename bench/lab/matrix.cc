@@ -61,9 +61,8 @@ std::vector<RunSpec> Matrix(const Experiment& experiment) {
   for (const Workload& workload : experiment.workloads) {
     for (const std::string& peer : experiment.peers) {
       // No guest of the host's hardware, and none of QEMU's wires is slow.
-      const bool boots =
-          workload.program == Program::kBoot || workload.program == Program::kTransmit ||
-          workload.program == Program::kVmibench || workload.program == Program::kVmiLinux;
+      const bool boots = workload.program == Program::kBoot ||
+                         workload.program == Program::kTransmit || IsVmi(workload.program);
       if (peer == kNative && (boots || !workload.rate.empty())) continue;
       if (peer == kQemuTcg && !workload.rate.empty()) continue;
       // A kernel of its own, for programs of 64 bits.

@@ -27,10 +27,12 @@ LabData Canned() {
   };
   add("vmibench", "ptechange", {140, 150, 20, 20, 150, 150, 150, 20, 20, 10});
   add("vmibench", "clisti", {0, 15, 15, 15, 15, 15, 15, 15, 15, 56});
+  add("vmibench64", "invlpg", {66, 72, 84, 84, 72, 72, 72, 84, 84, 322});
   add("linux", "forkexec", {9e6, 9.5e6, 6e6, 6.1e6, 9.4e6, 9.3e6, 9.5e6, 6.1e6, 6e6, 5e6});
   nlohmann::ordered_json experiment = {{"notes", {"vmi-linux: an old kernel", "another"}},
                                        {"workloads",
                                         {{{"name", "vmibench"}, {"program", "vmibench"}},
+                                         {{"name", "vmibench64"}, {"program", "vmibench64"}},
                                          {{"name", "linux"}, {"program", "vmi-linux"}}}}};
   return {std::move(experiment), std::move(rows)};
 }
@@ -45,6 +47,9 @@ TEST_CASE("VMI's forms beside each other, and its groups on and off") {
   // flags: alone 150 to 150, with the others 20 to 20; mmu: 150 to 20 each; timer: nothing.
   CHECK_THAT(html, Catch::Contains("<td class=\"left\">ptechange</td><td>1.00</td><td>1.00</td>"
                                    "<td>7.50</td><td>7.50</td><td>1.00</td><td>1.00</td>"));
+  // A kernel of 64 bits has a chart and tables of its own.
+  CHECK_THAT(html, Catch::Contains("<td class=\"left\">invlpg</td><td>66.0</td><td>72.0</td>"
+                                   "<td>84.0</td><td>0.79</td><td>322</td>"));
   CHECK_THAT(html, Catch::Contains("an old kernel") && !Catch::Contains("another"));
   // What costs nothing unmodified has no gain.
   CHECK_THAT(html, !Catch::Contains("inf") && !Catch::Contains("nan"));

@@ -36,7 +36,10 @@ Result<VmiFiles> FindVmiFiles(const std::string& data_folder, const std::string&
                               const std::string& folder) {
   VmiFiles files;
   files.image = data_folder + "/frobos/bench/vmibench.elf";
-  if (access(files.image.c_str(), R_OK) != 0) return Error{files.image + ": missing"};
+  files.image64 = data_folder + "/frobos/bench/nanobench_vmi.elf";
+  for (const std::string& image : {files.image, files.image64}) {
+    if (access(image.c_str(), R_OK) != 0) return Error{image + ": missing"};
+  }
   if (kernel.empty()) return files;
   if (access(kernel.c_str(), R_OK) != 0) return Error{kernel + ": cannot be read"};
   files.kernel = kernel;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workloads about VMI (docs/vmi.md): FrobOS's vmibench, and vmi_init in a 32-bit Linux whose kernel
-// the user gives.
+// Workloads about VMI (docs/vmi.md): FrobOS's vmibench, its nanobenchmarks with the instructions at
+// sites, and vmi_init in a 32-bit Linux whose kernel the user gives.
 #ifndef ALIBI_BENCH_LAB_VMI_H_
 #define ALIBI_BENCH_LAB_VMI_H_
 
@@ -17,7 +17,7 @@ std::string VmibenchWords(bool quick, const std::vector<std::string>& only);
 
 // All paths.
 struct VmiFiles {
-  std::string image;              // vmibench
+  std::string image, image64;     // vmibench, and nanobench_vmi
   std::string kernel, initramfs;  // of the Linux guest; "": there is none
 };
 // `kernel`: the user's, "" for none; its initial RAM disk is made in `folder`. Fails if a file is

@@ -5,6 +5,8 @@
 // nothing to test.
 //
 // end=reboot and end=off: the kernel ends by Reboot or Shutdown instead.
+#include "frobos/tests/vmi64.h"
+
 #include <initializer_list>
 
 #include "frobos/common/console.h"
@@ -15,7 +17,6 @@
 #include "frobos/lib/kernel.h"
 #include "frobos/lib/paging.h"
 #include "frobos/lib/string.h"
-#include "frobos/lib/vmi.h"
 
 namespace alibi::frobos {
 namespace {
@@ -61,11 +62,6 @@ Outcome Vmi(VmiCall call, Regs regs, const u64* word = nullptr) {
   regs.rsp = reinterpret_cast<u64>(stack);
   return RunKernel(vmi64_site, regs);
 }
-Outcome Vmi(VmiCall call, u64 rax = 0, u64 rdx = 0, u64 rcx = 0, const u64* word = nullptr) {
-  Regs regs = kMarked;
-  regs.rax = rax, regs.rdx = rdx, regs.rcx = rcx;
-  return Vmi(call, regs, word);
-}
 
 bool KeptOthers(const TrapFrame& f, u64 rbx = kMarked.rbx) {
   return f.rbx == rbx && f.rsi == kMarked.rsi && f.rdi == kMarked.rdi && f.rbp == kMarked.rbp &&
@@ -73,9 +69,15 @@ bool KeptOthers(const TrapFrame& f, u64 rbx = kMarked.rbx) {
          f.r14 == 14 && f.r15 == 15 && (f.rflags & kFlagDf) == 0;
 }
 
-// The call returns, and keeps what it has to.
-Outcome CheckVmi(const char* name, VmiCall call, u64 rax = 0, u64 rdx = 0, u64 rcx = 0,
-                 const u64* word = nullptr) {
+}  // namespace
+
+Outcome Vmi(VmiCall call, u64 rax, u64 rdx, u64 rcx, const u64* word) {
+  Regs regs = kMarked;
+  regs.rax = rax, regs.rdx = rdx, regs.rcx = rcx;
+  return Vmi(call, regs, word);
+}
+
+Outcome CheckVmi(const char* name, VmiCall call, u64 rax, u64 rdx, u64 rcx, const u64* word) {
   const Outcome o = Vmi(call, rax, rdx, rcx, word);
   CheckDone(name, o);
   if (!KeptOthers(o.frame) || o.frame.rsp != ProbeStackTop() - (word != nullptr ? 8 : 0)) {
@@ -89,6 +91,8 @@ bool Is(const char* name, VmiCall call) {
   Skip(name, "the kernel's own instruction stays");
   return false;
 }
+
+namespace {
 
 // --- The ROM's entries ---
 
@@ -160,7 +164,7 @@ void TestProcessor() {
   Check(stack.type == Relocation::kNop || Vmi(kVmiUpdateKernelStack).Done(), "UpdateKernelStack");
 }
 
-void TestControl() {
+void TestControlRegisters() {
   const u64 cr0 = ReadCr0(), cr3 = ReadCr3(), cr4 = ReadCr4();
   CheckVmi("SetCR0", kVmiSetCr0, cr0 | kCr0Ts);
   CheckEq("GetCR0", CheckVmi("it returns", kVmiGetCr0, ~u64{0}).frame.rax, cr0 | kCr0Ts);
@@ -184,6 +188,10 @@ void TestControl() {
   CheckEq("GetCR8", CheckVmi("it returns", kVmiGetCr8).frame.rax, 5);
   CheckFault("SetCR8 with reserved bits", Vmi(kVmiSetCr8, 0x10), kGeneralProtection);
   WriteCr8(0);
+}
+
+void TestControl() {
+  if (Is("control registers", kVmiSetCr0)) TestControlRegisters();
 
   struct DebugRegister {
     u64 number, value, read;
@@ -539,12 +547,12 @@ void TestOutside(u64 numbers) {
 
 void TestHostile() {
   const void* kernel = KERNEL_CODE("push rax; vmcall; nop");
-  for (const u64 number : {u64{10}, u64{78}, kUpperHalf, kUpperHalf | 4, u64{1} << 63, ~u64{0}}) {
+  for (const u64 number : {u64{11}, u64{78}, kUpperHalf, kUpperHalf | 4, u64{1} << 63, ~u64{0}}) {
     Regs regs = kMarked;
     regs.rax = number;
     CheckInvalid("a number of no hypercall", RunKernel(kernel, regs), kernel, ProbeStackTop() - 8);
   }
-  TestOutside(10);
+  TestOutside(11);
   // Processors and words that there are not.
   const void* start = KERNEL_CODE("push 9; vmcall");
   for (const u64 wrong : {u64{1}, kUpperHalf, ~u64{0}}) {
@@ -571,10 +579,12 @@ void TestHostile() {
 }
 
 constexpr Section kSections[] = {
-    {"entries", TestEntries}, {"processor", TestProcessor}, {"control", TestControl},
-    {"tables", TestTables},   {"flags", TestFlags},         {"halt", TestHalt},
-    {"pages", TestPages},     {"released", TestReleased},   {"apic", TestLocalApic},
-    {"timer", TestTimer},     {"hostile", TestHostile},
+    {"entries", TestEntries}, {"processor", TestProcessor},
+    {"control", TestControl}, {"tables", TestTables},
+    {"flags", TestFlags},     {"halt", TestHalt},
+    {"pages", TestPages},     {"released", TestReleased},
+    {"apic", TestLocalApic},  {"timer", TestTimer},
+    {"smp", TestSmp},         {"hostile", TestHostile},
 };
 
 }  // namespace

@@ -176,7 +176,7 @@ void TestReturns() {
 void TestHostile() {
   const void* call = CODE32("push eax; vmcall; nop");
   const u32 at = At(call, 1);
-  for (const u32 number : List{10u, 74u, 0x80000000u, ~0u}) {
+  for (const u32 number : List{11u, 74u, 0x80000000u, ~0u}) {
     CheckFault("a number of no hypercall", Run(call, {.eax = number}), kInvalidOpcode, 0, at);
   }
   for (const unsigned ring : List{1u, 2u, 3u}) {

@@ -561,6 +561,52 @@ FUNCTION set_entry64
     ret
 1:  movq %rax, (%rdx)
     ret
+// RAX: the record; RDX: the APIC's ID. As in 32 bits, but for the LDT's descriptor.
+#define RECORD64_WORDS 31
+#define SELECTORS64 0xe0
+#define SEGMENTS64 6
+#define GDT_LIMIT64 0xec
+#define GDT_BASE64 0xd0
+FUNCTION set_initial_ap_state64
+    pushq %rbx
+    pushq %rsi
+    pushq %rdi
+    pushq %rbp
+    movq %rax, %rsi
+    movq %rdx, %rdi
+    xorl %ebx, %ebx
+1:  movq (%rsi,%rbx,8), %rcx
+    call set_start_word64
+    cmpl $RECORD64_WORDS, %ebx
+    jb 1b
+    xorl %ebp, %ebp
+2:  movzwl SELECTORS64(%rsi,%rbp,2), %edx
+    xorl %ecx, %ecx
+    testb $4, %dl                 // there is no LDT yet
+    jnz 3f
+    andl $~7, %edx
+    jz 3f
+    leal 7(%rdx), %eax
+    cmpw GDT_LIMIT64(%rsi), %ax
+    ja 3f
+    addq GDT_BASE64(%rsi), %rdx
+    movq (%rdx), %rcx
+3:  call set_start_word64
+    incl %ebp
+    cmpl $SEGMENTS64, %ebp
+    jb 2b
+    popq %rbp
+    popq %rdi
+    popq %rsi
+    popq %rbx
+    ret
+// RCX: word number RBX, of processor RDI; and RBX is the next.
+FUNCTION set_start_word64
+    movq %rdi, %rax
+    movl %ebx, %edx
+    HYPERCALL SetStartState64
+    incl %ebx
+    ret
 // Real time is the TSC's.
 FUNCTION cycle_counter64
     testq %rax, %rax
