@@ -236,7 +236,15 @@ LinearAddr EngineImpl::FindLeaf(GuestCode* code, const isa::Instr& last) {
 // What is stored calls, where what would be translated now inlines.
 bool EngineImpl::CallsLeaf(GuestCode* code, const translator::PackedCcf& stored) {
   if (!translator::InlinesLeaves(code->mode)) return false;
-  const unsigned at = stored.offsets()[stored.plans().size() - 1];
+  const auto count = stored.plans().size();
+  const unsigned at = stored.offsets()[count - 1], end = stored.offsets()[count];
+  // Most TUs end otherwise, and decoding costs as much as all the rest of loading one: a CALL that
+  // names its target is an opcode and two or four bytes.
+  constexpr u8 kCall = 0xe8;
+  const auto is_call = [&](unsigned bytes) {
+    return end - at > bytes && code->bytes[end - bytes - 1] == kCall;
+  };
+  if (!is_call(4) && !is_call(2)) return false;
   isa::Instr last;
   if (isa::Decode(code->bytes + at, code->available - at, code->pc + at, code->mode.code_bits,
                   &last) != DecodeStatus::kOk) {
@@ -305,10 +313,11 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
       return old;
     }
   }
-  if (const auto stored = FindStored(code); stored && !CallsLeaf(&code, *stored)) {
+  if (const auto stored = FindStored(code, Among::kAll); stored && !CallsLeaf(&code, *stored)) {
     Ccf* const ccf = EmitUnit(code, &*stored, how);
     Register(ccf, code);
     ++counters_.loaded_translations;
+    LoadSuccessors(*ccf);
     counters_.loading_cycles += __rdtsc() - begin;
     return ccf;
   }

@@ -28,8 +28,6 @@ constexpr u64 kTierRatio = 4;  // one that is so many times as large as those be
 constexpr u64 kLongestRecord = 8 * 1024;
 constexpr u64 kPresentAhead = 1024 * 1024;
 
-constexpr u64 RoundUp(u64 place, u64 to) { return (place + to - 1) & ~(to - 1); }
-
 bool WriteAll(int file, const void* from, u64 bytes, u64 at) {
   const auto* data = static_cast<const u8*>(from);
   while (bytes > 0) {
@@ -346,6 +344,13 @@ const TranslationStore::Frame* TranslationStore::FrameAt(Segment* segment, u64 p
   const auto* frame = reinterpret_cast<const Frame*>(window->bytes.data() + place % kPiece);
   const u64 room = std::min(segment->records_end - place, kLongestRecord) - sizeof(Frame);
   return frame->bytes > room ? nullptr : frame;
+}
+
+const TranslationStore::Frame* TranslationStore::WholeFrameAt(Segment* segment, u64 place) {
+  const Frame* frame = FrameAt(segment, place);
+  if (frame != nullptr && IsWhole(*frame)) return frame;
+  ++damaged_;
+  return nullptr;
 }
 
 void TranslationStore::ForgetWindows(const Segment* segment) {
