@@ -109,9 +109,9 @@ class TranslationStore {
   bool OpenSegment(const std::string& name);
   void RemoveOldest(u64 room);
   void MergeSegments();
-  bool WriteMerged(std::span<const std::unique_ptr<Segment>> segments, const std::string& name);
+  bool WriteMerged(std::span<const std::unique_ptr<Segment>> segments, int file);
   void ForgetWindows(const Segment* segment);
-  void OpenOwn();
+  int TakeEmpty(std::string* taken) const;
   static bool WriteSegment(int file, const u64 fingerprint[2], const u8* records, u64 bytes,
                            const std::vector<Entry>& entries);
   // Of a record, or none: it does not lie in the segment.
@@ -130,7 +130,6 @@ class TranslationStore {
   static void Insert(std::vector<Entry>* index, const Entry& entry);
   // Room for one more than `entries`.
   static void Grow(std::vector<Entry>* index, u64 entries);
-  u64 UnusedNumber() const;
 
   static constexpr unsigned kWindows = 16;
   // How many records behind the last one are looked at before the index, whose memory is cold.
