@@ -18,6 +18,11 @@
 namespace alibi::mmu {
 namespace {
 
+u64 ReservationBytes(u64 capacity) { return 2 * capacity + kGuardBytes + HugeBlocks::kBytes; }
+
+// What leads from `place` to the next huge page.
+u64 RoundUpBy(u64 place) { return (0 - place) & (HugeBlocks::kBytes - 1); }
+
 u64 InfoBytes(u64 capacity) { return capacity / kPageSize * sizeof(PageInfo); }
 
 std::string Hex(u64 value) {
@@ -68,14 +73,18 @@ Result<std::unique_ptr<GuestMemory>> GuestMemory::Create(u64 capacity) {
     return HostError("guest memory: cannot create a memory file of " + Megabytes(capacity),
                      "raise the limit on file sizes (ulimit -f)");
   }
-  void* arena = Reserve(nullptr, 2 * capacity + kGuardBytes, PROT_NONE);
+  // Huge pages need the same place in one as in the file.
+  void* arena = Reserve(nullptr, ReservationBytes(capacity), PROT_NONE);
   if (arena == MAP_FAILED) {
     return HostError(
         "guest memory: cannot reserve " + Megabytes(2 * capacity) + " of address space",
         "raise the limit on virtual memory (ulimit -v)");
   }
-  memory->ro_base_ = static_cast<u8*>(arena);
+  memory->reservation_ = arena;
+  memory->ro_base_ = static_cast<u8*>(arena) + RoundUpBy(HostAddr(arena).value);
   memory->rw_base_ = memory->ro_base_ + capacity;
+  memory->own_blocks_ = std::make_unique<HugeBlocks>(capacity);
+  memory->blocks_ = memory->own_blocks_.get();
   if (Status made = memory->CreateInfo(); !made.ok()) return made.error();
   return memory;
 }
@@ -97,6 +106,7 @@ Result<std::unique_ptr<GuestMemory>> GuestMemory::Share() {
   share->fd_ = fd_;
   share->ro_base_ = ro_base_;
   share->rw_base_ = rw_base_;
+  share->blocks_ = blocks_;
   share->mmio_ = mmio_;
   share->shared_ = this;
   share->TakeSlots();
@@ -113,7 +123,7 @@ GuestMemory::~GuestMemory() {
     std::erase(shared_->shares_, this);
     return;
   }
-  if (ro_base_ != nullptr) munmap(ro_base_, 2 * capacity_ + kGuardBytes);
+  if (reservation_ != nullptr) munmap(reservation_, ReservationBytes(capacity_));
   if (fd_ >= 0) close(fd_);
 }
 
@@ -129,20 +139,38 @@ void GuestMemory::SetRom(const Slot& slot) {
   }
 }
 
-u64 GuestMemory::FindArenaSpace(u64 size) const {
-  // Every start of free space is 0 or the end of a slot.
-  for (unsigned candidate = 0; candidate <= slot_count_; ++candidate) {
-    const u64 start =
-        candidate == slot_count_ ? 0 : slots_[candidate].arena_offset + slots_[candidate].size;
-    if (start > capacity_ || size > capacity_ - start) continue;
-    bool free = true;
-    for (unsigned i = 0; i < slot_count_ && free; ++i) {
-      const Slot& slot = slots_[i];
-      free = start + size <= slot.arena_offset || slot.arena_offset + slot.size <= start;
+bool GuestMemory::IsFree(u64 start, u64 size) const {
+  if (start > capacity_ || size > capacity_ - start) return false;
+  return std::none_of(slots_, slots_ + slot_count_, [&](const Slot& slot) {
+    return slot.arena_offset < start + size && start < slot.arena_offset + slot.size;
+  });
+}
+
+u64 GuestMemory::FindArenaSpace(PhysAddr base, u64 size) const {
+  // The guest's own huge pages are then the host's, where there is room for that.
+  for (const bool alike : {true, false}) {
+    // Every start of free space is 0 or the end of a slot.
+    for (unsigned candidate = 0; candidate <= slot_count_; ++candidate) {
+      u64 start =
+          candidate == slot_count_ ? 0 : slots_[candidate].arena_offset + slots_[candidate].size;
+      if (alike) start += RoundUpBy(start - base.value);
+      if (IsFree(start, size)) return start;
     }
-    if (free) return start;
   }
   return kNotRam;
+}
+
+void GuestMemory::BackBlock(u64 arena_offset) const {
+  const u64 begin = arena_offset & ~(HugeBlocks::kBytes - 1);
+  for (unsigned i = 0; i < slot_count_; ++i) {
+    const Slot& slot = slots_[i];
+    if (begin - slot.arena_offset < slot.size &&
+        slot.arena_offset + slot.size - begin >= HugeBlocks::kBytes) {
+      blocks_->Ask(begin, rw_base_ + begin);
+      return;
+    }
+  }
+  blocks_->Settle(begin);
 }
 
 Status GuestMemory::AddSlot(PhysAddr base, u64 size, bool read_only) {
@@ -175,7 +203,7 @@ Status GuestMemory::AddSlot(PhysAddr base, u64 size, bool read_only) {
                    "; give the guest less memory"};
     }
   }
-  const u64 offset = FindArenaSpace(size);
+  const u64 offset = FindArenaSpace(base, size);
   if (offset == kNotRam) {
     return Error{name + ": no room in the arena of " + Megabytes(capacity_) +
                  "; create guest memory with a larger capacity"};
@@ -214,6 +242,7 @@ Status GuestMemory::RemoveSlot(PhysAddr base) {
     Reserve(rw_base_ + slot.arena_offset, slot.size, PROT_NONE);
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               static_cast<off_t>(slot.arena_offset), static_cast<off_t>(slot.size));
+    blocks_->Forget(slot.arena_offset, slot.size);
     for (u64 at = 0; at < slot.size; at += kPageSize) {
       ForEachShare([&](GuestMemory& share) { share.InfoAt(slot.arena_offset + at) = {}; });
     }
@@ -293,6 +322,7 @@ void GuestMemory::WritePhys(PhysAddr address, const void* data, u64 size) {
     u64 piece = InPage(address.value, size);
     const u8 flags = offset == kNotRam ? kRomPage : InfoAt(offset).flags;
     if (flags == 0) {
+      Back(offset);
       RawCopy(rw_base_ + offset, from, piece);
     } else if (!(flags & kRomPage)) {
       observer_->WriteTraced(address, from, piece);
@@ -317,6 +347,7 @@ bool GuestMemory::LoadPhys(PhysAddr address, const void* data, u64 size) {
     if ((InfoAt(offset).flags & (kOwnTraces | kTracedElsewhere)) != 0) {
       observer_->WriteTraced(address, from, piece);
     } else {
+      Back(offset);
       RawCopy(rw_base_ + offset, from, piece);
     }
     from += piece;

@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "mmu/huge_blocks.h"
 #include "mmu/reverse_map.h"
 
 namespace alibi::mmu {
@@ -132,6 +133,10 @@ class GuestMemory {
     return offset == kNotRam ? nullptr : rw_base_ + offset;
   }
   PageInfo& InfoAt(u64 arena_offset) const { return info_[arena_offset >> 12]; }
+  // The guest begins to use memory at this offset in a slot: asks the host for what lies around it.
+  void Back(u64 arena_offset) const {
+    if (__builtin_expect(!blocks_->Settled(arena_offset), 0)) BackBlock(arena_offset);
+  }
   // f(SlotInfo) for each.
   template <class F>
   void ForEachSlot(F f) const {
@@ -172,7 +177,10 @@ class GuestMemory {
   };
 
   GuestMemory() = default;
-  u64 FindArenaSpace(u64 size) const;
+  // For a slot at `base`; or kNotRam.
+  u64 FindArenaSpace(PhysAddr base, u64 size) const;
+  bool IsFree(u64 start, u64 size) const;
+  void BackBlock(u64 arena_offset) const;
   Status CreateInfo();
   // What shares the memory: has its slots, and descriptors of ROM.
   void TakeSlots();
@@ -186,8 +194,11 @@ class GuestMemory {
 
   Slot slots_[kMaxSlots] = {};  // largest first: most look-ups end at the first
   unsigned slot_count_ = 0;
+  void* reservation_ = nullptr;
   u8* ro_base_ = nullptr;
   u8* rw_base_ = nullptr;
+  HugeBlocks* blocks_ = nullptr;  // own_blocks_, or of what is shared
+  std::unique_ptr<HugeBlocks> own_blocks_;
   PageInfo* info_ = nullptr;
   u64 capacity_ = 0;
   u64 total_bytes_ = 0;

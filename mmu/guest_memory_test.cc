@@ -138,5 +138,52 @@ TEST_CASE("physical accesses of any size across RAM, ROM and devices", "[guest_m
   memory->set_mmio_handler(nullptr);
 }
 
+// Whether the host gives huge pages or not, memory is what it was.
+TEST_CASE("backed memory keeps its bytes, and is new after its slot has gone", "[guest_memory]") {
+  auto memory = Make();
+  constexpr u64 kBase = 0x100000, kSize = u64{16} << 20;
+  REQUIRE(memory->AddSlot(PhysAddr(0), 0xa0000).ok());
+  REQUIRE(memory->AddSlot(PhysAddr(kBase), kSize).ok());
+  CHECK(memory->ro_base().value % HugeBlocks::kBytes == 0);
+  CHECK(memory->ArenaOffset(PhysAddr(kBase)) % HugeBlocks::kBytes == kBase % HugeBlocks::kBytes);
+  const auto touch = [&](u8 add) {
+    for (u64 at = kBase; at < kBase + kSize; at += 0x81000) {
+      *memory->HostRw(PhysAddr(at)) = static_cast<u8>((at >> 12) + add);
+    }
+  };
+  const auto check = [&](u8 add) {
+    for (u64 at = kBase; at < kBase + kSize; at += 0x81000) {
+      const u64 offset = memory->ArenaOffset(PhysAddr(at));
+      const u8 expected = static_cast<u8>((at >> 12) + add);
+      if (*memory->HostRw(PhysAddr(at)) != expected ||
+          *(memory->ro_base() + offset).As<const u8>() != expected) {
+        FAIL("other bytes at " << std::hex << at);
+      }
+    }
+  };
+  touch(1);
+  for (u64 at = 0; at < kBase + kSize; at += kPageSize) {
+    const u64 offset = memory->ArenaOffset(PhysAddr(at));
+    if (offset != GuestMemory::kNotRam) memory->Back(offset);
+  }
+  check(1);
+  touch(2);
+  check(2);
+  REQUIRE(memory->RemoveSlot(PhysAddr(kBase)).ok());
+  REQUIRE(memory->AddSlot(PhysAddr(kBase), kSize).ok());
+  memory->Back(memory->ArenaOffset(PhysAddr(kBase + kSize / 2)));
+  CHECK(*memory->HostRw(PhysAddr(kBase + 0x81000)) == 0);
+  touch(3);
+  check(3);
+}
+
+TEST_CASE("a slot that has no room at an aligned place gets another", "[guest_memory]") {
+  auto memory = Make(u64{4} << 20);
+  REQUIRE(memory->AddSlot(PhysAddr(0x123000), u64{4} << 20).ok());
+  memory->Back(0);
+  *memory->HostRw(PhysAddr(0x123000)) = 5;
+  CHECK(*memory->ro_base().As<const u8>() == 5);
+}
+
 }  // namespace
 }  // namespace alibi::mmu

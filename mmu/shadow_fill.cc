@@ -316,6 +316,9 @@ Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool writ
     FillLargePage(view, index, page, may_write);
   }
   if (Usable(view, index, write)) {
+    if (const u64 offset = memory_->ArenaOffset(page); offset != GuestMemory::kNotRam) {
+      memory_->Back(offset);
+    }
     ++counters_.hidden_faults;
     return Resolution::kFilled;
   }

@@ -49,9 +49,12 @@ void CodeIndex::Table<T>::Erase(Slot* slot) {
 
 // --- Mappings and versions ---
 
+// What begins in one of the guest's cache lines is mostly asked for together, and so lies together
+// in the table: the low half, which is the place, is the line's.
 u64 CodeIndex::VersionHash(const CodeMapping* mapping, u64 offset, const CodeMode& mode) {
-  const u64 key[2] = {reinterpret_cast<u64>(mapping), offset << 32 | mode.Bits()};
-  return XXH3_64bits(key, sizeof(key));
+  constexpr u64 kLine = 64;
+  const u64 line[2] = {reinterpret_cast<u64>(mapping), offset / kLine << 32 | mode.Bits()};
+  return (XXH3_64bits(line, sizeof(line)) & 0xffff'ffff) | offset % kLine << 32;
 }
 
 u64 CodeIndex::MappingHash(LinearAddr linear_page, PhysPage phys_page) {

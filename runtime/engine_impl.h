@@ -176,7 +176,10 @@ class EngineImpl final : public TranslatingEngine,
   // --- stored.cc ---
   Status OpenStore();
   bool UsesStore(const GuestCode& code) const;
-  std::optional<translator::PackedCcf> FindStored(const GuestCode& code);
+  enum class Among : u8 { kAll, kFollowing };  // those behind the one found last
+  std::optional<translator::PackedCcf> FindStored(const GuestCode& code, Among among);
+  Ccf* LoadSuccessor(const Ccf& ccf);
+  void LoadSuccessors(const Ccf& first);
   static bool HasPlansOf(const translator::PackedCcf& stored, const GuestCode& code);
   // What has just been emitted.
   void Store(const GuestCode& code, const translator::EmitRequest& request,

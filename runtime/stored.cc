@@ -12,7 +12,10 @@
 
 namespace alibi::runtime {
 
+using translator::Ccf;
 using translator::CodeMode;
+using translator::ExitDesc;
+using translator::ExitKind;
 using translator::FormOf;
 using translator::PackedCcf;
 using translator::PcForm;
@@ -85,7 +88,7 @@ bool EngineImpl::UsesStore(const GuestCode& code) const {
          !events_.Wants(RecordKind::kTranslation) && !events_.Wants(RecordKind::kControl);
 }
 
-std::optional<PackedCcf> EngineImpl::FindStored(const GuestCode& code) {
+std::optional<PackedCcf> EngineImpl::FindStored(const GuestCode& code, Among among) {
   std::optional<PackedCcf> found;
   if (!UsesStore(code)) return found;
   const auto suits = [&](std::span<const u8> bytes) {
@@ -97,11 +100,41 @@ std::optional<PackedCcf> EngineImpl::FindStored(const GuestCode& code) {
     found.reset();
     return false;
   };
-  if (!store_->Find(KeyOf(code.pc, code.mode, code.bytes, kKeyBytes), suits) &&
-      FormOf(code.pc) == PcForm::kKernel) {
-    store_->Find(KeyOf(code.pc, code.mode, code.bytes, kLooseKeyBytes), suits);
-  }
+  const auto find = [&](u64 key_bytes) {
+    const u64 key = KeyOf(code.pc, code.mode, code.bytes, key_bytes);
+    return among == Among::kAll ? store_->Find(key, suits) : store_->FindFollowing(key, suits);
+  };
+  if (!find(kKeyBytes) && FormOf(code.pc) == PcForm::kKernel) find(kLooseKeyBytes);
   return found;
+}
+
+// Loads what an exit of `ccf`, which has just been loaded, leads to; or null.
+Ccf* EngineImpl::LoadSuccessor(const Ccf& ccf) {
+  for (ExitDesc* exit : ccf.exits()) {
+    if (exit->kind != ExitKind::kDirect || exit->linked != nullptr || !tc().HasRoom()) continue;
+    const LinearAddr pc = exit->target;
+    if (tc().index().Newest(pc, ccf.phys_page, ccf.mode) != nullptr) continue;
+    GuestCode code(pc, ccf.phys_page.Base() + pc.PageOffset(), ccf.mode, sites_->table());
+    FetchCode(&code);
+    const auto stored = FindStored(code, Among::kFollowing);
+    if (!stored || CallsLeaf(&code, *stored)) continue;
+    Pending how{.exit = exit};
+    Ccf* const successor = EmitUnit(code, &*stored, &how);
+    Register(successor, code);
+    if (how.exit != nullptr) fragments_->Chain(exit, successor);
+    ++counters_.loaded_translations;
+    return successor;
+  }
+  return nullptr;
+}
+
+// The run that has stored a translation mostly went on to the one that it has stored next, and so
+// does this one: each that is there already saves an exit to the run loop.
+void EngineImpl::LoadSuccessors(const Ccf& first) {
+  constexpr unsigned kMost = 16;
+  if (first.mode.simulate) return;
+  const Ccf* ccf = &first;
+  for (unsigned i = 0; i < kMost && ccf != nullptr; ++i) ccf = LoadSuccessor(*ccf);
 }
 
 bool EngineImpl::HasPlansOf(const PackedCcf& stored, const GuestCode& code) {

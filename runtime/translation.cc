@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "isa/decoder.h"
+#include "isa/decode_templates.h"
 #include "runtime/engine_impl.h"
 #include "runtime/guest_code.h"
 #include "translator/leaf_call.h"
@@ -236,10 +236,18 @@ LinearAddr EngineImpl::FindLeaf(GuestCode* code, const isa::Instr& last) {
 // What is stored calls, where what would be translated now inlines.
 bool EngineImpl::CallsLeaf(GuestCode* code, const translator::PackedCcf& stored) {
   if (!translator::InlinesLeaves(code->mode)) return false;
-  const unsigned at = stored.offsets()[stored.plans().size() - 1];
+  const auto count = stored.plans().size();
+  const unsigned at = stored.offsets()[count - 1], end = stored.offsets()[count];
+  // Most TUs end otherwise, and decoding costs as much as all the rest of loading one: a CALL that
+  // names its target is an opcode and two or four bytes.
+  constexpr u8 kCall = 0xe8;
+  const auto is_call = [&](unsigned bytes) {
+    return end - at > bytes && code->bytes[end - bytes - 1] == kCall;
+  };
+  if (!is_call(4) && !is_call(2)) return false;
   isa::Instr last;
-  if (isa::Decode(code->bytes + at, code->available - at, code->pc + at, code->mode.code_bits,
-                  &last) != DecodeStatus::kOk) {
+  if (isa::DecodeTemplates::OfThread().Decode(code->bytes + at, code->available - at, code->pc + at,
+                                              code->mode.code_bits, &last) != DecodeStatus::kOk) {
     return false;
   }
   FindLeaf(code, last);
@@ -253,13 +261,8 @@ Ccf* EngineImpl::EmitUnit(const GuestCode& code, const translator::PackedCcf* st
   Ccf* const ccf = tc().NewCcf();
   ccf->phys_page = code.phys.InPage();
   ccf->phys_page2 = code.second_page;
-  translator::EmitRequest request = CommonRequest();
-  request.tu = tu_.get();
-  request.mode = code.mode;
-  request.indirect_entry =
+  const bool indirect_entry =
       how->by_table && !code.mode.simulate && !code.mode.single && code.mode.UsesJumpTable();
-  request.slot_seed = slot_seed_;
-  request.leaf = code.leaf;
 
   // Fall-through elision: if the predecessor's last jump ends where this CCF would begin, the CCF
   // takes the jump's place.
@@ -268,25 +271,31 @@ Ccf* EngineImpl::EmitUnit(const GuestCode& code, const translator::PackedCcf* st
       code.second_page == kNoPage && fragments_->DropJump(how->exit, code.pc, ccf->phys_page)) {
     elided = std::exchange(how->exit, nullptr);
   }
-  request.target = tc().Target();
   translator::EmitResult emitted;
   if (stored != nullptr) {
     emitted = stored->Unpack({.pc = code.pc,
                               .mode = code.mode,
-                              .indirect_entry = request.indirect_entry,
-                              .shown = request.shown,
+                              .indirect_entry = indirect_entry,
+                              .shown = &shown_features_,
                               .stubs = &stubs_,
                               .page = code.page(),
-                              .target = request.target},
+                              .target = tc().Target()},
                              unpacking_.get(), ccf);
   } else {
+    translator::EmitRequest request = CommonRequest();
+    request.tu = tu_.get();
+    request.mode = code.mode;
+    request.indirect_entry = indirect_entry;
+    request.slot_seed = slot_seed_;
+    request.leaf = code.leaf;
+    request.target = tc().Target();
     PlanSites(code, &request);
     emitted = emitter_->Emit(request, ccf);
     ccf->examined_begin = tu_->examined_begin;
     ccf->examined_end = tu_->examined_end;
+    if (emitted.fits && UsesStore(code)) Store(code, request, emitted, *ccf);
   }
   ALIBI_CHECK(emitted.fits, "a CCF fits the room that HasRoom() promised");
-  if (stored == nullptr && UsesStore(code)) Store(code, request, emitted, *ccf);
   slot_seed_ += emitted.slots_used;
   counters_.emitted_bytes += emitted.hot_size + emitted.cold_size;
   tc().Commit(ccf, emitted);
@@ -305,10 +314,11 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
       return old;
     }
   }
-  if (const auto stored = FindStored(code); stored && !CallsLeaf(&code, *stored)) {
+  if (const auto stored = FindStored(code, Among::kAll); stored && !CallsLeaf(&code, *stored)) {
     Ccf* const ccf = EmitUnit(code, &*stored, how);
     Register(ccf, code);
     ++counters_.loaded_translations;
+    LoadSuccessors(*ccf);
     counters_.loading_cycles += __rdtsc() - begin;
     return ccf;
   }

@@ -2,6 +2,7 @@
 #include "runtime/translation_cache.h"
 
 #include <sys/mman.h>
+#include <x86intrin.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -28,6 +29,11 @@ namespace {
 constexpr u64 kMinBytes = u64{1} << 20;
 // How much of a region is faulted in at a time.
 constexpr u64 kAhead = 128 * 1024;
+
+// A huge page that costs more than 512 small ones: see mmu/huge_blocks.cc. One that is cheap costs
+// more than the least here, and less than small ones.
+constexpr u64 kDearHugePage = 4'000'000, kHugePageCost = 200'000;
+constexpr unsigned kMostDear = 2;  // in a row, and the rest comes in small pages
 
 // Best effort: what an older host does not know is left to page faults.
 void Populate(HostAddr from, [[maybe_unused]] bool write) {
@@ -133,7 +139,17 @@ void TranslationCache::FaultIn() {
     Populate(HostAddr(Alias(from)), true);
     Populate(from, false);
   }
-  if (Advance(data_next_, kUsual, &data_present_, &from)) Populate(from, true);
+  if (!Advance(data_next_, kUsual, &data_present_, &from)) return;
+  const u64 begin = __rdtsc();
+  Populate(from, true);
+  const u64 cost = __rdtsc() - begin;
+  if (cost > kDearHugePage) {
+    if (++dear_huge_pages_ == kMostDear) {
+      madvise(from.As(), data_present_.limit - from, MADV_NOHUGEPAGE);
+    }
+  } else if (cost > kHugePageCost && dear_huge_pages_ < kMostDear) {
+    dear_huge_pages_ = 0;
+  }
 }
 
 Ccf* TranslationCache::NewCcf() {

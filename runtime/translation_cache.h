@@ -102,6 +102,7 @@ class TranslationCache {
   HostAddr cold_end_, cold_next_;
   HostAddr data_start_, data_next_;
   Present hot_present_, cold_present_, data_present_;
+  unsigned dear_huge_pages_ = 0;  // of the data, in a row
   u64 flushes_ = 0;
   std::vector<translator::Ccf*> ccfs_;  // in the order of their code
   // Of ccfs_, by position: a search touches no CCF but the one it finds.

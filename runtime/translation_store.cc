@@ -28,8 +28,6 @@ constexpr u64 kTierRatio = 4;  // one that is so many times as large as those be
 constexpr u64 kLongestRecord = 8 * 1024;
 constexpr u64 kPresentAhead = 1024 * 1024;
 
-constexpr u64 RoundUp(u64 place, u64 to) { return (place + to - 1) & ~(to - 1); }
-
 bool WriteAll(int file, const void* from, u64 bytes, u64 at) {
   const auto* data = static_cast<const u8*>(from);
   while (bytes > 0) {
@@ -118,10 +116,18 @@ TranslationStore::~TranslationStore() = default;
 Result<std::unique_ptr<TranslationStore>> TranslationStore::Open(const Options& options) {
   std::unique_ptr<TranslationStore> store(new TranslationStore(options));
   if (Status status = store->OpenFolder(); !status.ok()) return status.error();
+  // Whoever has the folder's lock may remove files, nobody else: what a name stands for does not
+  // change between looking at it and removing it. Who does not get the lock does without.
+  const int folder = store->folder_.get();
+  const bool may_remove = flock(folder, LOCK_EX | LOCK_NB) == 0;
   store->OpenSegments();
-  store->MergeSegments();
-  store->RemoveOldest(options.max_bytes);
-  store->OpenOwn();
+  if (may_remove) {
+    store->MergeSegments();
+    store->RemoveOldest(options.max_bytes);
+    flock(folder, LOCK_UN);
+  }
+  // None (the disk is full): what is there is of use without.
+  store->own_.Reset(store->TakeEmpty(nullptr));
   return store;
 }
 
@@ -194,6 +200,9 @@ void TranslationStore::OpenSegments() {
   for (const Listed& file : List(folder_.get())) {
     if (file.name.compare(0, prefix.size(), prefix) == 0) OpenSegment(file.name);
   }
+  // What is wanted is most likely in the largest.
+  std::sort(segments_.begin(), segments_.end(),
+            [](const auto& a, const auto& b) { return a->records_end > b->records_end; });
 }
 
 bool TranslationStore::OpenSegment(const std::string& name) {
@@ -237,9 +246,6 @@ void TranslationStore::RemoveOldest(u64 room) {
 
 // As in a log-structured merge tree: the small ones, so that a record is copied but a few times.
 void TranslationStore::MergeSegments() {
-  // What is wanted is most likely in the largest.
-  std::sort(segments_.begin(), segments_.end(),
-            [](const auto& a, const auto& b) { return a->records_end > b->records_end; });
   if (segments_.size() <= kMostSegments) return;
   u64 rest = 0;
   for (const auto& segment : segments_) rest += segment->records_end;
@@ -248,8 +254,10 @@ void TranslationStore::MergeSegments() {
     rest -= (*first)->records_end;
     if ((*first)->records_end < kTierRatio * rest) break;
   }
-  const std::string name = FileName(UnusedNumber());
-  if (!WriteMerged({first, segments_.end()}, name)) {
+  std::string name;
+  const FileDescriptor file(TakeEmpty(&name));
+  if (file.get() < 0) return;
+  if (!WriteMerged({first, segments_.end()}, file.get())) {
     unlinkat(folder_.get(), name.c_str(), 0);
     return;
   }
@@ -261,8 +269,7 @@ void TranslationStore::MergeSegments() {
   OpenSegment(name);
 }
 
-bool TranslationStore::WriteMerged(std::span<const std::unique_ptr<Segment>> segments,
-                                   const std::string& name) {
+bool TranslationStore::WriteMerged(std::span<const std::unique_ptr<Segment>> segments, int file) {
   const Pages records(options_.max_bytes / 2);
   if (records.data() == nullptr) return false;
   u64 end = kFirstPlace;
@@ -289,34 +296,26 @@ bool TranslationStore::WriteMerged(std::span<const std::unique_ptr<Segment>> seg
       end = RoundUp(end + bytes, kAlignment);
     }
   }
-  const FileDescriptor file(
-      openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  return file.get() >= 0 &&
-         WriteSegment(file.get(), options_.fingerprint, records.data(), end, entries);
+  return WriteSegment(file, options_.fingerprint, records.data(), end, entries);
 }
 
-u64 TranslationStore::UnusedNumber() const {
-  for (u64 number = 1;; ++number) {
-    if (faccessat(folder_.get(), FileName(number).c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
-      return number;
-    }
-  }
-}
-
-// An empty file for what this run adds; or one that another run has left empty. None (the disk is
-// full): what is there is of use without.
-void TranslationStore::OpenOwn() {
+// A new file, or one that another run has left empty, locked as long as it is open; or none.
+int TranslationStore::TakeEmpty(std::string* taken) const {
   for (u64 number = 1; number < 1000; ++number) {
-    own_.Reset(openat(folder_.get(), FileName(number).c_str(),
-                      O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const std::string name = FileName(number);
+    FileDescriptor file(
+        openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     struct stat what;
-    // Locked: it is a running VMM's.
-    if (own_.get() >= 0 && fstat(own_.get(), &what) == 0 && what.st_size == 0 && IsOwn(what) &&
-        flock(own_.get(), LOCK_EX | LOCK_NB) == 0) {
-      return;
+    // Whoever writes to one has its lock. So it is empty if it is so once the lock is ours: before,
+    // somebody may have been about to write.
+    if (file.get() < 0 || flock(file.get(), LOCK_EX | LOCK_NB) != 0 ||
+        fstat(file.get(), &what) != 0 || what.st_size != 0 || what.st_nlink == 0 || !IsOwn(what)) {
+      continue;
     }
+    if (taken != nullptr) *taken = name;
+    return file.Release();
   }
-  own_.Reset(-1);
+  return -1;
 }
 
 // --- Reading ---
@@ -346,6 +345,13 @@ const TranslationStore::Frame* TranslationStore::FrameAt(Segment* segment, u64 p
   const auto* frame = reinterpret_cast<const Frame*>(window->bytes.data() + place % kPiece);
   const u64 room = std::min(segment->records_end - place, kLongestRecord) - sizeof(Frame);
   return frame->bytes > room ? nullptr : frame;
+}
+
+const TranslationStore::Frame* TranslationStore::WholeFrameAt(Segment* segment, u64 place) {
+  const Frame* frame = FrameAt(segment, place);
+  if (frame != nullptr && IsWhole(*frame)) return frame;
+  ++damaged_;
+  return nullptr;
 }
 
 void TranslationStore::ForgetWindows(const Segment* segment) {

@@ -48,6 +48,10 @@ class TranslationStore {
   // aligned to 8, and lie there until the next call.
   template <class F>
   bool Find(u64 key, F f);
+  // The same for the few records behind the one that Find() or this has found last: what another
+  // run has added next.
+  template <class F>
+  bool FindFollowing(u64 key, F f);
   // Room for a record, aligned to 8; none: the store is full. Add() takes its first bytes, for this
   // run, and for later ones once they are saved.
   std::span<u8> Room();
@@ -105,13 +109,15 @@ class TranslationStore {
   bool OpenSegment(const std::string& name);
   void RemoveOldest(u64 room);
   void MergeSegments();
-  bool WriteMerged(std::span<const std::unique_ptr<Segment>> segments, const std::string& name);
+  bool WriteMerged(std::span<const std::unique_ptr<Segment>> segments, int file);
   void ForgetWindows(const Segment* segment);
-  void OpenOwn();
+  int TakeEmpty(std::string* taken) const;
   static bool WriteSegment(int file, const u64 fingerprint[2], const u8* records, u64 bytes,
                            const std::vector<Entry>& entries);
   // Of a record, or none: it does not lie in the segment.
   const Frame* FrameAt(Segment* segment, u64 place);
+  // The same, with its checksum; counts the damaged.
+  const Frame* WholeFrameAt(Segment* segment, u64 place);
   const Window* WindowOf(Segment* segment, u64 piece);
   static bool IsWhole(const Frame& frame);
   static u64 Checksum(u64 key, std::span<const u8> bytes);
@@ -124,9 +130,10 @@ class TranslationStore {
   static void Insert(std::vector<Entry>* index, const Entry& entry);
   // Room for one more than `entries`.
   static void Grow(std::vector<Entry>* index, u64 entries);
-  u64 UnusedNumber() const;
 
   static constexpr unsigned kWindows = 16;
+  // How many records behind the last one are looked at before the index, whose memory is cold.
+  static constexpr unsigned kFollowing = 3;
 
   const Options options_;
   FileDescriptor folder_{-1};
@@ -137,9 +144,12 @@ class TranslationStore {
   std::vector<Entry> added_, index_;
   std::array<Window, kWindows> windows_;
   unsigned next_window_ = 0;
+  Segment* next_segment_ = nullptr;  // what follows the record that was found last
+  u64 next_place_ = 0;
   u64 damaged_ = 0;
 
   static constexpr u64 kFirstPlace = 64, kAlignment = 8;
+  static constexpr u64 RoundUp(u64 place, u64 to) { return (place + to - 1) & ~(to - 1); }
 };
 
 template <class F>
@@ -152,8 +162,27 @@ bool TranslationStore::ForEachOfKey(const std::vector<Entry>& index, u64 key, F 
   return false;
 }
 
+// Runs of one system ask for nearly the same in nearly the same order.
+template <class F>
+bool TranslationStore::FindFollowing(u64 key, F f) {
+  u64 place = next_place_;
+  for (unsigned i = 0; i < kFollowing && next_segment_ != nullptr; ++i) {
+    const Frame* frame = FrameAt(next_segment_, place);
+    if (frame == nullptr) return false;
+    const u64 next = place + RoundUp(sizeof(Frame) + frame->bytes, kAlignment);
+    if (frame->key == key && (frame = WholeFrameAt(next_segment_, place)) != nullptr &&
+        f(BytesOf(*frame))) {
+      next_place_ = next;
+      return true;
+    }
+    place = next;
+  }
+  return false;
+}
+
 template <class F>
 bool TranslationStore::Find(u64 key, F f) {
+  if (FindFollowing(key, f)) return true;
   if (ForEachOfKey(index_, key, [&](u64 place) {
         const auto* frame = reinterpret_cast<const Frame*>(records_.data() + place);
         // Its memory is not out of a stray store's reach, as code is.
@@ -163,12 +192,11 @@ bool TranslationStore::Find(u64 key, F f) {
   }
   for (const auto& segment : segments_) {
     if (ForEachOfKey(segment->index, key, [&](u64 place) {
-          const Frame* frame = FrameAt(segment.get(), place);
-          if (frame == nullptr || !IsWhole(*frame)) {
-            ++damaged_;
-            return false;
-          }
-          return frame->key == key && f(BytesOf(*frame));
+          const Frame* frame = WholeFrameAt(segment.get(), place);
+          if (frame == nullptr || frame->key != key || !f(BytesOf(*frame))) return false;
+          next_segment_ = segment.get();
+          next_place_ = place + RoundUp(sizeof(Frame) + frame->bytes, kAlignment);
+          return true;
         })) {
       return true;
     }

@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace alibi::runtime {
@@ -94,6 +96,62 @@ TEST_CASE("what one run adds the next one finds") {
   CHECK(CountOf(*store, 0, 3000) == 3000);
   CHECK(CountOf(*store, 3000, 3100) == 0);
   CHECK(store->damaged() == 0);
+}
+
+// Each opening may merge files and remove them, each run takes a file of its own.
+TEST_CASE("runs that begin and end at the same time lose nothing") {
+  const Folder folder;
+  (void)Open(folder);
+  constexpr u64 kThreads = 4, kRuns = 60;
+  std::atomic<unsigned> failures = 0;
+  std::vector<std::thread> threads;
+  for (u64 thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (u64 n = thread * kRuns; n < (thread + 1) * kRuns; ++n) {
+        auto store = TranslationStore::Open(
+            {.folder = folder.path(), .fingerprint = {1, 7}, .max_bytes = 64 << 20});
+        if (!store.ok()) {
+          ++failures;
+          continue;
+        }
+        const std::vector<u8> record = Record(n);
+        const std::span<u8> room = (*store)->Room();
+        std::copy(record.begin(), record.end(), room.begin());
+        (*store)->Add(n * 0x9e3779b97f4a7c15, record.size());
+        if (!(*store)->Save().ok()) ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(failures == 0);
+  const auto store = Open(folder);
+  CHECK(CountOf(*store, 0, kThreads * kRuns) == kThreads * kRuns);
+  CHECK(store->damaged() == 0);
+}
+
+TEST_CASE("what was added behind the record found last is found without a search") {
+  const Folder folder;
+  const auto following = [](TranslationStore& store, u64 n) {
+    const std::vector<u8> record = Record(n);
+    return store.FindFollowing(n * 0x9e3779b97f4a7c15, [&](std::span<const u8> bytes) {
+      return std::vector<u8>(bytes.begin(), bytes.end()) == record;
+    });
+  };
+  {
+    const auto store = Open(folder);
+    AddRange(*store, 0, 100);
+    REQUIRE(store->Save().ok());
+  }
+  const auto store = Open(folder);
+  CHECK_FALSE(following(*store, 0));  // nothing has been found yet
+  CHECK(CountOf(*store, 10, 11) == 1);
+  CHECK(following(*store, 11));
+  CHECK(following(*store, 13));        // one was left out
+  CHECK_FALSE(following(*store, 40));  // too far
+  CHECK_FALSE(following(*store, 12));  // behind us
+  CHECK(following(*store, 14));
+  CHECK(CountOf(*store, 99, 100) == 1);
+  CHECK_FALSE(following(*store, 0));  // it was the last one
 }
 
 TEST_CASE("records of one key are all offered") {

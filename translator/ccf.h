@@ -8,6 +8,7 @@
 #define ALIBI_TRANSLATOR_CCF_H_
 
 #include <array>
+#include <cstddef>
 #include <span>
 
 #include "abi/callouts.h"
@@ -203,39 +204,42 @@ struct CodeMapping {
 // Lies in the TC's data region, in front of its side data and descriptors: nothing of a CCF is
 // allocated elsewhere, and all of it goes when the TC is flushed.
 struct Ccf {
-  LinearAddr pc;                  // once it is not current, see Pc()
+  // What a search or a walk over many of them looks at comes first: a CCF that has not been used
+  // for a while is in no cache of the host's.
+  LinearAddr pc;  // once it is not current, see Pc()
+  CodeMode mode;
+  HostAddr entry;           // direct entry
+  HostAddr indirect_entry;  // checks that r11 is pc; none: not made
+  Ccf* next_in_mapping = nullptr;
+  bool valid = true;      // false: its guest code changed, or it is replaced and left for good
+  bool retired = false;   // replaced by another translation of the same code
+  u8 reached_by = 0;      // the kinds of jumps (a bit per JumpKind) known to lead here
+  bool forwards = false;  // its entry leads to a later translation of the same place
+  bool in_mapping = false, in_place = false;
+  bool flags_live_in = true;  // its first instructions may read the flags it is entered with
+  bool leaf = false;          // one of those that calls may inline (leaf_call.h)
+
+  // Lists of runtime/code_index.h.
+  CodeMapping* mapping = nullptr;
+  Ccf* older = nullptr;
+  Ccf* next_in_place = nullptr;
   PhysPage phys_page;             // of pc
   PhysPage phys_page2 = kNoPage;  // of the next page, for an instruction that crosses
-  CodeMode mode;
+  ExitDesc* incoming = nullptr;   // chained predecessors (intrusive: callouts may not allocate)
+  HostAddr hot_start, hot_end;    // of the executable alias
+  HostAddr cold_start, cold_end;
+  HostAddr redirect;  // cold code that looks Pc() up again, for when the entry is redirected
   // Range, in pc's page, of the bytes this translation depends on: its own and those that
   // flag liveness looked ahead to. content_hash is theirs.
   LinearAddr examined_begin, examined_end;
   u64 content_hash = 0;
-  HostAddr hot_start, hot_end;  // of the executable alias
-  HostAddr cold_start, cold_end;
-  HostAddr entry;           // direct entry
-  HostAddr redirect;        // cold code that looks Pc() up again, for when the entry is redirected
-  HostAddr indirect_entry;  // checks that r11 is pc; none: not made
-  ExitDesc* incoming = nullptr;  // chained predecessors (intrusive: callouts may not allocate)
-  // Lists of runtime/code_index.h.
-  CodeMapping* mapping = nullptr;
-  Ccf* older = nullptr;
-  Ccf* next_in_mapping = nullptr;
-  Ccf* next_in_place = nullptr;
   ExecutionCounts* counts = nullptr;       // null: not counted
   const isa::FeatureSet* shown = nullptr;  // EmitRequest::shown
   const u8* side = nullptr;                // see SideData
   u8 exit_count = 0, site_count = 0, fault_count = 0, cold_count = 0, pc_count = 0, instr_count = 0;
   std::array<u8, kEntryBytes> entry_bytes{};  // what a redirection of the entry overwrote
+  bool movable = false;  // what depends on its PC is in pcs(), exits() and its entry check
   u16 guest_bytes = 0;
-  u8 reached_by = 0;          // the kinds of jumps (a bit per JumpKind) known to lead here
-  bool valid = true;          // false: its guest code changed, or it is replaced and left for good
-  bool retired = false;       // replaced by another translation of the same code
-  bool forwards = false;      // its entry leads to a later translation of the same place
-  bool flags_live_in = true;  // its first instructions may read the flags it is entered with
-  bool leaf = false;          // one of those that calls may inline (leaf_call.h)
-  bool movable = false;       // what depends on its PC is in pcs(), exits() and its entry check
-  bool in_mapping = false, in_place = false;
 
   // Its mapping may have been moved while it was not current, or not.
   LinearAddr Pc() const { return mapping->linear_page + pc.PageOffset(); }
@@ -269,6 +273,8 @@ struct Ccf {
     return {reinterpret_cast<const T*>(side + offset), count};
   }
 };
+
+static_assert(offsetof(Ccf, mapping) == 64);
 
 inline LinearAddr ExitDesc::Target() const {
   return ccf->mapping->linear_page + target.PageOffset();

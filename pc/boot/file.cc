@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,14 @@ namespace {
 
 Error Failed(const std::string& path, const std::string& why) {
   return Error{"cannot read '" + path + "': " + why};
+}
+
+// Nobody has touched it. A kernel and its initial RAM disk are thousands of pages, and each would
+// be a page fault.
+void WantHugePages(void* from, u64 bytes) {
+  const u64 begin = (reinterpret_cast<u64>(from) + kPageMask) & ~kPageMask;
+  const u64 end = (reinterpret_cast<u64>(from) + bytes) & ~kPageMask;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 }  // namespace
@@ -32,7 +41,10 @@ Result<std::vector<u8>> ReadWholeFile(const std::string& path, u64 max_bytes) {
     return Failed(path, "it has " + std::to_string(size) + " bytes, more than the " +
                             std::to_string(max_bytes) + " allowed");
   }
-  std::vector<u8> bytes(size);
+  std::vector<u8> bytes;
+  bytes.reserve(size);
+  WantHugePages(bytes.data(), size);
+  bytes.resize(size);
   u64 done = 0;
   while (done < size) {
     const ssize_t got = read(file.get(), bytes.data() + done, size - done);
