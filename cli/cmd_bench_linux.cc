@@ -15,6 +15,7 @@
 #include "bench/child_process.h"
 #include "bench/host_info.h"
 #include "bench/linux/compare.h"
+#include "bench/linux/cpus.h"
 #include "bench/linux/engines.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/linux_report.h"
@@ -122,7 +123,8 @@ struct LinuxBenchOptions {
   std::vector<std::string> only;
   std::string coherence = mmu::NameOf(MachineConfig().coherence);
   std::string policy = MachineConfig().policy;
-  std::string isolation = "both";
+  std::string isolation;  // "": the command's own
+  std::vector<unsigned> smp = {1};
   std::vector<std::string> engines = {runtime::NameOf(MachineConfig().engine)};
   unsigned runs = 0;
   bench::LogFolder logs;
@@ -131,25 +133,30 @@ struct LinuxBenchOptions {
   bool cpu_time = false;
 };
 
-bool Belongs(const Suite& suite, const bench::LinuxWorkload& workload) {
-  return suite.id == workload.suite;
-}
-
 std::string WorkloadNames(const Suite& suite) {
   std::string text;
   for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
-    if (!Belongs(suite, workload) || workload.isolated) continue;
+    if (!bench::Belongs(workload, suite.id) || workload.isolated) continue;
     text += fmt::format("{}{}", text.empty() ? "" : ", ", workload.name);
   }
   return text;
 }
 
-// `only`: names of workloads; of a bound, all its sizes, and without /pti, both settings.
-bool Selected(const std::vector<std::string>& only, const bench::LinuxWorkload& workload) {
-  return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& name) {
-           return name == workload.name || name == workload.program ||
-                  (workload.bound != nullptr && name == workload.bound->name);
-         });
+// `only`: names of workloads; of what is in front of a stroke, all rows: sizes of a bound, both
+// settings of isolation.
+bool Named(const std::vector<std::string>& only, const bench::LinuxWorkload& workload) {
+  return std::any_of(only.begin(), only.end(), [&](const std::string& name) {
+    return name == workload.name || workload.name.starts_with(name + "/");
+  });
+}
+
+// Without names: all rows but those of parallel.inc or, on machines with several numbers of CPUs,
+// none but these.
+bool Selected(const Suite& suite, const LinuxBenchOptions& options,
+              const bench::LinuxWorkload& workload) {
+  if (!options.only.empty()) return Named(options.only, workload);
+  if (suite.id != bench::LinuxSuite::kLinux || workload.is_boot) return true;
+  return (options.smp.size() > 1) == (workload.suite == bench::LinuxSuite::kParallel);
 }
 
 // Those that the options ask for.
@@ -159,7 +166,7 @@ std::vector<std::string> Wanted(const Suite& suite, const LinuxBenchOptions& opt
                     [&](const Isolation& row) { return row.name == options.isolation; });
   std::vector<std::string> names;
   for (const bench::LinuxWorkload& workload : bench::LinuxWorkloads()) {
-    if (Belongs(suite, workload) && Selected(options.only, workload) &&
+    if (bench::Belongs(workload, suite.id) && Selected(suite, options, workload) &&
         (workload.isolated ? isolation.on && bits64
                            : isolation.off && (workload.is_boot || bits64))) {
       names.push_back(workload.name);
@@ -173,7 +180,7 @@ std::string UnknownName(const Suite& suite, const std::vector<std::string>& only
   for (const std::string& name : only) {
     const auto& all = bench::LinuxWorkloads();
     if (std::none_of(all.begin(), all.end(), [&](const bench::LinuxWorkload& workload) {
-          return Belongs(suite, workload) && Selected({name}, workload);
+          return bench::Belongs(workload, suite.id) && Named({name}, workload);
         })) {
       return name;
     }
@@ -190,7 +197,7 @@ bench::LinuxMachine OwnMachine(const LinuxBenchOptions& options, const bench::Li
   if (!translates) guest.tc_cache = "none";
   bench::LinuxMachine machine;
   machine.system = bench::SystemOfEngine(engine, options.policy, engine == options.engines.front());
-  machine.engine = options.engines.size() > 1 ? engine : "";
+  machine.engine = engine;
   machine.command = [=, policy = options.policy, coherence = options.coherence, logs = options.logs,
                      boots = 0u](const std::string& words) mutable {
     std::vector<std::string> command = bench::AlibiLinuxCommand(files, own_path, words, guest);
@@ -210,8 +217,10 @@ void AddGuests(const LinuxBenchOptions& options, const bench::LinuxFiles& files,
                std::chrono::milliseconds hardware_limit,
                std::vector<bench::LinuxMachine>* machines) {
   for (const std::string& engine : options.engines) {
-    const std::string name = fmt::format("linux{}{}", isolated ? "-pti" : "",
-                                         engine == options.engines.front() ? "" : "-" + engine);
+    const std::string name =
+        fmt::format("linux{}{}{}", isolated ? "-pti" : "",
+                    engine == options.engines.front() ? "" : "-" + engine,
+                    guest.smp == options.smp.front() ? "" : fmt::format("-smp{}", guest.smp));
     machines->push_back(OwnMachine(options, files, own_path, guest, engine, name));
     machines->back().isolated = isolated;
     if (engine == bench::kHardwareEngine) machines->back().limit = hardware_limit;
@@ -225,12 +234,11 @@ void AddGuests(const LinuxBenchOptions& options, const bench::LinuxFiles& files,
                        isolated});
 }
 
-// Those that the workloads want.
-std::vector<bench::LinuxMachine> Machines(const Suite& suite, const LinuxBenchOptions& options,
-                                          const std::vector<std::string>& names,
-                                          const bench::LinuxFiles& files,
-                                          const std::string& own_path, const std::string& qemu,
-                                          bool native, std::chrono::milliseconds hardware_limit) {
+// Those that the workloads want, with as many CPUs as the options' guest.
+std::vector<bench::LinuxMachine> MachinesOfOneNumber(
+    const Suite& suite, const LinuxBenchOptions& options, const std::vector<std::string>& names,
+    const bench::LinuxFiles& files, const std::string& own_path, const std::string& qemu,
+    bool native, std::chrono::milliseconds hardware_limit) {
   std::vector<bench::LinuxMachine> machines;
   if (native) {
     machines.push_back(
@@ -255,12 +263,43 @@ std::vector<bench::LinuxMachine> Machines(const Suite& suite, const LinuxBenchOp
   return machines;
 }
 
+// The same with each number of CPUs. Machines that differ in nothing else run one after the other:
+// what the host does beside is then as much the same for them as it can be.
+std::vector<bench::LinuxMachine> Machines(const Suite& suite, LinuxBenchOptions options,
+                                          const std::vector<std::string>& names,
+                                          const bench::LinuxFiles& files,
+                                          const std::string& own_path, const std::string& qemu,
+                                          bool native, std::chrono::milliseconds hardware_limit) {
+  std::vector<std::vector<bench::LinuxMachine>> by_number;
+  for (unsigned cpus : options.smp) {
+    options.guest.smp = cpus;
+    by_number.push_back(
+        MachinesOfOneNumber(suite, options, names, files, own_path, qemu, native, hardware_limit));
+    for (bench::LinuxMachine& machine : by_number.back()) {
+      machine.cpus = cpus;
+      if (cpus != options.smp.front()) {
+        machine.system = bench::SystemWithCpus(machine.system, cpus);
+      }
+    }
+  }
+  std::vector<bench::LinuxMachine> machines;
+  for (std::size_t i = 0; i < by_number.front().size(); ++i) {
+    for (const auto& row : by_number) machines.push_back(row[i]);
+  }
+  return machines;
+}
+
+// Among how many workers the rows of parallel.inc are divided: as many for all machines.
+unsigned Workers(const LinuxBenchOptions& options) {
+  return std::max(bench::kLeastWorkers, *std::max_element(options.smp.begin(), options.smp.end()));
+}
+
 // --prepare: a script for each machine, to run it by hand.
 int Prepare(const LinuxBenchOptions& options, const std::vector<std::string>& names,
             const std::vector<bench::LinuxMachine>& machines) {
   for (const bench::LinuxMachine& machine : machines) {
-    const std::string words =
-        bench::LinuxbenchWords(options.quick, bench::ProgramsOf(machine, names), options.guest.smp);
+    const std::string words = bench::LinuxbenchWords(
+        {options.quick, machine.cpus, Workers(options)}, bench::ProgramsOf(machine, names));
     std::string script = "#!/bin/sh\nexec";
     for (const std::string& word : machine.command(words)) script += " " + bench::ShellWord(word);
     script += " \"$@\"\n";
@@ -307,14 +346,36 @@ std::optional<int> CheckHardware(bool all, std::vector<std::string>* engines) {
 }
 
 // A nested KVM that emulates cannot do everything, and is not ours; who asks for it first is told.
-bool OwnFailed(const bench::LinuxMeasurements& measurements) {
-  const bench::Results& results = measurements.results;
-  return results.Failed(bench::kAlibi) ||
-         std::any_of(measurements.engines.begin(), measurements.engines.end(),
-                     [&](const bench::LinuxEngine& engine) {
-                       return engine.name != bench::kHardwareEngine &&
-                              results.Failed(engine.system.system.c_str());
+bool OwnFailed(const LinuxBenchOptions& options, const bench::LinuxMeasurements& measurements) {
+  return std::any_of(measurements.systems.begin(), measurements.systems.end(),
+                     [&](const bench::LinuxSystem& system) {
+                       return !system.engine.empty() &&
+                              (system.engine != bench::kHardwareEngine ||
+                               system.engine == options.engines.front()) &&
+                              measurements.results.Failed(system.id.system.c_str());
                      });
+}
+
+// "1,2".
+std::string NumbersText(const std::vector<unsigned>& numbers) {
+  return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+// What is wrong with the list of numbers, beside other options; "" if nothing is.
+std::string CheckNumbers(const LinuxBenchOptions& options) {
+  for (auto number = options.smp.begin(); number != options.smp.end(); ++number) {
+    if (std::find(options.smp.begin(), number, *number) != number) {
+      return fmt::format("{} is there twice", *number);
+    }
+    for (const std::string& engine : options.engines) {
+      const auto kind = runtime::EngineFor(*runtime::ParseEngineKind(engine), *number);
+      if (!kind.ok()) return kind.error().message;
+    }
+  }
+  if (options.smp.size() > 1 && options.cpu_time) {
+    return "what several CPUs gain is time that passes, which --cpu-time does not count";
+  }
+  return "";
 }
 
 std::function<void(const std::string&)> Progress() {
@@ -351,8 +412,14 @@ int Run(const Suite& suite, int argc, char** argv) {
                  "Alibi's CPU model, as for alibi run: " + CpuModelList())
       ->type_name("MODEL")
       ->capture_default_str();
-  app.add_option("--smp", options.guest.smp, "CPUs of the machines, as for alibi run")
-      ->type_name("N")
+  app.add_option("--smp", options.smp,
+                 "CPUs of the machines, as for alibi run; several numbers are measured beside each "
+                 "other, the first being that of the other tables" +
+                     std::string(suite.id == bench::LinuxSuite::kLinux
+                                     ? ", by rows parallel/NAME if --only names no others"
+                                     : ""))
+      ->type_name("N[,N...]")
+      ->delimiter(',')
       ->check(CLI::Range(1u, vcpu::kMaxVcpus))
       ->capture_default_str();
   app.add_option("--vcpu-threads", options.guest.vcpu_threads, "as for alibi run")
@@ -369,11 +436,12 @@ int Run(const Suite& suite, int argc, char** argv) {
   if (suite.has_isolation) {
     std::vector<std::string> settings;
     for (const Isolation& row : kIsolations) settings.emplace_back(row.name);
-    app.add_option("--isolation", options.isolation,
-                   "whether the guests' kernels isolate their page tables (pti=on, rows NAME/pti), "
-                   "as they do on Intel CPUs that have the Meltdown flaw")
-        ->check(CLI::IsMember(settings))
-        ->capture_default_str();
+    app.add_option(
+           "--isolation", options.isolation,
+           "whether the guests' kernels isolate their page tables (pti=on, rows NAME/pti), "
+           "as they do on Intel CPUs that have the Meltdown flaw (both; with several numbers "
+           "of CPUs off)")
+        ->check(CLI::IsMember(settings));
   }
   if (suite.has_engines) {
     app.add_option(
@@ -430,9 +498,11 @@ int Run(const Suite& suite, int argc, char** argv) {
   if (!engines.ok()) return Fail(kUsage, "--engine: " + engines.error().message);
   options.engines = *engines;
   if (const auto status = CheckHardware(all_engines, &options.engines)) return *status;
-  for (const std::string& engine : options.engines) {
-    const auto kind = runtime::EngineFor(*runtime::ParseEngineKind(engine), options.guest.smp);
-    if (!kind.ok()) return Fail(kUsage, "--smp: " + kind.error().message);
+  if (const std::string wrong = CheckNumbers(options); !wrong.empty()) {
+    return Fail(kUsage, "--smp: " + wrong);
+  }
+  if (options.isolation.empty()) {
+    options.isolation = suite.has_isolation && options.smp.size() > 1 ? "off" : "both";
   }
   if (!options.prepare.empty() && !options.logs.path.empty()) {
     return Fail(kUsage, "--prepare runs nothing: give --log to its alibi.sh instead");
@@ -500,7 +570,8 @@ int Run(const Suite& suite, int argc, char** argv) {
 
   bench::LinuxRunOptions run;
   run.quick = options.quick;
-  run.cpus = options.guest.smp;
+  run.workers = Workers(options);
+  run.memory = options.smp.size() > 1;
   run.cpu_time = options.cpu_time;
   run.runs = options.runs != 0 ? options.runs : options.quick ? kQuickRuns : kRuns;
   run.run_limit = options.quick ? suite.quick_limit : suite.limit;
@@ -519,7 +590,9 @@ int Run(const Suite& suite, int argc, char** argv) {
       files.ram_megabytes, run.runs, run.runs == 1 ? "" : "s",
       fmt::format("{}{}{}{}{}", options.quick ? ", quick" : "",
                   options.cpu_time ? ", CPU time" : "",
-                  options.guest.smp == 1 ? "" : fmt::format(", {} CPUs", options.guest.smp),
+                  options.smp == std::vector<unsigned>{1}
+                      ? ""
+                      : fmt::format(", {} CPUs", NumbersText(options.smp)),
                   options.guest.cpu == "host" ? "" : ", CPU " + options.guest.cpu,
                   options.guest.append.empty() ? "" : ", " + options.guest.append));
   const bool colors = isatty(STDOUT_FILENO) && std::getenv("NO_COLOR") == nullptr;
@@ -531,7 +604,6 @@ int Run(const Suite& suite, int argc, char** argv) {
   nlohmann::ordered_json settings = {
       {"kernel", kernel_file},
       {"cpu", options.guest.cpu},
-      {"cpus", options.guest.smp},
       {"vcpu_threads", options.guest.vcpu_threads},
       {"tc_cache", options.guest.tc_cache != "none"},
       {"command_line", bench::LinuxCommandLine(files, "", options.guest.append)},
@@ -541,6 +613,11 @@ int Run(const Suite& suite, int argc, char** argv) {
       {"coherence", options.coherence},
       {"cpu_time", options.cpu_time}};
   if (suite.has_isolation) settings["isolation"] = options.isolation;
+  if (options.smp.size() == 1) {
+    settings["cpus"] = options.smp.front();
+  } else {
+    settings["cpus"] = options.smp;
+  }
   // What system "alibi" is.
   settings["engine"] = options.engines.front();
   if (files.IsDebian()) settings["packages"] = files.packages;
@@ -554,7 +631,7 @@ int Run(const Suite& suite, int argc, char** argv) {
     return Fail(kCannotCreate, options.svg + ": not written; is the disk full?");
   }
   fmt::print("wrote {} and {}\n", options.json, options.svg);
-  return OwnFailed(measurements) ? kBenchFailed : kSuccess;
+  return OwnFailed(options, measurements) ? kBenchFailed : kSuccess;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "bench/linux/cpus.h"
 #include "bench/linux/engines.h"
 #include "bench/linux/linux_report.h"
 #include "bench/text_table.h"
@@ -47,11 +48,24 @@ struct Row {
   Pair native, own, peer;
 };
 
-Summary NowOf(const LinuxMeasurements& now, const std::string& workload, const char* system) {
+Summary NowOf(const LinuxMeasurements& now, const std::string& workload,
+              const std::string& system) {
   for (const SystemId& id : now.results.Systems()) {
     if (id.system == system) return now.results.Of(workload, id);
   }
   return {};
+}
+
+// Of a workload with so many CPUs.
+Row RowOf(const OldReport& old, const LinuxMeasurements& now, const std::string& workload,
+          unsigned cpus) {
+  const auto pair = [&](const char* first) {
+    const std::string system =
+        cpus == CpuNumbers(now).front() ? first : SystemWithCpus({first, ""}, cpus).system;
+    const auto was = old.rows.find({workload, system});
+    return Pair{was == old.rows.end() ? Summary{} : was->second, NowOf(now, workload, system)};
+  };
+  return {pair(kNative), pair(kAlibi), pair(kQemuTcg)};
 }
 
 struct Verdict {
@@ -114,7 +128,7 @@ Result<OldReport> ParseReport(const std::string& text, LinuxSuite suite) {
     for (const Json& row : json.at("benchmarks")) {
       const std::string name = row.at("name").get<std::string>();
       const LinuxWorkload* workload = FindLinuxWorkload(name);
-      of_suite = of_suite || (workload != nullptr && workload->suite == suite);
+      of_suite = of_suite || (workload != nullptr && Belongs(*workload, suite));
       Summary summary;
       summary.median = row.at("median_seconds").get<double>();
       summary.p10 = row.at("p10").get<double>();
@@ -144,30 +158,30 @@ std::string CompareTable(const OldReport& old, const LinuxMeasurements& now, con
              {"noise"},
              {""}});
   unsigned worse = 0, better = 0;
+  const std::vector<unsigned> numbers = CpuNumbers(now);
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
-    const auto pair = [&](const char* system) {
-      const auto was = old.rows.find({workload.name, system});
-      return Pair{was == old.rows.end() ? Summary{} : was->second,
-                  NowOf(now, workload.name, system)};
-    };
-    const Row row = {pair(kNative), pair(kAlibi), pair(kQemuTcg)};
-    if (row.own.now.count == 0) continue;
-    std::vector<Cell> cells = {{workload.name},
-                               Time(row.own.now),
-                               Time(row.own.was),
-                               Ratio(row.own.now, row.native.now),
-                               Ratio(row.own.was, row.native.was),
-                               Ratio(row.peer.now, row.own.now),
-                               Ratio(row.peer.was, row.own.was)};
-    if (const auto verdict = Judge(row)) {
-      cells.push_back({FormatTimes(verdict->cost)});
-      cells.push_back({fmt::format("{:.0f} %", 100 * verdict->noise)});
-      if (verdict->Worse()) cells.push_back({"WORSE", kColorRed});
-      if (verdict->Better()) cells.push_back({"better", kColorGreen});
-      worse += verdict->Worse();
-      better += verdict->Better();
+    for (unsigned cpus : numbers) {
+      const Row row = RowOf(old, now, workload.name, cpus);
+      if (row.own.now.count == 0) continue;
+      const std::string name =
+          numbers.size() == 1 ? workload.name : fmt::format("{}, CPUs: {}", workload.name, cpus);
+      std::vector<Cell> cells = {{name},
+                                 Time(row.own.now),
+                                 Time(row.own.was),
+                                 Ratio(row.own.now, row.native.now),
+                                 Ratio(row.own.was, row.native.was),
+                                 Ratio(row.peer.now, row.own.now),
+                                 Ratio(row.peer.was, row.own.was)};
+      if (const auto verdict = Judge(row)) {
+        cells.push_back({FormatTimes(verdict->cost)});
+        cells.push_back({fmt::format("{:.0f} %", 100 * verdict->noise)});
+        if (verdict->Worse()) cells.push_back({"WORSE", kColorRed});
+        if (verdict->Better()) cells.push_back({"better", kColorGreen});
+        worse += verdict->Worse();
+        better += verdict->Better();
+      }
+      table.Row(std::move(cells));
     }
-    table.Row(std::move(cells));
   }
   return table.Render(colors) + "\n" +
          (colors ? kColorDim + std::string(kNote) + kColorReset : kNote) +

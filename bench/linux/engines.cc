@@ -38,8 +38,8 @@ constexpr const char* kNote =
     "medians are uncertain.\n";
 
 Summary Of(const LinuxMeasurements& measurements, const std::string& workload, const char* engine) {
-  for (const LinuxEngine& row : measurements.engines) {
-    if (row.name == engine) return measurements.results.Of(workload, row.system);
+  for (const LinuxSystem& row : EnginesOf(measurements)) {
+    if (row.engine == engine) return measurements.results.Of(workload, row.id);
   }
   return {};
 }
@@ -129,17 +129,27 @@ EngineVerdict JudgeAuto(const LinuxMeasurements& measurements, const LinuxWorklo
                                                         : EngineVerdict::kMissed;
 }
 
+std::vector<LinuxSystem> EnginesOf(const LinuxMeasurements& measurements) {
+  std::vector<LinuxSystem> engines;
+  for (const LinuxSystem& system : measurements.systems) {
+    if (!system.engine.empty() && system.cpus == measurements.systems.front().cpus) {
+      engines.push_back(system);
+    }
+  }
+  if (engines.size() < 2) engines.clear();
+  return engines;
+}
+
 std::string EngineTable(const LinuxMeasurements& measurements, bool colors) {
-  if (measurements.engines.size() < 2) return "";
+  const std::vector<LinuxSystem> engines = EnginesOf(measurements);
+  if (engines.empty()) return "";
   const Results& results = measurements.results;
   struct Column {
     std::string head;
     SystemId system;
   };
   std::vector<Column> columns;
-  for (const LinuxEngine& engine : measurements.engines) {
-    columns.push_back({engine.name, engine.system});
-  }
+  for (const LinuxSystem& engine : engines) columns.push_back({engine.engine, engine.id});
   if (results.Has({kQemuTcg, ""})) columns.push_back({kQemuTcg, {kQemuTcg, ""}});
   TextTable table;
   std::vector<Cell> head = {{"engines"}, {"per"}, {"native"}};

@@ -38,6 +38,10 @@ struct HardwareTrial {
 };
 HardwareTrial TryHardware(const std::string& alibi, const std::string& data_folder);
 
+// Those that were measured beside each other, the first number of CPUs being theirs; none if there
+// is one alone.
+std::vector<LinuxSystem> EnginesOf(const LinuxMeasurements& measurements);
+
 // One workload per row: what it takes natively, and on each engine and on QEMU TCG the time and how
 // many times the native one that is; then the aim of engine auto and whether it is met. "" if
 // there is one engine only.

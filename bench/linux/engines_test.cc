@@ -21,7 +21,8 @@ const SystemId kDirectly = SystemOfEngine("direct", "hysteresis", false);
 
 LinuxMeasurements Canned() {
   LinuxMeasurements measurements;
-  measurements.engines = {{"translate", kTranslated}, {"auto", kAutomatic}, {"direct", kDirectly}};
+  measurements.systems = {
+      {kHost}, {kTranslated, "translate"}, {kAutomatic, "auto"}, {kDirectly, "direct"}, {kTcg}};
   Results& results = measurements.results;
   const auto add = [&](const char* name, const SystemId& system, std::vector<double> samples) {
     results.Add(system, "", {name, std::move(samples), ""});
@@ -61,11 +62,11 @@ TEST_CASE("One engine alone needs no table of engines; a chart of several has al
   const std::string svg = LinuxSvg(measurements, "");
   CHECK_THAT(svg, Catch::Contains("gzip, direct: 1.0x") && Catch::Contains("aim of auto"));
   // An engine without a figure is in neither.
-  measurements.engines.push_back({"hardware", {kHardware, ""}});
+  measurements.systems.push_back({{kHardware, ""}, "hardware"});
   CHECK(LinuxSvg(measurements, "") == svg);
-  measurements.engines.resize(1);
+  measurements.systems.resize(2);
   CHECK(EngineTable(measurements, false).empty());
-  measurements.engines.clear();
+  measurements.systems.clear();
   CHECK_THAT(LinuxSvg(measurements, ""), !Catch::Contains("gzip, direct"));
 }
 

@@ -190,10 +190,15 @@ Status WriteDiskGuest(const std::string& kernel, const std::string& alibi,
   return Ok();
 }
 
-std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names, unsigned cpus) {
+std::string LinuxbenchWords(const LinuxbenchOptions& options,
+                            const std::vector<std::string>& names) {
   if (names.empty()) return "";
-  return fmt::format("{}{}:only={}", quick ? "quick" : "full",
-                     cpus == 1 ? "" : fmt::format(":cpus={}", cpus), fmt::join(names, ","));
+  const auto word = [](const char* name, unsigned value, unsigned usual) {
+    return value == usual ? "" : fmt::format(":{}={}", name, value);
+  };
+  return fmt::format("{}{}{}{}:only={}", options.quick ? "quick" : "full",
+                     word("cpus", options.cpus, 1), word("workers", options.workers, kLeastWorkers),
+                     options.stay ? ":stay" : "", fmt::join(names, ","));
 }
 
 std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,
@@ -257,7 +262,11 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
                                       files.initramfs,
                                       "-append",
                                       LinuxCommandLine(files, words, guest.append)};
-  if (guest.smp != 1) command.insert(command.end(), {"-smp", std::to_string(guest.smp)});
+  if (guest.smp != 1) {
+    // Said, though it is what QEMU takes for such a guest: a thread for each CPU.
+    command[2] = "tcg,thread=multi";
+    command.insert(command.end(), {"-smp", std::to_string(guest.smp)});
+  }
   const auto drive = [](const std::string& path, const char* how) {
     return fmt::format("file={},format=raw,{}", WithoutCommas(path), how);
   };
@@ -307,11 +316,8 @@ ScratchFolder::ScratchFolder(Where where) {
 
 ScratchFolder::~ScratchFolder() {
   if (path_.empty()) return;
-  for (const char* name :
-       {"initramfs", "initramfs.gz", "linuxbench", "file", "input", "output", "virtio", "ide"}) {
-    unlink((path_ + "/" + name).c_str());
-  }
-  rmdir(path_.c_str());
+  std::error_code error;
+  std::filesystem::remove_all(path_, error);
 }
 
 }  // namespace alibi::bench

@@ -71,8 +71,17 @@ struct LinuxGuestOptions {
   std::string engine = "translate";  // as for `alibi run`
 };
 
-// What linuxbench is told, to run these workloads on so many CPUs; "" for none.
-std::string LinuxbenchWords(bool quick, const std::vector<std::string>& names, unsigned cpus = 1);
+// How linuxbench runs its workloads.
+inline constexpr unsigned kLeastWorkers = 2;
+struct LinuxbenchOptions {
+  bool quick = false;
+  unsigned cpus = 1;                 // natively, of the host's
+  unsigned workers = kLeastWorkers;  // that share each workload of parallel.inc
+  bool stay = false;                 // for a moment, at the end
+};
+// What it is told to run these; "" for none.
+std::string LinuxbenchWords(const LinuxbenchOptions& options,
+                            const std::vector<std::string>& names);
 
 // `words`: linuxbench's, such as "quick:only=getppid"; "": the machine boots and powers off.
 std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,

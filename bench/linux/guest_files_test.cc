@@ -62,6 +62,19 @@ TEST_CASE(
   CHECK(Values(peer, "-m") == std::vector<std::string>{"2048"});
 }
 
+TEST_CASE("Both machines have as many CPUs, and QEMU a thread for each") {
+  LinuxGuestOptions guest;
+  CHECK(Values(QemuLinuxCommand({}, "/qemu", "", guest), "-accel") ==
+        std::vector<std::string>{"tcg"});
+  CHECK(Values(QemuLinuxCommand({}, "/qemu", "", guest), "-smp").empty());
+  guest.smp = 2;
+  const auto peer = QemuLinuxCommand({}, "/qemu", "", guest);
+  CHECK(Values(peer, "-accel") == std::vector<std::string>{"tcg,thread=multi"});
+  CHECK(Values(peer, "-smp") == std::vector<std::string>{"2"});
+  CHECK(Values(AlibiLinuxCommand({}, "/alibi", "", guest), "--smp") ==
+        std::vector<std::string>{"2"});
+}
+
 TEST_CASE("Both machines of bench disk have the same disks, whose writes stay") {
   LinuxFiles files;
   files.virtio_disk = "/s/a,b/virtio";

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "bench/linux/cpus.h"
 #include "bench/linux/engines.h"
 #include "bench/linux/reference.h"
 #include "bench/linux/workloads.h"
@@ -37,12 +38,12 @@ double Rounded(double value) {
   return std::round(value * scale) / scale;
 }
 
-// "" for another system, and where there is one engine only.
-std::string EngineOf(const LinuxMeasurements& measurements, const SystemId& id) {
-  for (const LinuxEngine& engine : measurements.engines) {
-    if (engine.system == id) return engine.name;
+// What it is, if it is known.
+LinuxSystem SystemOf(const LinuxMeasurements& measurements, const SystemId& id) {
+  for (const LinuxSystem& system : measurements.systems) {
+    if (system.id == id) return system;
   }
-  return "";
+  return {id};
 }
 
 // What the exec of a new machine costs in an old one, in times, by system.
@@ -187,6 +188,7 @@ std::string LinuxTable(const LinuxMeasurements& measurements, bool colors) {
   if (const std::string engines = EngineTable(measurements, colors); !engines.empty()) {
     text += "\n" + engines;
   }
+  if (const std::string cpus = CpusTable(measurements, colors); !cpus.empty()) text += "\n" + cpus;
   for (const std::string& note : measurements.notes) text += note;
   return text;
 }
@@ -196,6 +198,8 @@ nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
                                  const nlohmann::ordered_json& settings) {
   using Json = nlohmann::ordered_json;
   const Results& results = measurements.results;
+  const bool several_engines = !EnginesOf(measurements).empty();
+  const bool several_numbers = CpuNumbers(measurements).size() > 1;
   Json benchmarks = Json::array(), clocks = Json::array(), failures = Json::array();
   for (const LinuxWorkload& workload : LinuxWorkloads()) {
     for (const SystemId& id : results.Systems()) {
@@ -214,9 +218,9 @@ nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
                             {"samples", std::move(rounded)}});
       const double median = Rounded(summary.median);
       const double other = Rounded(measurements.other.Of(workload.name, id).median);
-      if (const std::string engine = EngineOf(measurements, id); !engine.empty()) {
-        benchmarks.back()["engine"] = engine;
-      }
+      const LinuxSystem system = SystemOf(measurements, id);
+      if (several_engines && !system.engine.empty()) benchmarks.back()["engine"] = system.engine;
+      if (several_numbers) benchmarks.back()["cpus"] = system.cpus;
       benchmarks.back()["clock_seconds"] = measurements.cpu_time ? other : median;
       benchmarks.back()["cpu_seconds"] = measurements.cpu_time ? median : other;
     }
@@ -239,6 +243,11 @@ nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
   json["ageing"] = Json::object();
   for (const auto& [id, times] : Ageing(results)) json["ageing"][id.system] = Rounded(times);
   json["failures"] = std::move(failures);
+  for (const auto& [id, bytes] : measurements.memory) {
+    json["memory"].push_back({{"system", id.system},
+                              {"cpus", SystemOf(measurements, id).cpus},
+                              {"median_bytes", Rounded(Summarize(bytes).median)}});
+  }
   if (!measurements.notes.empty()) json["notes"] = measurements.notes;
   return json;
 }

@@ -20,14 +20,16 @@ std::string LinuxFailures(const Results& results, bool colors);
 // One workload per row: seconds per operation (medians), by both measures, the ratios, and whether
 // the aims are met;
 // then what execlate costs beside execdyn, the clocks, and what failed; then the engines beside
-// each other (engines.h) and the notes. `colors`: escapes for a terminal.
+// each other (engines.h), the numbers of CPUs (cpus.h) and the notes. `colors`: escapes for a
+// terminal.
 std::string LinuxTable(const LinuxMeasurements& measurements, bool colors);
 
 // As of the nanobenchmarks, with "median_seconds" for "median_cycles": {"host", "linux":
 // `settings`, "clocks": [...], "benchmarks": [{"name", "system", "policy", "per",
-// "median_seconds", "p10", "p90", "samples", "engine", "clock_seconds", "cpu_seconds"}], "ratios":
-// as in reference.h, "ageing": {system: execlate / execdyn}, "failures": [...], "notes": [...]}.
-// Seconds per operation; engine and notes where there are any.
+// "median_seconds", "p10", "p90", "samples", "engine", "cpus", "clock_seconds", "cpu_seconds"}],
+// "ratios": as in reference.h, "ageing": {system: execlate / execdyn}, "failures": [...], "memory":
+// [{"system", "cpus", "median_bytes"}], "notes": [...]}. Seconds per operation; engine, cpus,
+// memory and notes where there are several or any.
 nlohmann::ordered_json LinuxJson(const LinuxMeasurements& measurements,
                                  const nlohmann::ordered_json& host,
                                  const nlohmann::ordered_json& settings);

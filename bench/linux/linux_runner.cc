@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "bench/linux/guest_files.h"
-#include "bench/linux/process_time.h"
+#include "bench/linux/process_use.h"
 #include "bench/linux/workloads.h"
 
 namespace alibi::bench {
@@ -51,7 +51,9 @@ bool Asked(const LinuxMachine& machine, const LinuxWorkload& workload,
 class Runner {
  public:
   Runner(const std::vector<LinuxMachine>& machines, const LinuxRunOptions& options)
-      : machines_(machines), options_(options), tallies_(machines.size()) {}
+      : machines_(machines), options_(options), tallies_(machines.size()) {
+    for (const LinuxMachine& machine : machines) AddSystem(machine);
+  }
 
   LinuxMeasurements Run() {
     for (unsigned run = 0; run < options_.runs; ++run) {
@@ -63,7 +65,6 @@ class Runner {
     }
     CompareChecks();
     measurements_.cpu_time = options_.cpu_time;
-    TakeEngines();
     for (const LinuxWorkload& workload : LinuxWorkloads()) {
       for (std::size_t i = 0; i < machines_.size(); ++i) {
         const auto it = tallies_[i].samples.find(workload.program);
@@ -82,16 +83,12 @@ class Runner {
   }
 
  private:
-  void TakeEngines() {
-    for (const LinuxMachine& machine : machines_) {
-      std::vector<LinuxEngine>& all = measurements_.engines;
-      // An isolated guest's engine is that of the other one.
-      if (machine.engine.empty() || std::any_of(all.begin(), all.end(), [&](const auto& engine) {
-            return engine.system == machine.system;
-          })) {
-        continue;
-      }
-      all.push_back({machine.engine, machine.system});
+  // Machines with and without isolation are of one system.
+  void AddSystem(const LinuxMachine& machine) {
+    std::vector<LinuxSystem>& all = measurements_.systems;
+    if (std::none_of(all.begin(), all.end(),
+                     [&](const LinuxSystem& system) { return system.id == machine.system; })) {
+      all.push_back({machine.system, machine.engine, machine.cpus});
     }
   }
 
@@ -114,7 +111,9 @@ class Runner {
     std::vector<std::string> names = Wanted(machine, tally);
     bool first = true;
     while (!tally.broken && (first ? machine.boots || !names.empty() : !names.empty())) {
-      const std::string words = LinuxbenchWords(options_.quick, names, options_.cpus);
+      const std::string words = LinuxbenchWords(
+          {options_.quick, machine.cpus, options_.workers, options_.memory && machine.boots},
+          names);
       const LinuxConsole console = RunOnce(machine, words, first, tally);
       first = false;
       std::erase_if(names, [&](const std::string& name) {
@@ -129,6 +128,7 @@ class Runner {
     if (options_.progress) options_.progress(where_);
     LinuxConsole console;
     std::string begun;
+    double memory = 0;
     const Clock::time_point start = Clock::now();
     const ChildResult child = RunChild(
         machine.command(words), machine.limit.count() != 0 ? machine.limit : options_.run_limit,
@@ -139,7 +139,11 @@ class Runner {
             options_.progress(where_ + ", " + console.unfinished());
           }
           begun = console.unfinished();
+          if (options_.memory && machine.boots && console.done() && memory == 0) {
+            memory = GroupMemoryBytes(group);
+          }
         });
+    if (memory > 0) measurements_.memory[machine.system].push_back(memory);
     if (options_.ended) options_.ended(child);
     const bool ended = child.started && !child.timed_out && child.exit_status == 0;
     if (!ended || (!words.empty() && !console.done())) {

@@ -5,11 +5,13 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "bench/child_process.h"
 #include "bench/linux/console.h"
+#include "bench/linux/guest_files.h"
 #include "bench/results.h"
 
 namespace alibi::bench {
@@ -21,7 +23,8 @@ struct LinuxMachine {
   std::function<std::vector<std::string>(const std::string& words)> command;
   bool boots = true;      // false: linuxbench on the host
   bool isolated = false;  // its kernel isolates its page tables: it runs the rows NAME/pti
-  std::string engine{};   // of Alibi's, by name; "": another system, or there is one engine only
+  std::string engine{};   // of Alibi's, by name; "": another system
+  unsigned cpus = 1;      // natively so many of the host's
   // Of a run: that of LinuxRunOptions if it is zero.
   std::chrono::milliseconds limit{};
 };
@@ -34,9 +37,11 @@ std::vector<std::string> ProgramsOf(const LinuxMachine& machine,
 struct LinuxRunOptions {
   unsigned runs = 5;
   bool quick = false;
-  unsigned cpus = 1;  // of the machines; natively as many of the host's
+  // Among how many workers rows of parallel.inc are divided.
+  unsigned workers = kLeastWorkers;
+  bool memory = false;  // what machines take is measured at their end
   // Figures are CPU time: those of the clock multiplied by the part of a core that the machine
-  // used. For a host that is busy with other things; all workloads keep one VCPU busy.
+  // used. For a host that is busy with other things, and workloads that keep one VCPU busy.
   bool cpu_time = false;
   std::vector<std::string> names;  // of workloads
   std::chrono::milliseconds run_limit = std::chrono::minutes(20);
@@ -57,10 +62,11 @@ struct LinuxClock {
 inline constexpr double kMaxClockError = 0.05;
 bool ClockIsRight(const LinuxClock& clock);
 
-// An engine of Alibi's that was measured.
-struct LinuxEngine {
-  std::string name;
-  SystemId system;
+// A system that was measured, and what it is; see LinuxMachine.
+struct LinuxSystem {
+  SystemId id;
+  std::string engine{};
+  unsigned cpus = 1;
 };
 
 struct LinuxMeasurements {
@@ -69,7 +75,9 @@ struct LinuxMeasurements {
   bool cpu_time =
       false;  // `results` are CPU time, `other` the clock's: the guest's, for a boot the host's
   std::vector<LinuxClock> clocks;
-  std::vector<LinuxEngine> engines;  // in the order of the machines, which had named theirs
+  std::vector<LinuxSystem> systems;  // in the order of the machines
+  // What a machine took of the host's memory at its end, in bytes, one figure for each run.
+  std::map<SystemId, std::vector<double>> memory;
   // What readers of the tables must know beside them, such as that this host's KVM emulates: whole
   // lines.
   std::vector<std::string> notes;

@@ -11,7 +11,7 @@
 
 #include "base/types.h"
 #include "bench/child_process.h"
-#include "bench/linux/process_time.h"
+#include "bench/linux/process_use.h"
 
 namespace alibi::bench {
 namespace {
@@ -137,6 +137,31 @@ TEST_CASE("Guests that isolate their page tables have rows of their own, and the
   CHECK(HasMiss(fell.results, kOurs, "pti=on: between workloads: exit status 3"));
 }
 
+TEST_CASE("Each machine is told how many CPUs it has, and is looked at before it ends") {
+  const std::string file = Folder() + "/words";
+  unlink(file.c_str());
+  const std::string script = "echo \"$1\" >> " + file + "; " + Good(1) + "sleep 0.3";
+  LinuxMachine two = Fake({"alibi-smp2", "hysteresis"}, script);
+  two.cpus = 2;
+  LinuxRunOptions options = Options({"getppid", "pipe"});
+  options.runs = 1;
+  options.workers = 4;
+  options.memory = true;
+  const LinuxMeasurements got = RunLinux({Fake(kHost, script), Fake(kOurs, script), two}, options);
+  std::string words[3];
+  std::ifstream lines(file);
+  for (std::string& line : words) std::getline(lines, line);
+  CHECK(words[0] == "full:workers=4:only=getppid,pipe");
+  CHECK(words[1] == "full:workers=4:stay:only=getppid,pipe");
+  CHECK(words[2] == "full:cpus=2:workers=4:stay:only=getppid,pipe");
+  CHECK(got.memory.size() == 2);
+  CHECK(got.memory.at(two.system).size() == 1);
+  CHECK(got.memory.at(kOurs)[0] > 10000);  // a shell
+  REQUIRE(got.systems.size() == 3);
+  CHECK(got.systems[2].cpus == 2);
+  CHECK(GroupMemoryBytes(0x7fffffff) == 0);
+}
+
 TEST_CASE("What takes minutes is in one run alone") {
   const std::string script = kBoot + Mark("begin", 1) + "case $1 in *execlate*) " +
                              Outcome("execlate", "ab", 1) + ";; esac; " +
@@ -219,9 +244,9 @@ TEST_CASE("A machine that says nothing is ended by its own limit, and costs no o
   CHECK(got.results.Samples("getppid", kOurs).size() == 2);
   CHECK(got.results.Samples("getppid", kTcg).size() == 2);
   // Of both settings of isolation, each engine once.
-  REQUIRE(got.engines.size() == 2);
-  CHECK(got.engines[0].name == "translate");
-  CHECK(got.engines[1].system.system == kHardware);
+  REQUIRE(got.systems.size() == 3);
+  CHECK(got.systems[0].engine == "translate");
+  CHECK(got.systems[1].id.system == kHardware);
 }
 
 TEST_CASE("Figures from a clock that is off are refused") {
@@ -287,17 +312,35 @@ TEST_CASE("linuxbench runs each workload on the host and says so") {
       RunChild({linuxbench, "run",
                 "quick:only=execdyn,getppid,pgfault,ctxswitch,signal,segv,pipe,tmpfile,sqlite,lua,"
                 "compile,matmul,"
-                "matmul1,x87,random,execlate,entries/300",
+                "matmul1,x87,random,execlate,entries/300,parallel/lua,parallel/compile,"
+                "parallel/lock,parallel/fault,parallel/shared-fault,parallel/forkwait",
                 Folder(), "/bin/false"},
                60s, [&](std::string_view text, int) { console.Feed(text, 0); });
   CHECK(child.exit_status == 0);
   CHECK(console.done());
-  CHECK(console.outcomes().size() == 17);
+  CHECK(console.outcomes().size() == 23);
   for (const auto& [name, outcome] : console.outcomes()) {
     INFO(name);
     CHECK(outcome.error.empty());
     CHECK(outcome.seconds.size() == 1);
   }
+}
+
+TEST_CASE("linuxbench computes the same on any number of CPUs, with that many workers") {
+  std::vector<std::string> sums;
+  for (const char* words : {"quick:only=parallel/lua,parallel/compile",
+                            "quick:cpus=2:only=parallel/lua,parallel/compile",
+                            "quick:workers=3:only=parallel/lua,parallel/compile"}) {
+    LinuxConsole console;
+    RunChild({std::getenv("LINUXBENCH"), "run", words, Folder(), "/bin/false"}, 60s,
+             [&](std::string_view text, int) { console.Feed(text, 0); });
+    for (const char* name : {"parallel/lua", "parallel/compile"}) {
+      REQUIRE(console.outcomes().count(name) == 1);
+      CHECK(console.outcomes().at(name).error == "");
+      sums.push_back(console.outcomes().at(name).check);
+    }
+  }
+  for (std::size_t i = 2; i < sums.size(); ++i) CHECK(sums[i] == sums[i % 2]);
 }
 
 TEST_CASE("linuxbench says why a workload failed") {

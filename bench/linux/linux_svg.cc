@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bench/linux/cpus.h"
 #include "bench/linux/engines.h"
 #include "bench/linux/linux_report.h"
 #include "bench/linux/workloads.h"
@@ -19,6 +20,29 @@ bool HasFigure(const Results& results, const SystemId& id) {
   });
 }
 
+// Of the same systems; without rows for the number of CPUs that they have.
+SvgPanel SpeedUpPanel(const LinuxMeasurements& measurements, const std::vector<SystemId>& systems,
+                      const std::vector<SvgSeries>& series, unsigned cpus) {
+  SvgPanel panel{.title = fmt::format("Time on {} CPUs, in times of that on {} (log scale)", cpus,
+                                      CpuNumbers(measurements).front()),
+                 .series = series,
+                 .rows = {},
+                 .ticks = {},
+                 .label = [](double v) { return fmt::format("{:.2f}x", v); }};
+  for (const LinuxWorkload& workload : LinuxWorkloads()) {
+    SvgRow row{workload.name, workload.name, {}, 0};
+    if (cpus == 2 && workload.speed_up > 0) row.mark = 1 / workload.speed_up;
+    bool any = false;
+    for (const SystemId& id : systems) {
+      const double times = SpeedUp(measurements, workload.name, id, cpus);
+      row.values.push_back(times > 0 ? 1 / times : -1);
+      any = any || times > 0;
+    }
+    if (any) panel.rows.push_back(std::move(row));
+  }
+  return panel;
+}
+
 }  // namespace
 
 std::string LinuxSvg(const LinuxMeasurements& measurements, const std::string& subtitle) {
@@ -31,16 +55,17 @@ std::string LinuxSvg(const LinuxMeasurements& measurements, const std::string& s
     series.push_back(look);
   };
   // Beside other engines the aim is that of engine auto.
-  for (const LinuxEngine& engine : measurements.engines) {
-    add(engine.system, {engine.name.c_str(), engine.name.c_str(), engine.name == kAutoEngine});
+  const std::vector<LinuxSystem> engines = EnginesOf(measurements);
+  for (const LinuxSystem& system : engines) {
+    const char* name = system.engine.c_str();
+    add(system.id, {name, name, system.engine == kAutoEngine});
   }
   for (const SystemId& id : results.Systems()) {
-    if (id.system == kAlibi && measurements.engines.empty()) add(id, {"Alibi", "alibi", true});
+    if (id.system == kAlibi && engines.empty()) add(id, {"Alibi", "alibi", true});
     if (id.system == kQemuTcg) add(id, {"QEMU TCG", "tcg"});
   }
-  const std::string title = measurements.engines.empty()
-                                ? "A Linux guest on Alibi and on QEMU TCG"
-                                : "A Linux guest on Alibi's engines and on QEMU TCG";
+  const std::string title = engines.empty() ? "A Linux guest on Alibi and on QEMU TCG"
+                                            : "A Linux guest on Alibi's engines and on QEMU TCG";
   SvgPanel boot{.title = "Boot, seconds (log scale)",
                 .series = series,
                 .rows = {},
@@ -64,16 +89,20 @@ std::string LinuxSvg(const LinuxMeasurements& measurements, const std::string& s
       // Where Alibi's bar has to end for its aim.
       if (id.system == kQemuTcg && own > 0) row.mark = own / base / workload.aim;
     }
-    if (!measurements.engines.empty()) row.mark = workload.auto_most;
+    if (!engines.empty()) row.mark = workload.auto_most;
     if (any) (workload.is_boot ? boot : work).rows.push_back(std::move(row));
   }
   SvgDrawing drawing;
   drawing.Head(title, subtitle + " · medians · shorter is better", series,
-               measurements.engines.empty() ? "Alibi's aim" : "aim of auto");
-  for (SvgPanel* panel : {&boot, &work}) {
-    if (panel->rows.empty()) continue;
-    FitAxis(panel);
-    drawing.Draw(*panel);
+               engines.empty() ? "Alibi's aim" : "aim of auto");
+  std::vector<SvgPanel> panels = {std::move(boot), std::move(work)};
+  for (unsigned cpus : CpuNumbers(measurements)) {
+    panels.push_back(SpeedUpPanel(measurements, systems, series, cpus));
+  }
+  for (SvgPanel& panel : panels) {
+    if (panel.rows.empty()) continue;
+    FitAxis(&panel);
+    drawing.Draw(panel);
   }
   return drawing.Finish(title);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "bench/linux/cpus.h"
 #include "bench/linux/linux_report.h"
 #include "bench/linux/workloads.h"
 #include "bench/svg_drawing.h"
@@ -77,7 +78,9 @@ std::string ScalingTable(const LinuxMeasurements& measurements, bool colors) {
     text += fmt::format("Per {}: {}\n{}\n", bound.per, bound.meaning, table.Render(colors));
   }
   text += colors ? kColorDim + std::string(kNote) + kColorReset : kNote;
-  return text + LinuxFailures(results, colors);
+  text += LinuxFailures(results, colors);
+  const std::string cpus = CpusTable(measurements, colors);
+  return text + (cpus.empty() ? "" : "\n" + cpus);
 }
 
 std::string ScalingSvg(const LinuxMeasurements& measurements, const std::string& subtitle) {

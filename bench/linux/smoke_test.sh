@@ -55,6 +55,11 @@ status=0
 "$alibi" bench linux --smp 17 2>errors.txt || status=$?
 [[ $status == 64 ]] || fail "17 CPUs: status $status"
 grep -q -e "--smp" errors.txt || fail "not what is wrong: $(cat errors.txt)"
+for wrong in "--smp 2,1,2" "--smp 1,2 --cpu-time" "--smp 1,2 --engine hardware"; do
+  status=0
+  "$alibi" bench linux $wrong 2>errors.txt || status=$?
+  [[ $status == 64 || $wrong == *hardware && $status == 69 ]] || fail "$wrong: status $status"
+done
 
 # --- A report to compare with that is none ---
 echo '{"host":{},"benchmarks":[]}' >foreign.json
@@ -118,6 +123,33 @@ status=0
 
 "$alibi" bench linux --only getppid --isolation off --smp 2 --prepare scripts >out.txt
 grep -q -e " --smp 2 " scripts/alibi.sh || fail "one CPU: $(cat scripts/alibi.sh)"
+
+# --- Several numbers of CPUs beside each other ---
+"$alibi" bench linux --smp 1,2 --prepare scripts >out.txt
+grep -q "only=parallel/gzip,.*parallel/forkwait'" scripts/alibi-smp2.sh || fail "not the rows of several"
+grep -q -e "thread=multi.* -smp 2" scripts/qemu-tcg-smp2.sh || fail "not with two threads"
+grep -q "cpus=2" scripts/native-smp2.sh || fail "not on two CPUs: $(cat scripts/native-smp2.sh)"
+! grep -q -e "--smp " scripts/alibi.sh || fail "not one CPU: $(cat scripts/alibi.sh)"
+! grep -q "pti.sh" out.txt || fail "both settings: $(cat out.txt)"
+timeout -k 2 130 "$alibi" bench linux --quick --no-qemu --smp 1,2 --only parallel/lua,parallel/lock \
+  --json out.json >out.txt || grep -q "its clock is off" out.txt || fail "$(cat out.txt)"
+cat out.txt
+python3 - <<'PYTHON'
+import json
+report = json.load(open("out.json"))
+refused = {f["system"] for f in report["failures"] if "its clock is off" in f["what"]}
+others = [f for f in report["failures"] if "its clock is off" not in f["what"]]
+assert not others, others
+assert report["linux"]["cpus"] == [1, 2]
+for system in ("native", "alibi"):
+    for cpus in (1, 2):
+        name = system if cpus == 1 else system + "-smp2"
+        rows = {row["name"] for row in report["benchmarks"] if row["system"] == name and row["cpus"] == cpus}
+        assert name in refused or rows == {"parallel/lua", "parallel/lock"}, (name, rows)
+assert {m["cpus"] for m in report["memory"] if m["median_bytes"] > 1 << 20} == {1, 2}, report["memory"]
+PYTHON
+grep -q "^CPUs .* native 2 .* alibi 2" out.txt || fail "no table of CPUs: $(cat out.txt)"
+grep -q "Time on 2 CPUs" out.svg || fail "no chart of CPUs"
 
 # --- Beside an older report ---
 cp out.json old.json

@@ -21,6 +21,13 @@ LinuxWorkload ScalingRow(std::string_view bound, unsigned size) {
   return {};
 }
 
+LinuxWorkload ParallelRow(const char* name, const char* per, double aim, double speed_up,
+                          const char* meaning) {
+  LinuxWorkload row{name, per, aim, meaning, LinuxSuite::kParallel};
+  row.speed_up = speed_up;
+  return row;
+}
+
 std::vector<LinuxWorkload> MakeWorkloads() {
   const LinuxWorkload rows[] = {
       {kBootWorkload, "boot", 2, "from the start of the VMM to the shell's first line",
@@ -33,6 +40,9 @@ std::vector<LinuxWorkload> MakeWorkloads() {
    0,     LinuxHow::how, false, {},      auto_most},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
+#define ALIBI_PARALLEL(what, function, per, full, quick, samples, aim, speed_up, meaning) \
+  ParallelRow("parallel/" what, per, aim, speed_up, meaning),
+#include "bench/linux/parallel.inc"
 #define ALIBI_SCALING(bound, size, function, full, quick) ScalingRow(bound, size),
 #include "bench/linux/scaling.inc"
 #define ALIBI_DISK(disk, what, kilobytes, function, full, quick, samples, aim, meaning) \
@@ -74,6 +84,11 @@ const std::vector<ScalingBound>& ScalingBounds() {
 const std::vector<LinuxWorkload>& LinuxWorkloads() {
   static const std::vector<LinuxWorkload> kWorkloads = MakeWorkloads();
   return kWorkloads;
+}
+
+bool Belongs(const LinuxWorkload& workload, LinuxSuite command) {
+  return workload.suite == command ||
+         (workload.suite == LinuxSuite::kParallel && command == LinuxSuite::kLinux);
 }
 
 const LinuxWorkload* FindLinuxWorkload(const std::string& name) {

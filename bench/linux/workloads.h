@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `alibi bench linux` measures: the rows of workloads.inc, and those that need no program;
-// what `alibi bench scaling` does: those of scaling.inc; `alibi bench disk`: those of disk.inc; and
-// `alibi bench debian`: those of debian.inc; and those of entries.inc, which are for `alibi lab`.
+// What `alibi bench linux` measures: the rows of workloads.inc, with several numbers of CPUs those
+// of parallel.inc, and those that need no program; what `alibi bench scaling` does: those of
+// scaling.inc; `alibi bench disk`: those of disk.inc; and `alibi bench debian`: those of
+// debian.inc; and those of entries.inc, which are for `alibi lab`.
 #ifndef ALIBI_BENCH_LINUX_WORKLOADS_H_
 #define ALIBI_BENCH_LINUX_WORKLOADS_H_
 
@@ -17,8 +18,9 @@ struct ScalingBound {
   const char* meaning;  // one line
 };
 
-// Which of the commands runs a workload; kEntries: none of them, but `alibi lab`.
-enum class LinuxSuite { kLinux, kScaling, kDisk, kDebian, kEntries };
+// Which of the commands runs a workload; kParallel: bench linux, with several numbers of CPUs or if
+// it is named; kEntries: none of them, but `alibi lab`.
+enum class LinuxSuite { kLinux, kParallel, kScaling, kDisk, kDebian, kEntries };
 
 // Which machines run a workload, and how often.
 enum class LinuxHow {
@@ -44,6 +46,8 @@ struct LinuxWorkload {
   // Time on engine auto / native time at most; 0: at most that on engine translate, but for the
   // policy's cost.
   double auto_most = 0;
+  // On two CPUs, Alibi's time on one / on two; 0: no such aim.
+  double speed_up = 0;
 };
 
 // From the start of the VMM's process to the shell's first line on the console.
@@ -64,6 +68,8 @@ inline constexpr double kMostAgeing = 1.1;
 // In the order in which they are run and shown.
 const std::vector<LinuxWorkload>& LinuxWorkloads();
 const std::vector<ScalingBound>& ScalingBounds();
+// Whether it is a row of the command's: kLinux has those of kParallel, too.
+bool Belongs(const LinuxWorkload& workload, LinuxSuite command);
 // nullptr: there is none of this name.
 const LinuxWorkload* FindLinuxWorkload(const std::string& name);
 

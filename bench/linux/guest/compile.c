@@ -32,29 +32,41 @@ static void Report(void* opaque, const char* message) {
   Die(message);
 }
 
+void WriteSource(FILE* file, unsigned functions, uint64_t seed) {
+  fputs(
+      "struct Point { int x, y; };\n"
+      "static const unsigned kTable[8] = {3, 1, 4, 1, 5, 9, 2, 6};\n",
+      file);
+  for (unsigned i = 0; i < functions; ++i) AppendFunction(file, i, &seed);
+  fputs("unsigned all(unsigned x) {\n  struct Point p = {4, 7};\n", file);
+  for (unsigned i = 0; i < functions; i += kCalled) fprintf(file, "  x = f%u(x, &p);\n", i);
+  fputs("  return x;\n}\n", file);
+}
+
+static TCCState* NewCompiler(int output) {
+  TCCState* tcc = tcc_new();
+  if (tcc == NULL) Die("tcc_new");
+  tcc_set_error_func(tcc, NULL, Report);
+  tcc_set_options(tcc, "-nostdlib -nostdinc");
+  tcc_set_output_type(tcc, output);
+  return tcc;
+}
+
+int CompileFile(const char* source, const char* object) {
+  TCCState* tcc = NewCompiler(TCC_OUTPUT_OBJ);
+  return tcc_add_file(tcc, source) != 0 || tcc_output_file(tcc, object) != 0;
+}
+
 uint64_t RunCompile(const struct Run* run) {
   char* source = NULL;
   size_t size = 0;
   FILE* file = open_memstream(&source, &size);
   if (file == NULL) Die("open_memstream");
-  const unsigned functions = run->count / kLinesPerFunction;
-  uint64_t state = 5;
-  fputs(
-      "struct Point { int x, y; };\n"
-      "static const unsigned kTable[8] = {3, 1, 4, 1, 5, 9, 2, 6};\n",
-      file);
-  for (unsigned i = 0; i < functions; ++i) AppendFunction(file, i, &state);
-  fputs("unsigned all(unsigned x) {\n  struct Point p = {4, 7};\n", file);
-  for (unsigned i = 0; i < functions; i += kCalled) fprintf(file, "  x = f%u(x, &p);\n", i);
-  fputs("  return x;\n}\n", file);
+  WriteSource(file, run->count / kLinesPerFunction, 5);
   fclose(file);
   StartClock();
 
-  TCCState* tcc = tcc_new();
-  if (tcc == NULL) Die("tcc_new");
-  tcc_set_error_func(tcc, NULL, Report);
-  tcc_set_options(tcc, "-nostdlib -nostdinc");
-  tcc_set_output_type(tcc, TCC_OUTPUT_MEMORY);
+  TCCState* tcc = NewCompiler(TCC_OUTPUT_MEMORY);
   if (tcc_compile_string(tcc, source) != 0) Die("tcc_compile_string");
   if (tcc_relocate(tcc, TCC_RELOCATE_AUTO) != 0) Die("tcc_relocate");
   unsigned (*all)(unsigned) = (unsigned (*)(unsigned))tcc_get_symbol(tcc, "all");

@@ -6,12 +6,14 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
-// What a workload gets. `count` operations, see workloads.inc, scaling.inc, disk.inc, debian.inc
-// and entries.inc.
+// What a workload gets. `count` operations, see workloads.inc, parallel.inc, scaling.inc, disk.inc,
+// debian.inc and entries.inc.
 struct Run {
   unsigned count;
   unsigned size;        // see scaling.inc, disk.inc and entries.inc; else 0
+  unsigned workers;     // see parallel.inc
   const char* folder;   // on tmpfs, for files; those of disk.inc find their disks there
   const char* busybox;  // path
   const char* self;     // path of this program
@@ -28,6 +30,8 @@ typedef uint64_t (*WorkloadFunction)(const struct Run* run);
 #define ALIBI_LINUX_WORKLOAD(name, function, ...) uint64_t function(const struct Run* run);
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
+#define ALIBI_PARALLEL(what, function, ...) uint64_t function(const struct Run* run);
+#include "bench/linux/parallel.inc"
 #define ALIBI_SCALING(bound, size, function, ...) uint64_t function(const struct Run* run);
 #include "bench/linux/scaling.inc"
 #endif
@@ -56,6 +60,18 @@ uint64_t SumOfFile(const char* path);
 #define kAskerPlace "%ASKER%"
 #define kServerPlace "%SERVER%"
 _Noreturn void RunBeside(char** words);
+
+// For others' workers: a text of so many bytes in a file; busybox with these arguments as a child,
+// between files; C source of so many functions, each seed's another; pages that are mapped, written
+// to and unmapped, so many at a time.
+void WriteText(const char* path, size_t size);
+void StartBusybox(const struct Run* run, const char* input, const char* output,
+                  char* const* arguments);
+void WriteSource(FILE* file, unsigned functions, uint64_t seed);
+uint64_t TouchPages(unsigned count, size_t at_once);
+
+// Compiles a file to an object; the exit status.
+int CompileFile(const char* source, const char* object);
 
 // A child (-1: any) that exited with status 0, or Die().
 void WaitFor(int pid);

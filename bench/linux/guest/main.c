@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // linuxbench run WORDS FOLDER BUSYBOX       runs workloads; WORDS, separated by ':', may hold
 //                                           quick, show (what commands print, too),
-//                                           only=NAME,NAME, cpus=N and asker=ADDRESS/PORT/PORT
+//                                           only=NAME,NAME, cpus=N, workers=N, stay (a moment,
+//                                           at the end) and asker=ADDRESS/PORT/PORT
 // linuxbench beside COMMAND [WORD...]       becomes the command, with an asker beside it (asker.c)
+// linuxbench compile SOURCE OBJECT          compiles a file
 // linuxbench nothing                        what forkexec runs
 //
 // Results are lines "@@bench JSON" on stdout, which in a guest is the serial console. Each workload
@@ -34,6 +36,9 @@ static const struct Workload {
   {#name, function, full, quick, samples, 0, NULL},
 #include "bench/linux/workloads.inc"
 #undef ALIBI_LINUX_WORKLOAD
+#define ALIBI_PARALLEL(what, function, per, full, quick, samples, aim, speed_up, meaning) \
+  {"parallel/" what, function, full, quick, samples, 0, NULL},
+#include "bench/linux/parallel.inc"
 #define ALIBI_DISK(disk, what, kilobytes, function, full, quick, samples, aim, meaning) \
   {disk "/" what, function, full, quick, samples, kilobytes, NULL},
 #include "bench/linux/disk.inc"
@@ -90,8 +95,10 @@ void WaitFor(int pid) {
     if (errno != EINTR) Die("waitpid");
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    char what[64];
+    snprintf(what, sizeof(what), "a child process failed (wait status %#x)", (unsigned)status);
     errno = 0;
-    Die("a child process failed");
+    Die(what);
   }
 }
 
@@ -120,10 +127,10 @@ static void RunWorkload(const struct Workload* workload, struct Run run, int qui
   printf("]}\n");
 }
 
-// Rows of scaling.inc, disk.inc, debian.inc and entries.inc run if they are named.
+// Rows of other files than workloads.inc run if they are named.
 static int IsSelected(const char* only, const struct Workload* workload) {
   const char* name = workload->name;
-  if (only == NULL) return workload->size == 0 && workload->command == NULL;
+  if (only == NULL) return strchr(name, '/') == NULL && workload->command == NULL;
   const size_t length = strlen(name);
   for (const char* at = only; at != NULL; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
     if (strncmp(at, name, length) == 0 && (at[length] == 0 || at[length] == ',')) return 1;
@@ -155,12 +162,14 @@ static int RunAll(char* words, const char* folder, const char* busybox) {
   if (n <= 0) Die("/proc/self/exe");
   const int folder_length = (int)(strrchr(self, '/') - self);
   snprintf(dynamic, sizeof(dynamic), "%.*s/dynamic", folder_length, self);
-  struct Run run = {0, 0, folder, busybox, self, dynamic, NULL, 0, ""};
+  struct Run run = {0, 0, 2, folder, busybox, self, dynamic, NULL, 0, ""};
   const char* only = NULL;
-  int quick = 0, cores = 1;
+  int quick = 0, stay = 0, cores = 1;
   for (char* word = strtok(words, ":"); word != NULL; word = strtok(NULL, ":")) {
     if (strcmp(word, "quick") == 0) quick = 1;
     if (strcmp(word, "show") == 0) run.show = 1;
+    if (strcmp(word, "stay") == 0) stay = 1;
+    if (strncmp(word, "workers=", 8) == 0) run.workers = (unsigned)atoi(word + 8);
     if (strncmp(word, "only=", 5) == 0) only = word + 5;
     if (strncmp(word, "asker=", 6) == 0) run.asker = word + 6;
     if (strncmp(word, "cpus=", 5) == 0) cores = atoi(word + 5);
@@ -188,11 +197,16 @@ static int RunAll(char* words, const char* folder, const char* busybox) {
     }
   }
   Mark("done");
+  // Whoever sees the line looks at the memory of what this runs in.
+  if (stay) usleep(500000);
   return 0;
 }
 
 int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "nothing") == 0) return 0;
+#ifndef ALIBI_ONLY_DEBIAN
+  if (argc == 4 && strcmp(argv[1], "compile") == 0) return CompileFile(argv[2], argv[3]);
+#endif
   if (argc == 5 && strcmp(argv[1], "run") == 0) return RunAll(argv[2], argv[3], argv[4]);
   if (argc > 2 && strcmp(argv[1], "beside") == 0) RunBeside(argv + 2);
   fprintf(stderr, "usage: linuxbench run WORDS FOLDER BUSYBOX | beside COMMAND... | nothing\n");

@@ -18,23 +18,25 @@ uint64_t RunGetppid(const struct Run* run) {
   return different;
 }
 
-uint64_t RunPageFault(const struct Run* run) {
-  enum { kPages = 4096, kPageSize = 4096 };
+uint64_t TouchPages(unsigned count, size_t at_once) {
+  enum { kPageSize = 4096 };
   uint64_t sum = 0;
-  for (unsigned done = 0; done < run->count; done += kPages) {
-    volatile char* memory = mmap(NULL, (size_t)kPages * kPageSize, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (size_t done = 0; done < count; done += at_once) {
+    volatile char* memory =
+        mmap(NULL, at_once * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) Die("mmap");
     // Huge pages would leave 8 faults.
-    madvise((void*)memory, (size_t)kPages * kPageSize, MADV_NOHUGEPAGE);
-    for (size_t page = 0; page < kPages; ++page) {
+    madvise((void*)memory, at_once * kPageSize, MADV_NOHUGEPAGE);
+    for (size_t page = 0; page < at_once; ++page) {
       memory[page * kPageSize] = (char)page;
       sum += (unsigned char)memory[page * kPageSize] + (unsigned char)memory[page * kPageSize + 1];
     }
-    if (munmap((void*)memory, (size_t)kPages * kPageSize) != 0) Die("munmap");
+    if (munmap((void*)memory, at_once * kPageSize) != 0) Die("munmap");
   }
   return sum;
 }
+
+uint64_t RunPageFault(const struct Run* run) { return TouchPages(run->count, 4096); }
 
 uint64_t RunForkWait(const struct Run* run) {
   for (unsigned i = 0; i < run->count; ++i) {

@@ -10,7 +10,7 @@
 #include "bench/linux/guest/linuxbench.h"
 
 // Text of words from a small vocabulary: compresses about as prose does.
-static void WriteText(const char* path, size_t size) {
+void WriteText(const char* path, size_t size) {
   char words[512][12];
   uint64_t state = 1;
   for (int i = 0; i < 512; ++i) {
@@ -31,9 +31,8 @@ static void WriteText(const char* path, size_t size) {
   if (fclose(file) != 0) Die(path);
 }
 
-// Runs busybox with these arguments, stdout being the file.
-static void RunBusybox(const struct Run* run, const char* input, const char* output,
-                       char* const* arguments) {
+void StartBusybox(const struct Run* run, const char* input, const char* output,
+                  char* const* arguments) {
   const int pid = fork();
   if (pid < 0) Die("fork");
   if (pid == 0) {
@@ -42,7 +41,12 @@ static void RunBusybox(const struct Run* run, const char* input, const char* out
     execv(run->busybox, arguments);
     _exit(127);
   }
-  WaitFor(pid);
+}
+
+static void RunBusybox(const struct Run* run, const char* input, const char* output,
+                       char* const* arguments) {
+  StartBusybox(run, input, output, arguments);
+  WaitFor(-1);
 }
 
 static uint64_t RunTool(const struct Run* run, char* tool) {
