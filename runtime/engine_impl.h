@@ -290,6 +290,7 @@ class EngineImpl final : public TranslatingEngine,
     return mmu_.HasOthers() || (direct_ != nullptr && direct_->AnyDetached());
   }
   void BeginAtomic(LinearAddr linear, unsigned size);
+  u8* AtomicPlace(LinearAddr linear, unsigned size);
   enum class ElementAccess : u8 { kRead, kWrite, kProbe };
   static u64 ActiveElements(const isa::Instr& instr);
   bool AccessElements(const isa::Instr& instr, LinearAddr linear, ElementAccess access,
@@ -404,7 +405,8 @@ class EngineImpl final : public TranslatingEngine,
   HostAddr gs_;  // what %gs holds
   // A locked operand is being bounced: the guest code in between is part of it.
   bool keeps_machine_ = false;
-  Pending pending_;  // from a dispatch that needs the run loop to PrepareEntry; else empty
+  bool in_place_ = false;  // ... or changed where it lies
+  Pending pending_;        // from a dispatch that needs the run loop to PrepareEntry; else empty
   // SiteOfMiss's latest answers; a look-up's place is one site's until the TC is flushed.
   struct MissedSite {
     HostAddr resume;

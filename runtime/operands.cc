@@ -235,10 +235,22 @@ void EngineImpl::BeginAtomic(LinearAddr linear, unsigned size) {
   mmu_.StopOthers();
 }
 
+// Where a locked operand lies that can be changed there, as one access, whoever runs beside: in
+// plain memory, which nobody traces as long as this VCPU has the machine. Null: it is to be
+// bounced.
+u8* EngineImpl::AtomicPlace(LinearAddr linear, unsigned size) {
+  constexpr unsigned kLine = 64;  // see BounceOf
+  u8* pages[2];
+  mmu_.TakeMachine();
+  if (linear.value % kLine + size > kLine || !PlainPages(linear, size, true, pages)) return nullptr;
+  return pages[0];
+}
+
 Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
   const Instr& instr = InstrOf(*site);
   ++counters_.bounce_callouts;
   attempted_ = AttemptedStore::kNoTrace;
+  in_place_ = false;
   state_.rip = site->ccf->mode.RipOf(instr.pc);
   const bool in_segment = translator::ChecksSegment(instr, site->ccf->mode);
   const LinearAddr linear(
@@ -260,8 +272,16 @@ Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
                            : RefuseBounce(site, verdict.fault);
   }
   if (masked) return BounceElements(site, linear);
-  if (instr.IsLocked()) BeginAtomic(linear, site->size);
   NoteWatched(instr, linear, site->size);
+  if (instr.IsLocked() && RunsBeside()) {
+    if (u8* const place = AtomicPlace(linear, site->size)) {
+      SyncGs();
+      keeps_machine_ = in_place_ = true;
+      state_.callout_argument = reinterpret_cast<u64>(place);
+      return {site->resume};
+    }
+    BeginAtomic(linear, site->size);
+  }
   GuestFault fault;
   u8* pages[2];
   if (instr.mem.written && !PlainPages(linear, site->size, true, pages) &&
@@ -293,7 +313,8 @@ Next EngineImpl::OnBounceEnd(SiteDesc* site, u64) {
   GuestFault fault;
   const LinearAddr operand(state_.scratch.operand);
   const bool written =
-      instr.mem.masked_element != 0
+      std::exchange(in_place_, false) ? true
+      : instr.mem.masked_element != 0
           ? AccessElements(instr, operand, ElementAccess::kWrite, &fault)
           : WriteOperand(operand, BounceOf(operand, site->size), site->size, &fault);
   if (!written) return DeliverAtAndDispatch(site, fault);

@@ -63,6 +63,38 @@ void AddAcrossPages(u64) {
   }
 }
 
+// One instruction whose operand is beside code, which a VMM may watch, or in plain memory, by
+// turns; every other processor adds to the latter with another one.
+struct alignas(64) {
+  u8 code[64];
+  volatile u64 additions;
+} beside_code;
+
+void AddByTurns(u64) {
+  constexpr u64 kTurns = kRounds / 8;
+  if (CpuNumber() % 2 != 0) {
+    for (u64 i = 0; i < kTurns; ++i) asm volatile("lock incq %0" : "+m"(additions));
+    return;
+  }
+  volatile u64* const places[] = {&beside_code.additions, &additions};
+  for (u64 i = 0; i < kTurns; ++i) {
+    reinterpret_cast<void (*)()>(beside_code.code)();
+    for (volatile u64* place : places) {
+      asm volatile("lock incq (%0)" : : "r"(place) : "memory");
+    }
+  }
+}
+
+void TestAtomicsByTurns() {
+  const u64 cpus = CpusWanted(), turns = kRounds / 8;
+  additions = 0;
+  beside_code.additions = 0;
+  beside_code.code[0] = 0xc3;  // ret
+  Check(Everywhere(AddByTurns, 0), "LOCK INC beside code and elsewhere, by turns");
+  CheckEq("... loses nothing", additions, cpus * turns);
+  CheckEq("... nor beside code", beside_code.additions, (cpus + 1) / 2 * turns);
+}
+
 void TestAtomics() {
   const u64 cpus = CpusWanted();
   additions = 0;
@@ -82,6 +114,7 @@ void TestAtomics() {
   crossing = kHighBase + kPageSize - 3;
   Check(Everywhere(AddAcrossPages, 0), "LOCK INC across two pages everywhere");
   CheckEq("... loses nothing", *reinterpret_cast<u64*>(crossing), cpus * (kRounds / 4));
+  TestAtomicsByTurns();
 }
 
 // --- Page tables ---
