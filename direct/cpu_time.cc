@@ -20,10 +20,12 @@ clockid_t ClockOf(pid_t process) {
 
 }  // namespace
 
+u64 CpuTimeNs(pid_t process) { return ClockNs(ClockOf(process)); }
+
 CpuTime::CpuTime() : begin_ns_(MonotonicNs()), begin_tsc_(__rdtsc()) {}
 
 u64 CpuTime::CyclesOf(pid_t process) const {
-  const auto ns = static_cast<double>(ClockNs(ClockOf(process)));
+  const auto ns = static_cast<double>(CpuTimeNs(process));
   const auto passed = static_cast<double>(std::max<u64>(MonotonicNs() - begin_ns_, 1));
   return static_cast<u64>(ns * (static_cast<double>(__rdtsc() - begin_tsc_) / passed));
 }

@@ -10,6 +10,9 @@
 
 namespace alibi::direct {
 
+// Of the process, from its start on, in ns. 0 if there is no such process.
+u64 CpuTimeNs(pid_t process);
+
 class CpuTime {
  public:
   // Learns the TSC's rate from the time that passes from now on: some milliseconds suffice.

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "base/host_clock.h"
 #include "base/memory_file.h"
+#include "direct/cpu_time.h"
 #include "direct/descriptor_message.h"
 #include "direct/satellite_start.h"
 #include "direct/stub_layout.h"
@@ -31,8 +31,12 @@ namespace {
 
 // The stub's place is drawn from these: far from where systems put programs, libraries and stacks.
 constexpr u64 kFirstBase = u64{0x20} << 40, kLastBase = u64{0x50} << 40;
-// Longer than any host keeps a thread from a CPU: it is of no use after that.
+// Longer than any host takes to start a process.
 constexpr int kPatienceSeconds = 10;
+// Who runs on for so long, although interrupted, is of no use any more; how often that is looked
+// at.
+constexpr u64 kPatienceNs = 4'000'000'000;
+constexpr int kLookMs = 5000;
 
 constexpr u32 kSsAutodisarm = 1u << 31;
 constexpr u64 kResumeFlag = u64{1} << 16;
@@ -171,12 +175,14 @@ void Satellite::Interrupt() {
 
 // Waits until the kernel holds it in its stop call. False: that will not be.
 bool Satellite::Listen() {
+  // By its own time: a host that is busy, or paused itself, gives it none to stop in.
   u64 since = 0;
+  bool again = false;
   for (;;) {
     // Not the ioctl alone: it is restarted behind a signal, and not every kernel tells it of a
     // death.
     pollfd ready{listener_.get(), POLLIN, 0};
-    const int count = poll(&ready, 1, kPatienceSeconds * 1000);
+    const int count = poll(&ready, 1, kLookMs);
     if (count == 1 && (ready.revents & POLLIN) != 0) {
       seccomp_notif stop{};
       if (ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, &stop) == 0) {
@@ -190,10 +196,15 @@ bool Satellite::Listen() {
     if (count == 1 && (ready.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return false;
     if (count < 0 && errno != EINTR) return false;
     if (!interrupted_.load(std::memory_order_relaxed)) continue;
+    const u64 now = CpuTimeNs(pid_);
     if (since == 0) {
-      since = MonotonicNs();
-    } else if (MonotonicNs() - since > kPatienceSeconds * 1'000'000'000ull) {
-      return false;  // it blocks the signal
+      since = now;
+    } else if (now - since > kPatienceNs) {
+      if (again) return false;  // it blocks the signal
+      // The host may have taken a pause of its own for the process's time.
+      again = true;
+      since = now;
+      Interrupt();
     }
   }
 }

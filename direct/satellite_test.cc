@@ -134,6 +134,25 @@ TEST_CASE("a loop is interrupted") {
   CHECK(rig.reg(kFrameRip) == kCode);
 }
 
+// A host that pauses, or has no time for it, is no reason to give it up.
+TEST_CASE("one that gets no time to stop in is waited for") {
+  Rig rig;
+  struct sigaction nothing {};
+  nothing.sa_handler = [](int) {};
+  REQUIRE(sigaction(SIGUSR2, &nothing, nullptr) == 0);
+  const pthread_t waiter = pthread_self();
+  std::thread pauser([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    kill(rig.satellite->process(), SIGSTOP);
+    rig.satellite->Interrupt();
+    pthread_kill(waiter, SIGUSR2);
+    std::this_thread::sleep_for(std::chrono::seconds(12));
+    kill(rig.satellite->process(), SIGCONT);
+  });
+  CHECK(rig.Stopped(rig.Run({0xeb, 0xfe}), Satellite::StopSignal()));
+  pauser.join();
+}
+
 TEST_CASE("clocks trap, and the vector state passes") {
   Rig rig;
   REQUIRE(rig.Stopped(rig.Run({0x0f, 0x31, 0xcc}), SIGSEGV));
