@@ -8,12 +8,6 @@ namespace alibi::mmu {
 namespace {
 
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which Debian 12's headers do not know
-// A host without 2 MB in one piece looks for them and moves other pages; one that is a guest itself
-// and was never given that memory waits for its own host, 4 KB at a time (12 million cycles).
-// Either is more than first touches cost. So many in a row that were dear or refused, and no more
-// are asked for.
-constexpr u64 kDearCycles = 4'000'000;
-constexpr unsigned kMostInVain = 2;
 
 }  // namespace
 
@@ -27,16 +21,12 @@ void HugeBlocks::Settle(u64 offset) {
 
 void HugeBlocks::Ask(u64 offset, u8* memory) {
   Settle(offset);
-  if (in_vain_.load(std::memory_order_relaxed) >= kMostInVain) return;
+  if (trial_.Failed()) return;
   const u64 begin = __rdtsc();
   // A block without any page is refused. Another VCPU may be at that byte.
   __atomic_fetch_or(memory, u8{0}, __ATOMIC_RELAXED);
   const bool made = madvise(memory, kBytes, kCollapse) == 0;
-  if (made && __rdtsc() - begin < kDearCycles) {
-    in_vain_.store(0, std::memory_order_relaxed);
-  } else {
-    in_vain_.fetch_add(1, std::memory_order_relaxed);
-  }
+  trial_.Note(made && !HugePageTrial::IsDear(__rdtsc() - begin));
 }
 
 void HugeBlocks::Forget(u64 offset, u64 bytes) {

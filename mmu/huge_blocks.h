@@ -12,6 +12,7 @@
 #include <atomic>
 #include <memory>
 
+#include "base/huge_page_trial.h"
 #include "base/types.h"
 
 namespace alibi::mmu {
@@ -37,7 +38,7 @@ class HugeBlocks {
 
  private:
   std::unique_ptr<std::atomic<u64>[]> asked_;  // a bit for each block
-  std::atomic<unsigned> in_vain_ = 0;          // in a row
+  HugePageTrial trial_;
 };
 
 }  // namespace alibi::mmu

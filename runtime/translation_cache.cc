@@ -30,10 +30,8 @@ constexpr u64 kMinBytes = u64{1} << 20;
 // How much of a region is faulted in at a time.
 constexpr u64 kAhead = 128 * 1024;
 
-// A huge page that costs more than 512 small ones: see mmu/huge_blocks.cc. One that is cheap costs
-// more than the least here, and less than small ones.
-constexpr u64 kDearHugePage = 4'000'000, kHugePageCost = 200'000;
-constexpr unsigned kMostDear = 2;  // in a row, and the rest comes in small pages
+// What costs less was no huge page, but there already.
+constexpr u64 kHugePageCost = 200'000;
 
 // Best effort: what an older host does not know is left to page faults.
 void Populate(HostAddr from, [[maybe_unused]] bool write) {
@@ -143,13 +141,10 @@ void TranslationCache::FaultIn() {
   const u64 begin = __rdtsc();
   Populate(from, true);
   const u64 cost = __rdtsc() - begin;
-  if (cost > kDearHugePage) {
-    if (++dear_huge_pages_ == kMostDear) {
-      madvise(from.As(), data_present_.limit - from, MADV_NOHUGEPAGE);
-    }
-  } else if (cost > kHugePageCost && dear_huge_pages_ < kMostDear) {
-    dear_huge_pages_ = 0;
-  }
+  if (cost <= kHugePageCost || huge_pages_.Failed()) return;
+  huge_pages_.Note(!HugePageTrial::IsDear(cost));
+  // The rest comes in small pages.
+  if (huge_pages_.Failed()) madvise(from.As(), data_present_.limit - from, MADV_NOHUGEPAGE);
 }
 
 Ccf* TranslationCache::NewCcf() {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/huge_page_trial.h"
 #include "base/protection_key.h"
 #include "base/result.h"
 #include "base/types.h"
@@ -102,7 +103,7 @@ class TranslationCache {
   HostAddr cold_end_, cold_next_;
   HostAddr data_start_, data_next_;
   Present hot_present_, cold_present_, data_present_;
-  unsigned dear_huge_pages_ = 0;  // of the data, in a row
+  HugePageTrial huge_pages_;  // of the data
   u64 flushes_ = 0;
   std::vector<translator::Ccf*> ccfs_;  // in the order of their code
   // Of ccfs_, by position: a search touches no CCF but the one it finds.
