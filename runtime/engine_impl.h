@@ -178,6 +178,7 @@ class EngineImpl final : public TranslatingEngine,
   bool UsesStore(const GuestCode& code) const;
   enum class Among : u8 { kAll, kFollowing };  // those behind the one found last
   std::optional<translator::PackedCcf> FindStored(const GuestCode& code, Among among);
+  Ccf* LoadStored(GuestCode* code, Among among, Pending* how);
   Ccf* LoadSuccessor(const Ccf& ccf);
   void LoadSuccessors(const Ccf& first);
   static bool HasPlansOf(const translator::PackedCcf& stored, const GuestCode& code);
@@ -282,9 +283,9 @@ class EngineImpl final : public TranslatingEngine,
   // instruction demands). Small operands are never split between cache lines: hosts that detect
   // split locks do so wherever they lie, and none of these demands an alignment.
   u8* BounceOf(LinearAddr linear, unsigned size) const {
-    const bool split = size <= 8 && linear.value % 64 + size > 64;
-    return split ? bounce_ : bounce_ + linear.value % 64;
+    return size <= 8 && SplitsLine(linear, size) ? bounce_ : bounce_ + linear.value % 64;
   }
+  static bool SplitsLine(LinearAddr linear, unsigned size) { return linear.value % 64 + size > 64; }
   // Is there other guest code meanwhile?
   bool RunsBeside() const {
     return mmu_.HasOthers() || (direct_ != nullptr && direct_->AnyDetached());

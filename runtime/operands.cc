@@ -224,7 +224,6 @@ Next EngineImpl::BounceElements(SiteDesc* site, LinearAddr linear) {
 // another VCPU stores there: they have no mapping for stores of a page that is traced, which take
 // the machine, and are stopped for others.
 void EngineImpl::BeginAtomic(LinearAddr linear, unsigned size) {
-  if (!RunsBeside()) return;
   mmu_.TakeMachine();
   const HostAddr host = mmu_.current_view().HostOf(linear);
   if (host - memory_.ro_base() < memory_.capacity() && linear.PageOffset() + size <= kPageSize &&
@@ -239,11 +238,9 @@ void EngineImpl::BeginAtomic(LinearAddr linear, unsigned size) {
 // plain memory, which nobody traces as long as this VCPU has the machine. Null: it is to be
 // bounced.
 u8* EngineImpl::AtomicPlace(LinearAddr linear, unsigned size) {
-  constexpr unsigned kLine = 64;  // see BounceOf
-  u8* pages[2];
   mmu_.TakeMachine();
-  if (linear.value % kLine + size > kLine || !PlainPages(linear, size, true, pages)) return nullptr;
-  return pages[0];
+  u8* pages[2];
+  return !SplitsLine(linear, size) && PlainPages(linear, size, true, pages) ? pages[0] : nullptr;
 }
 
 Next EngineImpl::OnBounceBegin(SiteDesc* site, u64 r11) {
@@ -313,10 +310,9 @@ Next EngineImpl::OnBounceEnd(SiteDesc* site, u64) {
   GuestFault fault;
   const LinearAddr operand(state_.scratch.operand);
   const bool written =
-      std::exchange(in_place_, false) ? true
-      : instr.mem.masked_element != 0
-          ? AccessElements(instr, operand, ElementAccess::kWrite, &fault)
-          : WriteOperand(operand, BounceOf(operand, site->size), site->size, &fault);
+      in_place_ || (instr.mem.masked_element != 0
+                        ? AccessElements(instr, operand, ElementAccess::kWrite, &fault)
+                        : WriteOperand(operand, BounceOf(operand, site->size), site->size, &fault));
   if (!written) return DeliverAtAndDispatch(site, fault);
   state_.rip = site->ccf->mode.RipOf(instr.next_pc());
   ChargeSimulated(site, operand, true);

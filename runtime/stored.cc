@@ -108,6 +108,16 @@ std::optional<PackedCcf> EngineImpl::FindStored(const GuestCode& code, Among amo
   return found;
 }
 
+// Null: there is nothing that would be made of the code now.
+Ccf* EngineImpl::LoadStored(GuestCode* code, Among among, Pending* how) {
+  const auto stored = FindStored(*code, among);
+  if (!stored || CallsLeaf(code, *stored)) return nullptr;
+  Ccf* const ccf = EmitUnit(*code, &*stored, how);
+  Register(ccf, *code);
+  ++counters_.loaded_translations;
+  return ccf;
+}
+
 // Loads what an exit of `ccf`, which has just been loaded, leads to; or null.
 Ccf* EngineImpl::LoadSuccessor(const Ccf& ccf) {
   for (ExitDesc* exit : ccf.exits()) {
@@ -116,13 +126,10 @@ Ccf* EngineImpl::LoadSuccessor(const Ccf& ccf) {
     if (tc().index().Newest(pc, ccf.phys_page, ccf.mode) != nullptr) continue;
     GuestCode code(pc, ccf.phys_page.Base() + pc.PageOffset(), ccf.mode, sites_->table());
     FetchCode(&code);
-    const auto stored = FindStored(code, Among::kFollowing);
-    if (!stored || CallsLeaf(&code, *stored)) continue;
     Pending how{.exit = exit};
-    Ccf* const successor = EmitUnit(code, &*stored, &how);
-    Register(successor, code);
+    Ccf* const successor = LoadStored(&code, Among::kFollowing, &how);
+    if (successor == nullptr) continue;
     if (how.exit != nullptr) fragments_->Chain(exit, successor);
-    ++counters_.loaded_translations;
     return successor;
   }
   return nullptr;

@@ -314,13 +314,10 @@ Ccf* EngineImpl::Translate(LinearAddr pc, PhysAddr phys, const CodeMode& mode, P
       return old;
     }
   }
-  if (const auto stored = FindStored(code, Among::kAll); stored && !CallsLeaf(&code, *stored)) {
-    Ccf* const ccf = EmitUnit(code, &*stored, how);
-    Register(ccf, code);
-    ++counters_.loaded_translations;
-    LoadSuccessors(*ccf);
+  if (Ccf* const loaded = LoadStored(&code, Among::kAll, how)) {
+    LoadSuccessors(*loaded);
     counters_.loading_cycles += __rdtsc() - begin;
-    return ccf;
+    return loaded;
   }
   const vcpu::Outcome decoded = DecodeUnit(&code);
   if (decoded.faulted()) {

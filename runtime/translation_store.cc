@@ -280,7 +280,7 @@ bool TranslationStore::WriteMerged(std::span<const std::unique_ptr<Segment>> seg
       const Frame* frame = FrameAt(segment.get(), place);
       if (frame == nullptr || !IsWhole(*frame)) break;
       const u64 bytes = sizeof(Frame) + frame->bytes;
-      place += RoundUp(bytes, kAlignment);
+      place = Behind(place, frame->bytes);
       // Runs at the same time have made the same.
       if (ForEachOfKey(index, frame->key, [&](u64 other) {
             return reinterpret_cast<const Frame*>(records.data() + other)->checksum ==
@@ -293,7 +293,7 @@ bool TranslationStore::WriteMerged(std::span<const std::unique_ptr<Segment>> seg
       entries.push_back(EntryOf(*frame, end));
       Grow(&index, entries.size());
       Insert(&index, entries.back());
-      end = RoundUp(end + bytes, kAlignment);
+      end = Behind(end, frame->bytes);
     }
   }
   return WriteSegment(file, options_.fingerprint, records.data(), end, entries);
@@ -411,7 +411,7 @@ void TranslationStore::Add(u64 key, u64 bytes) {
   added_.push_back(EntryOf(frame, records_end_));
   Grow(&index_, added_.size());
   Insert(&index_, added_.back());
-  records_end_ = RoundUp(records_end_ + sizeof(frame) + bytes, kAlignment);
+  records_end_ = Behind(records_end_, bytes);
 }
 
 bool TranslationStore::WriteSegment(int file, const u64 fingerprint[2], const u8* records,

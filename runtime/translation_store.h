@@ -149,7 +149,10 @@ class TranslationStore {
   u64 damaged_ = 0;
 
   static constexpr u64 kFirstPlace = 64, kAlignment = 8;
-  static constexpr u64 RoundUp(u64 place, u64 to) { return (place + to - 1) & ~(to - 1); }
+  // Where the next one lies.
+  static constexpr u64 Behind(u64 place, u64 bytes_of_record) {
+    return (place + sizeof(Frame) + bytes_of_record + kAlignment - 1) & ~(kAlignment - 1);
+  }
 };
 
 template <class F>
@@ -169,7 +172,7 @@ bool TranslationStore::FindFollowing(u64 key, F f) {
   for (unsigned i = 0; i < kFollowing && next_segment_ != nullptr; ++i) {
     const Frame* frame = FrameAt(next_segment_, place);
     if (frame == nullptr) return false;
-    const u64 next = place + RoundUp(sizeof(Frame) + frame->bytes, kAlignment);
+    const u64 next = Behind(place, frame->bytes);
     if (frame->key == key && (frame = WholeFrameAt(next_segment_, place)) != nullptr &&
         f(BytesOf(*frame))) {
       next_place_ = next;
@@ -195,7 +198,7 @@ bool TranslationStore::Find(u64 key, F f) {
           const Frame* frame = WholeFrameAt(segment.get(), place);
           if (frame == nullptr || frame->key != key || !f(BytesOf(*frame))) return false;
           next_segment_ = segment.get();
-          next_place_ = place + RoundUp(sizeof(Frame) + frame->bytes, kAlignment);
+          next_place_ = Behind(place, frame->bytes);
           return true;
         })) {
       return true;
