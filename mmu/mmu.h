@@ -301,10 +301,9 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   bool IsUsedBy(const PageInfo& table, PhysAddr root);
   void FlushTranslations(bool all);
   void EmptyViews(bool all);
-  OutOfSyncTables::Set RunningOutOfSync();
   bool IsCrowded() const;
-  bool ConcernsOutOfSync(bool all);
-  void SyncTables(bool all);
+  OutOfSyncTables::Set TablesToFlush(bool all);
+  void SyncTables(const OutOfSyncTables::Set& tables, bool all);
   void FlushPage(LinearAddr address);
   unsigned EntryShiftOf(Use use) {
     return pool_[use.view()].context().format->entry_bytes == 8 ? 3 : 2;

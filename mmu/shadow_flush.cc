@@ -80,12 +80,14 @@ bool Mmu::IsUsedBy(const PageInfo& table, PhysAddr root) {
 // Of the running address space; others' turn comes when they are loaded. `all`: global pages, too,
 // and tables of every address space.
 void Mmu::FlushTranslations(bool all) {
-  if (coherence_ != Coherence::kDropped && !ConcernsOutOfSync(all)) return;
+  const bool drops = coherence_ == Coherence::kDropped;
+  const OutOfSyncTables::Set tables = TablesToFlush(all);
+  if (!drops && tables.empty()) return;
   const u64 begin = __builtin_ia32_rdtsc();
-  if (coherence_ == Coherence::kDropped) {
+  if (drops) {
     EmptyViews(all);
   } else {
-    SyncTables(all);
+    SyncTables(tables, all);
   }
   ++counters_.tlb_flushes;
   counters_.tlb_flush_cycles += __builtin_ia32_rdtsc() - begin;
@@ -102,8 +104,12 @@ void Mmu::EmptyViews(bool all) {
   });
 }
 
-// Those that the running address space may use.
-OutOfSyncTables::Set Mmu::RunningOutOfSync() {
+// What only other address spaces use can wait for them, unless it crowds the list.
+bool Mmu::IsCrowded() const { return out_of_sync_.all().count() > OutOfSyncTables::kMax / 2; }
+
+// All, or those that the running address space may use.
+OutOfSyncTables::Set Mmu::TablesToFlush(bool all) {
+  if (all || out_of_sync_.empty() || IsCrowded()) return out_of_sync_.all();
   OutOfSyncTables::Set tables;
   pool_.ForEachOfRoot(context_.root, [&](const View& view) {
     if (view.context().root == context_.root) tables.Add(out_of_sync_.OfView(view.id()));
@@ -111,16 +117,8 @@ OutOfSyncTables::Set Mmu::RunningOutOfSync() {
   return tables;
 }
 
-bool Mmu::IsCrowded() const { return out_of_sync_.all().count() > OutOfSyncTables::kMax / 2; }
-
-bool Mmu::ConcernsOutOfSync(bool all) {
-  return !out_of_sync_.empty() && (all || IsCrowded() || !RunningOutOfSync().empty());
-}
-
-void Mmu::SyncTables(bool all) {
-  // What only other address spaces use can wait for them, unless it crowds the list.
+void Mmu::SyncTables(const OutOfSyncTables::Set& tables, bool all) {
   const bool crowded = IsCrowded();
-  const OutOfSyncTables::Set tables = all || crowded ? out_of_sync_.all() : RunningOutOfSync();
   tables.ForEach([&](unsigned place) {
     const u64 arena_offset = out_of_sync_.OffsetOf(place);
     if (all || IsUsedBy(memory_->InfoAt(arena_offset), context_.root)) {
