@@ -277,9 +277,7 @@ std::vector<bench::LinuxMachine> Machines(const Suite& suite, LinuxBenchOptions 
         MachinesOfOneNumber(suite, options, names, files, own_path, qemu, native, hardware_limit));
     for (bench::LinuxMachine& machine : by_number.back()) {
       machine.cpus = cpus;
-      if (cpus != options.smp.front()) {
-        machine.system = bench::SystemWithCpus(machine.system, cpus);
-      }
+      machine.system = bench::SystemWithCpus(machine.system, options.smp.front(), cpus);
     }
   }
   std::vector<bench::LinuxMachine> machines;

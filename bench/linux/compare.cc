@@ -60,8 +60,7 @@ Summary NowOf(const LinuxMeasurements& now, const std::string& workload,
 Row RowOf(const OldReport& old, const LinuxMeasurements& now, const std::string& workload,
           unsigned cpus) {
   const auto pair = [&](const char* first) {
-    const std::string system =
-        cpus == CpuNumbers(now).front() ? first : SystemWithCpus({first, ""}, cpus).system;
+    const std::string system = SystemWithCpus({first, ""}, CpuNumbers(now).front(), cpus).system;
     const auto was = old.rows.find({workload, system});
     return Pair{was == old.rows.end() ? Summary{} : was->second, NowOf(now, workload, system)};
   };

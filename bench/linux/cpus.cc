@@ -38,17 +38,8 @@ Cell CellOf(SpeedUpVerdict verdict, const std::string& text) {
   return {text, kVerdictTexts[static_cast<unsigned>(verdict)].color};
 }
 
-// As they are with the first number of CPUs.
-std::vector<LinuxSystem> FirstOf(const LinuxMeasurements& measurements) {
-  std::vector<LinuxSystem> first;
-  for (const LinuxSystem& system : measurements.systems) {
-    if (system.cpus == measurements.systems.front().cpus) first.push_back(system);
-  }
-  return first;
-}
-
 SystemId With(const LinuxSystem& first, unsigned cpus) {
-  return cpus == first.cpus ? first.id : SystemWithCpus(first.id, cpus);
+  return SystemWithCpus(first.id, first.cpus, cpus);
 }
 
 // "alibi hysteresis: 180 MB with 1 CPU, 220 MB with 2: 40.0 MB for each more"; "" without all
@@ -72,8 +63,17 @@ std::string MemoryLine(const LinuxMeasurements& measurements, const LinuxSystem&
 
 }  // namespace
 
-SystemId SystemWithCpus(const SystemId& first, unsigned cpus) {
+SystemId SystemWithCpus(const SystemId& first, unsigned first_cpus, unsigned cpus) {
+  if (cpus == first_cpus) return first;
   return {fmt::format("{}-smp{}", first.system, cpus), first.policy};
+}
+
+std::vector<LinuxSystem> FirstSystems(const LinuxMeasurements& measurements) {
+  std::vector<LinuxSystem> first;
+  for (const LinuxSystem& system : measurements.systems) {
+    if (system.cpus == measurements.systems.front().cpus) first.push_back(system);
+  }
+  return first;
 }
 
 std::vector<unsigned> CpuNumbers(const LinuxMeasurements& measurements) {
@@ -90,7 +90,8 @@ std::vector<unsigned> CpuNumbers(const LinuxMeasurements& measurements) {
 double SpeedUp(const LinuxMeasurements& measurements, const std::string& workload,
                const SystemId& first, unsigned cpus) {
   const double before = measurements.results.Of(workload, first).median;
-  const double now = measurements.results.Of(workload, SystemWithCpus(first, cpus)).median;
+  const SystemId system = SystemWithCpus(first, CpuNumbers(measurements).front(), cpus);
+  const double now = measurements.results.Of(workload, system).median;
   return before > 0 && now > 0 ? before / now : 0;
 }
 
@@ -109,7 +110,7 @@ SpeedUpVerdict JudgeSpeedUp(const LinuxMeasurements& measurements, const LinuxWo
 std::string CpusTable(const LinuxMeasurements& measurements, bool colors) {
   const std::vector<unsigned> numbers = CpuNumbers(measurements);
   if (numbers.size() < 2) return "";
-  const std::vector<LinuxSystem> systems = FirstOf(measurements);
+  const std::vector<LinuxSystem> systems = FirstSystems(measurements);
   TextTable table;
   std::vector<Cell> head = {{"CPUs"}, {"per"}};
   for (const LinuxSystem& system : systems) {

@@ -12,9 +12,12 @@
 
 namespace alibi::bench {
 
-// The number of CPUs that was named first is that of the systems that all tables are about; with
-// another one the same system is "NAME-smpN".
-SystemId SystemWithCpus(const SystemId& first, unsigned cpus);
+// The number of CPUs that was named first is that of the systems that all tables are about, such as
+// `first`; with another one the same system is "NAME-smpN".
+SystemId SystemWithCpus(const SystemId& first, unsigned first_cpus, unsigned cpus);
+
+// Those with the first number, in their order.
+std::vector<LinuxSystem> FirstSystems(const LinuxMeasurements& measurements);
 
 // Those that were measured, as they were named; one at least.
 std::vector<unsigned> CpuNumbers(const LinuxMeasurements& measurements);

@@ -17,12 +17,12 @@ LinuxMeasurements Canned() {
   LinuxMeasurements measurements;
   const auto add = [&](const char* name, const SystemId& system, double one, double two) {
     measurements.results.Add(system, "", {name, {one}, ""});
-    if (two != 0) measurements.results.Add(SystemWithCpus(system, 2), "", {name, {two}, ""});
+    if (two != 0) measurements.results.Add(SystemWithCpus(system, 1, 2), "", {name, {two}, ""});
   };
   for (const SystemId& system : {kHost, kOurs, kTcg}) {
     const std::string engine = system == kOurs ? "auto" : "";
     measurements.systems.push_back({system, engine, 1});
-    measurements.systems.push_back({SystemWithCpus(system, 2), engine, 2});
+    measurements.systems.push_back({SystemWithCpus(system, 1, 2), engine, 2});
   }
   add("boot", kOurs, 1.2, 1.4);
   add("boot", kTcg, 3, 3.3);
@@ -37,7 +37,7 @@ LinuxMeasurements Canned() {
   add("parallel/lock", kHost, 50e-9, 100e-9);
   add("parallel/lock", kOurs, 55e-9, 250e-9);
   measurements.memory[kOurs] = {180 << 20, 184 << 20, 190 << 20};
-  measurements.memory[SystemWithCpus(kOurs, 2)] = {230 << 20};
+  measurements.memory[SystemWithCpus(kOurs, 1, 2)] = {230 << 20};
   measurements.memory[kTcg] = {300 << 20};
   return measurements;
 }
@@ -101,7 +101,7 @@ TEST_CASE("Each number of CPUs is compared with an older report's") {
   LinuxMeasurements now = Canned();
   now.results = {};
   now.results.Add(kOurs, "", {"parallel/gzip", {33e-3}, ""});
-  now.results.Add(SystemWithCpus(kOurs, 2), "", {"parallel/gzip", {30e-3}, ""});
+  now.results.Add(SystemWithCpus(kOurs, 1, 2), "", {"parallel/gzip", {30e-3}, ""});
   const std::string table = CompareTable(old.value(), now, host, settings, false);
   CHECK_THAT(table, Catch::Contains("parallel/gzip, CPUs: 1") &&
                         Catch::Contains("1 worse, 0 better") && !Catch::Contains("DIFFERS"));

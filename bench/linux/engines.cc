@@ -10,6 +10,7 @@
 
 #include "bench/child_process.h"
 #include "bench/linux/compare.h"
+#include "bench/linux/cpus.h"
 #include "bench/linux/linux_report.h"
 #include "bench/linux/workloads.h"
 #include "bench/report.h"
@@ -130,12 +131,8 @@ EngineVerdict JudgeAuto(const LinuxMeasurements& measurements, const LinuxWorklo
 }
 
 std::vector<LinuxSystem> EnginesOf(const LinuxMeasurements& measurements) {
-  std::vector<LinuxSystem> engines;
-  for (const LinuxSystem& system : measurements.systems) {
-    if (!system.engine.empty() && system.cpus == measurements.systems.front().cpus) {
-      engines.push_back(system);
-    }
-  }
+  std::vector<LinuxSystem> engines = FirstSystems(measurements);
+  std::erase_if(engines, [](const LinuxSystem& system) { return system.engine.empty(); });
   if (engines.size() < 2) engines.clear();
   return engines;
 }

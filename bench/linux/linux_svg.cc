@@ -96,7 +96,9 @@ std::string LinuxSvg(const LinuxMeasurements& measurements, const std::string& s
   drawing.Head(title, subtitle + " · medians · shorter is better", series,
                engines.empty() ? "Alibi's aim" : "aim of auto");
   std::vector<SvgPanel> panels = {std::move(boot), std::move(work)};
-  for (unsigned cpus : CpuNumbers(measurements)) {
+  const std::vector<unsigned> numbers = CpuNumbers(measurements);
+  for (unsigned cpus : numbers) {
+    if (cpus == numbers.front()) continue;
     panels.push_back(SpeedUpPanel(measurements, systems, series, cpus));
   }
   for (SvgPanel& panel : panels) {

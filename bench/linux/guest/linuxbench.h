@@ -61,12 +61,10 @@ uint64_t SumOfFile(const char* path);
 #define kServerPlace "%SERVER%"
 _Noreturn void RunBeside(char** words);
 
-// For others' workers: a text of so many bytes in a file; busybox with these arguments as a child,
-// between files; C source of so many functions, each seed's another; pages that are mapped, written
-// to and unmapped, so many at a time.
-void WriteText(const char* path, size_t size);
-void StartBusybox(const struct Run* run, const char* input, const char* output,
-                  char* const* arguments);
+// For one, or several workers: a tool of busybox, run by each of so many, whose input is its share
+// of the megabytes and whose output its own; C source of so many functions, each seed's another;
+// pages that are mapped, written to and unmapped, so many at a time.
+uint64_t RunTool(const struct Run* run, unsigned workers, char* tool);
 void WriteSource(FILE* file, unsigned functions, uint64_t seed);
 uint64_t TouchPages(unsigned count, size_t at_once);
 

@@ -79,31 +79,8 @@ static uint64_t InThreads(const struct Run* run, WorkloadFunction work) {
   return sum;
 }
 
-// Each worker has the whole input, of its share's size, and writes a file of its own.
-static uint64_t RunTools(const struct Run* run, char* tool) {
-  char input[4096], output[4096];
-  snprintf(input, sizeof(input), "%s/input", run->folder);
-  WriteText(input, ((size_t)run->count << 20) / run->workers);
-  char* const arguments[] = {"busybox", tool, NULL};
-  StartClock();
-  for (unsigned i = 0; i < run->workers; ++i) {
-    snprintf(output, sizeof(output), "%s/output%u", run->folder, i);
-    StartBusybox(run, input, output, arguments);
-  }
-  for (unsigned i = 0; i < run->workers; ++i) WaitFor(-1);
-  StopClock();
-  uint64_t sum = 0;
-  for (unsigned i = 0; i < run->workers; ++i) {
-    snprintf(output, sizeof(output), "%s/output%u", run->folder, i);
-    sum += SumOfFile(output);
-    unlink(output);
-  }
-  unlink(input);
-  return sum;
-}
-
-uint64_t RunGzips(const struct Run* run) { return RunTools(run, "gzip"); }
-uint64_t RunSha256s(const struct Run* run) { return RunTools(run, "sha256sum"); }
+uint64_t RunGzips(const struct Run* run) { return RunTool(run, run->workers, "gzip"); }
+uint64_t RunSha256s(const struct Run* run) { return RunTool(run, run->workers, "sha256sum"); }
 uint64_t RunLuas(const struct Run* run) { return InProcesses(run, RunLua); }
 uint64_t RunForkWaits(const struct Run* run) { return InProcesses(run, RunForkWait); }
 

@@ -10,7 +10,7 @@
 #include "bench/linux/guest/linuxbench.h"
 
 // Text of words from a small vocabulary: compresses about as prose does.
-void WriteText(const char* path, size_t size) {
+static void WriteText(const char* path, size_t size) {
   char words[512][12];
   uint64_t state = 1;
   for (int i = 0; i < 512; ++i) {
@@ -31,8 +31,8 @@ void WriteText(const char* path, size_t size) {
   if (fclose(file) != 0) Die(path);
 }
 
-void StartBusybox(const struct Run* run, const char* input, const char* output,
-                  char* const* arguments) {
+static void StartBusybox(const struct Run* run, const char* input, const char* output,
+                         char* const* arguments) {
   const int pid = fork();
   if (pid < 0) Die("fork");
   if (pid == 0) {
@@ -49,23 +49,30 @@ static void RunBusybox(const struct Run* run, const char* input, const char* out
   WaitFor(-1);
 }
 
-static uint64_t RunTool(const struct Run* run, char* tool) {
+uint64_t RunTool(const struct Run* run, unsigned workers, char* tool) {
   char input[4096], output[4096];
   snprintf(input, sizeof(input), "%s/input", run->folder);
-  snprintf(output, sizeof(output), "%s/output", run->folder);
-  WriteText(input, (size_t)run->count << 20);
-  StartClock();
+  WriteText(input, ((size_t)run->count << 20) / workers);
   char* const arguments[] = {"busybox", tool, NULL};
-  RunBusybox(run, input, output, arguments);
+  StartClock();
+  for (unsigned i = 0; i < workers; ++i) {
+    snprintf(output, sizeof(output), "%s/output%u", run->folder, i);
+    StartBusybox(run, input, output, arguments);
+  }
+  for (unsigned i = 0; i < workers; ++i) WaitFor(-1);
   StopClock();
-  const uint64_t sum = SumOfFile(output);
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < workers; ++i) {
+    snprintf(output, sizeof(output), "%s/output%u", run->folder, i);
+    sum += SumOfFile(output);
+    unlink(output);
+  }
   unlink(input);
-  unlink(output);
   return sum;
 }
 
-uint64_t RunGzip(const struct Run* run) { return RunTool(run, "gzip"); }
-uint64_t RunSha256(const struct Run* run) { return RunTool(run, "sha256sum"); }
+uint64_t RunGzip(const struct Run* run) { return RunTool(run, 1, "gzip"); }
+uint64_t RunSha256(const struct Run* run) { return RunTool(run, 1, "sha256sum"); }
 
 uint64_t RunShell(const struct Run* run) {
   char script[] =
