@@ -90,6 +90,16 @@ void Protect(u64 va, u64 flags) {
   Invlpg(va);
 }
 
+void OpenToUsers(u64 from, u64 to) {
+  for (u64 va = from; va < to;) {
+    int level;
+    u64* const entry = Walk(va, &level);
+    SetTableEntry(entry, *entry | kPteU, level);
+    Invlpg(va);
+    va = (va | ((kPageSize << 9 * (level - 1)) - 1)) + 1;
+  }
+}
+
 void MapShuffled(u64 va, u64 pages, u64 flags) {
   const u64 base = AllocRange(pages * kPageSize, kPageSize);
   // Stepping by an odd number close to the golden section visits every page of a power of two;

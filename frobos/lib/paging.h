@@ -41,6 +41,10 @@ void SplitLargePage(u64 va);
 // Sets the flags of a 4 KB page and invalidates it (splitting a large page if need be).
 void Protect(u64 va, u64 flags);
 
+// Lets users at everything that is mapped from one address to the other (and around, as pages
+// have it), and invalidates it.
+void OpenToUsers(u64 from, u64 to);
+
 // Maps pages 4 KB pages at va to RAM whose physical order is shuffled: no two neighbours are
 // physical neighbours. Same seed, same layout.
 void MapShuffled(u64 va, u64 pages, u64 flags);

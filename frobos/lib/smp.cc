@@ -16,6 +16,7 @@ extern "C" {
 extern u8 smp_start_begin[], smp_start_end[];
 extern u8 smp_start_cr0[], smp_start_cr3[], smp_start_cr4[], smp_start_efer[], smp_start_stacks[],
     smp_start_ticket[];
+extern u8 smp_user_done[];
 }
 
 namespace {
@@ -32,6 +33,7 @@ struct Cpu {
   Tss tss;
   StartState start;
   u64 work_argument;
+  u64 user_result, before_user_code;  // the latter is a stack pointer
   void (*volatile work)(u64);
   volatile bool up;
 };
@@ -42,6 +44,11 @@ u64& StartVariable(const u8* variable) {
 }
 
 void OnWake(TrapFrame*) { EndOfIpi(); }
+void OnUserDone(TrapFrame* frame) {
+  Cpu* const cpu = &cpus[CpuNumber()];
+  cpu->user_result = frame->rax;
+  LeaveFrame(cpu->before_user_code);
+}
 
 void LoadDescriptors(Cpu* cpu) {
   memcpy(cpu->gdt, gdt, sizeof(cpu->gdt));
@@ -135,6 +142,10 @@ void PrepareStart() {
   StartVariable(smp_start_ticket) = 0;
   for (Cpu& cpu : cpus) LoadDescriptors(&cpu);
   SetHandler(kWakeVector, OnWake);
+  SetHandler(kUserDoneVector, OnUserDone);
+  Gate for_users = GetGate(kUserDoneVector);
+  for_users.low |= u64{3} << 45;
+  RestoreGate(kUserDoneVector, for_users);
 }
 
 bool IsUp(unsigned cpu) { return cpus[cpu].up; }
@@ -183,6 +194,22 @@ bool Everywhere(void (*function)(u64), u64 argument) {
   bool ended = true;
   for (unsigned cpu = 1; cpu < CpusWanted(); ++cpu) ended = Finish(cpu) && ended;
   return ended;
+}
+
+u64 CallUserHere(u64 (*function)(u64), u64 argument, u64 stack_top) {
+  u64* const stack = reinterpret_cast<u64*>(stack_top & ~u64{15}) - 1;
+  *stack = reinterpret_cast<u64>(smp_user_done);
+  TrapFrame frame = {};
+  frame.rdi = argument;
+  frame.rip = reinterpret_cast<u64>(function);
+  frame.rsp = reinterpret_cast<u64>(stack);
+  frame.rflags = kFlagsFixed | kFlagIf;
+  frame.cs = kUserCode;
+  frame.ss = kUserData;
+  Cpu* const cpu = &cpus[CpuNumber()];
+  EnterFrame(&frame, &cpu->before_user_code);
+  asm volatile("" : : : "memory");
+  return cpu->user_result;
 }
 
 void TakeLock(volatile u32* lock) {

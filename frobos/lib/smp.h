@@ -13,6 +13,7 @@ namespace alibi::frobos {
 
 inline constexpr unsigned kMaxCpus = 16;
 inline constexpr u8 kWakeVector = 0xf0;
+inline constexpr u8 kUserDoneVector = 0xef;  // by which user code returns
 
 // Interrupt command register: bits of its lower half, and sending. Under x2APIC the MSR is used.
 inline constexpr u32 kIpiLowest = 1u << 8, kIpiNmi = 4u << 8, kIpiInit = 5u << 8,
@@ -53,6 +54,11 @@ bool RunOn(unsigned cpu, void (*function)(u64), u64 argument = 0);
 
 // On all processors at once, this one included. False: one does not come back.
 bool Everywhere(void (*function)(u64), u64 argument = 0);
+
+// Calls it in CPL 3 on this processor, with interrupts on; what it returns. Others may do the same
+// meanwhile, which they must not with probes (frobos/lib/trap.h). The function, all that it touches
+// and the stack must be user pages.
+u64 CallUserHere(u64 (*function)(u64), u64 argument, u64 stack_top);
 
 // A spin lock, 0 when it is free.
 void TakeLock(volatile u32* lock);

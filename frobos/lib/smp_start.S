@@ -73,3 +73,9 @@ smp_start_efer:   .quad 0
 smp_start_stacks: .quad 0
 smp_start_ticket: .quad 0
 smp_start_end:
+
+// A user function returns here (CallUserHere).
+.section .utext, "ax"
+.global smp_user_done
+smp_user_done:
+    int $0xef

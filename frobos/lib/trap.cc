@@ -10,8 +10,6 @@ namespace alibi::frobos {
 extern "C" {
 extern u8 trap_stubs[];
 extern u8 user_return[];
-void EnterFrame(const TrapFrame* frame, u64* saved_rsp);
-[[noreturn]] void LeaveFrame(u64 saved_rsp);
 }
 
 namespace {

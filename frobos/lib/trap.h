@@ -76,6 +76,11 @@ Outcome Catch(F&& f) {
   return CatchCall([](void* argument) { (*static_cast<F*>(argument))(); }, &f);
 }
 
+// What probes are made of (traps.S): starts the frame, interrupts as it says; and, called from a
+// handler, returns from there.
+extern "C" void EnterFrame(const TrapFrame* frame, u64* saved_rsp);
+extern "C" [[noreturn]] void LeaveFrame(u64 saved_rsp);
+
 // The default stacks of probes (tops).
 u64 ProbeStackTop();
 u64 UserStackTop();

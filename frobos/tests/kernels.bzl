@@ -35,6 +35,7 @@ KERNELS = [
 
 # Kernels for several processors: with four.
 SMP_KERNELS = [
+    "smp_fuzz",
     "smp_litmus",
     "smp_memory",
     "smp_start",

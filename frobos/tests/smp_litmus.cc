@@ -231,10 +231,19 @@ void Judge() {
   }
 }
 
-void RunThread(u64) {
-  const unsigned me = CpuNumber();
+// Where there is no memory: loads give all ones, and stores have no effect.
+constexpr u64 kNowhere = 0xfed8'0000;
+bool by_callouts;
+
+u64 RunThread(u64 me) {
   const Thread thread = test->thread[me];
   for (u64 batch = 0; batch < batches; ++batch) {
+    // A translator that learns what its instructions meet has them all checked from here on.
+    for (int i = 0; by_callouts && i < 2; ++i) {
+      u64 r[2] = {};
+      auto* const nowhere = reinterpret_cast<volatile u64*>(kNowhere);
+      thread({nowhere, nowhere}, r);
+    }
     Meet((2 * batch + 1) * test->threads);
     // Who comes first need not stay first: each batch begins elsewhere on each processor.
     const u64 first = batch * (me + 1) % 8;
@@ -248,12 +257,23 @@ void RunThread(u64) {
     Meet((2 * batch + 2) * test->threads);
     if (me == 0) Judge();  // the others wait for this processor where the next batch begins
   }
+  return 0;
+}
+
+bool in_user_code;
+u64 user_stacks;  // a page for each processor
+void RunThreadHere(u64 me) {
+  if (in_user_code) {
+    CallUserHere(RunThread, me, user_stacks + (me + 1) * kPageSize);
+  } else {
+    RunThread(me);
+  }
 }
 
 bool RunTest() {
   arrived = 0;
-  for (unsigned cpu = 1; cpu < test->threads; ++cpu) Begin(cpu, RunThread);
-  RunThread(0);
+  for (unsigned cpu = 1; cpu < test->threads; ++cpu) Begin(cpu, RunThreadHere, cpu);
+  RunThreadHere(0);
   bool ended = true;
   for (unsigned cpu = 1; cpu < test->threads; ++cpu) ended = Finish(cpu) && ended;
   return ended;
@@ -281,11 +301,27 @@ void RunAll(const char* place) {
 }
 
 void TestApart() { RunAll("on pages of their own"); }
+void TestCallouts() {
+  by_callouts = true;
+  RunAll("after accesses to no memory");
+  by_callouts = false;
+}
 void TestBesideCode() {
   RunCodeIn(x_pages);
   RunAll("x beside code");
   RunCodeIn(y_pages);
   RunAll("both beside code");
+}
+// Which a VMM may let run on the CPU itself.
+void TestUserCode() {
+  user_stacks = AllocRange(kMaxThreads * kPageSize, kPageSize);
+  OpenToUsers(0, user_stacks + kMaxThreads * kPageSize);
+  Everywhere([](u64) { FlushTlb(); });
+  in_user_code = true;
+  RunAll("in user code");
+  RunCodeIn(x_pages);
+  RunAll("in user code, x beside code");
+  in_user_code = false;
 }
 
 }  // namespace
@@ -301,7 +337,10 @@ int Main() {
   batches = NumberOption("rounds", 20);
   x_pages = AllocRange(kPages * kPageSize, kPageSize);
   y_pages = AllocRange(kPages * kPageSize, kPageSize);
-  constexpr Section kSections[] = {{"apart", TestApart}, {"beside_code", TestBesideCode}};
+  constexpr Section kSections[] = {{"apart", TestApart},
+                                   {"callouts", TestCallouts},
+                                   {"beside_code", TestBesideCode},
+                                   {"user", TestUserCode}};
   RunSections(kSections);
   return Summary();
 }
