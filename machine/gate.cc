@@ -14,6 +14,8 @@ namespace {
 constexpr u64 kStopCycles = 100'000;
 // Up to here its thread runs, presumably; then it may want this one's CPU.
 constexpr u64 kWatchCycles = 20'000;
+// So many PAUSEs take longer than the host's sched_yield() with nobody else to run.
+constexpr unsigned kPausesPerYield = 32;
 
 }  // namespace
 
@@ -40,6 +42,14 @@ bool VcpuCore::TakeMachine() {
   core_lock.Unlock();
   if (!at_once) machine.Take(*this);
   return !at_once;
+}
+
+// Who is waited for may want this thread's CPU, and may want its core meanwhile.
+void VcpuCore::Pausing() {
+  if (has_machine || ++pauses % kPausesPerYield != 0) return;
+  core_lock.Unlock();
+  sched_yield();
+  LeaveGuest();
 }
 
 void Machine::Give(VcpuCore& core) {

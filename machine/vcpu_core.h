@@ -60,6 +60,7 @@ class VcpuCore final : public vcpu::GuestGate,
   void TscWritten() override;
   void TscReading(u64 host_tsc) override;
   void UserCodeStopped() override;
+  void Pausing() override;
   bool NumericError() override;
   bool ReadApicMsr(u32 index, u64* value) override;
   bool WriteApicMsr(u32 index, u64 value) override;
@@ -85,6 +86,7 @@ class VcpuCore final : public vcpu::GuestGate,
   // It executes guest code, or holds its core; it neither has the machine nor waits for it.
   std::atomic<bool> in_guest = false;
   bool has_machine = false;        // of its thread
+  unsigned pauses = 0;
   std::atomic<bool> stop = false;  // its caller's Machine::RunVcpu() is to return
   // It sleeps while `wakes` stays the same.
   bool sleeps = false;

@@ -11,7 +11,7 @@
 //    nothing older than what everybody has answered for, and nothing that is not yet there
 //    (Intel SDM vol. 3A, 4.10.5 and 9.1.3).
 //
-// seed=N is the first seed, seeds=N how many (10), ops=N how many operations each (1,500). What
+// seed=N is the first seed, seeds=N how many (4), ops=N how many operations each (1,500). What
 // differs is told with its seed, its processor and its number; `lines` finds an operation that has
 // stored something else, as all lines are looked at after each.
 
@@ -636,7 +636,7 @@ bool CompareSums(u64 seed) {
 }
 
 void TestSeeds() {
-  const u64 first = NumberOption("seed", 1), count = NumberOption("seeds", 10);
+  const u64 first = NumberOption("seed", 1), count = NumberOption("seeds", 4);
   operations = NumberOption("ops", 1500);
   always_look = HasOption("lines");
   Group digests("what a processor reads beside others is what it reads alone");
