@@ -85,7 +85,7 @@ class VcpuCore final : public vcpu::GuestGate,
   TurnLock core_lock;
   // It executes guest code, or holds its core; it neither has the machine nor waits for it.
   std::atomic<bool> in_guest = false;
-  bool has_machine = false;        // of its thread
+  bool has_machine = false;  // of its thread
   unsigned pauses = 0;
   std::atomic<bool> stop = false;  // its caller's Machine::RunVcpu() is to return
   // It sleeps while `wakes` stays the same.
