@@ -81,6 +81,16 @@ inline bool HasNx() { return Cpuid(0x80000001).edx >> 20 & 1; }
 inline bool HasGigabytePages() { return Cpuid(0x80000001).edx >> 26 & 1; }
 inline bool HasRdtscp() { return Cpuid(0x80000001).edx >> 27 & 1; }
 
+// Gives user code the registers that Linux gives it: the bases of FS and GS, and x87 to AVX-512. A
+// VMM that runs user code on the CPU itself may ask for that.
+inline void EnableRegistersLikeLinux() {
+  if (HasFsgsbase()) WriteCr4(ReadCr4() | kCr4Fsgsbase);
+  if (!HasXsave()) return;
+  constexpr u32 kX87SseAvxAvx512 = 0xe7;
+  WriteCr4(ReadCr4() | kCr4Osxsave);
+  asm volatile("xsetbv" : : "a"(Cpuid(0xd).eax & kX87SseAvxAvx512), "c"(0), "d"(0));
+}
+
 inline u64 Rdtsc() {
   u32 lo, hi;
   asm volatile("lfence; rdtsc" : "=a"(lo), "=d"(hi) : : "memory");

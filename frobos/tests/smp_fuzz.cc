@@ -689,6 +689,7 @@ int Main() {
   roots[0] = ReadCr3();
   roots[1] = AllocPage();
   memcpy(reinterpret_cast<void*>(roots[1]), reinterpret_cast<const void*>(roots[0]), kPageSize);
+  Everywhere([](u64) { EnableRegistersLikeLinux(); });
   TestSeeds();
   SetHandler(kPageFault, nullptr);
   return Summary();

@@ -312,7 +312,6 @@ void TestBesideCode() {
   RunCodeIn(y_pages);
   RunAll("both beside code");
 }
-// Which a VMM may let run on the CPU itself.
 void TestUserCode() {
   user_stacks = AllocRange(kMaxThreads * kPageSize, kPageSize);
   OpenToUsers(0, user_stacks + kMaxThreads * kPageSize);

@@ -24,14 +24,6 @@ constexpr unsigned kUser = 1;  // the processor that runs user code
 u64& Word(u64 address) { return *reinterpret_cast<u64*>(address); }
 u64 Look(u64 address) { return *reinterpret_cast<volatile u64*>(address); }
 
-void LikeLinux(u64) {
-  if (HasFsgsbase()) WriteCr4(ReadCr4() | kCr4Fsgsbase);
-  if (!HasXsave()) return;
-  constexpr u32 kX87SseAvxAvx512 = 0xe7;
-  WriteCr4(ReadCr4() | kCr4Osxsave);
-  asm volatile("xsetbv" : : "a"(Cpuid(0xd).eax & kX87SseAvxAvx512), "c"(0), "d"(0));
-}
-
 // --- The other processor's program: until the word at `stop` is not 0 ---
 
 struct Program {
@@ -238,7 +230,8 @@ int Main() {
   InitLapic();
   CheckEq("all processors start", StartAllCpus(), CpusWanted());
   asm volatile("sti");
-  Check(Everywhere(LikeLinux, 0), "all have the registers that Linux gives user code");
+  Check(Everywhere([](u64) { EnableRegistersLikeLinux(); }),
+        "all have the registers that Linux gives user code");
   SetHandler(kShootdownVector, OnShootdown);
   code_page = AllocPage();
   stop_page = AllocPage();

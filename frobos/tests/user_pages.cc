@@ -24,15 +24,7 @@ constexpr u64 kCode = kUserBase + 0x40'0000, kData = kUserBase + 0x80'0000,
 
 u64& Word(u64 physical) { return *reinterpret_cast<u64*>(physical); }
 
-// As a system has it whose user code a VMM may run on the CPU itself: all state of vectors, and
-// FS's and GS's bases are user code's; interrupts are on.
-void LikeLinux() {
-  if (HasFsgsbase()) WriteCr4(ReadCr4() | kCr4Fsgsbase);
-  if (!HasXsave()) return;
-  constexpr u32 kX87SseAvxAvx512 = 0xe7;
-  WriteCr4(ReadCr4() | kCr4Osxsave);
-  asm volatile("xsetbv" : : "a"(Cpuid(0xd).eax & kX87SseAvxAvx512), "c"(0), "d"(0));
-}
+// Fit to run on the CPU itself, for which interrupts must be on.
 Outcome RunApplication(const void* code, Regs regs) {
   regs.rflags = kFlagsFixed | kFlagIf;
   return RunUser(code, regs);
@@ -329,7 +321,7 @@ constexpr Section kSections[] = {
 }  // namespace
 
 int Main() {
-  LikeLinux();
+  EnableRegistersLikeLinux();
   InitPic();
   RunSections(kSections);
   return Summary();
