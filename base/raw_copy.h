@@ -13,21 +13,24 @@ using AnyU64 __attribute__((may_alias, aligned(1))) = u64;
 using AnyU32 __attribute__((may_alias, aligned(1))) = u32;
 using AnyU16 __attribute__((may_alias, aligned(1))) = u16;
 
+// One access, which others may make at the same time.
+template <class T>
+void CopyAtOnce(void* to, const void* from) {
+  const T value = __atomic_load_n(static_cast<const T*>(from), __ATOMIC_RELAXED);
+  __atomic_store_n(static_cast<T*>(to), value, __ATOMIC_RELAXED);
+}
+
 // The small powers of two are single accesses, as guests expect of aligned ones.
 inline void RawCopy(void* to, const void* from, u64 size) {
   switch (size) {
     case 1:
-      *static_cast<u8*>(to) = *static_cast<const u8*>(from);
-      return;
+      return CopyAtOnce<u8>(to, from);
     case 2:
-      *static_cast<AnyU16*>(to) = *static_cast<const AnyU16*>(from);
-      return;
+      return CopyAtOnce<AnyU16>(to, from);
     case 4:
-      *static_cast<AnyU32*>(to) = *static_cast<const AnyU32*>(from);
-      return;
+      return CopyAtOnce<AnyU32>(to, from);
     case 8:
-      *static_cast<AnyU64*>(to) = *static_cast<const AnyU64*>(from);
-      return;
+      return CopyAtOnce<AnyU64>(to, from);
     default:
       asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size)::"memory");
   }

@@ -100,13 +100,16 @@ PagingContext ContextOf(const vcpu::VcpuState& state);
 // The page-directory pointers at a CR3; false: a present one has a reserved bit set.
 bool ReadPdptes(const GuestMemory& memory, u64 cr3, u64 pdpte[4]);
 
+// An entry, which another VCPU may store meanwhile.
+inline u64 LoadEntry(const u8* host, unsigned bytes) {
+  return bytes == 4 ? __atomic_load_n(reinterpret_cast<const u32*>(host), __ATOMIC_RELAXED)
+                    : __atomic_load_n(reinterpret_cast<const u64*>(host), __ATOMIC_RELAXED);
+}
 // Entry at a table's physical address; all ones where there is no memory, as on an idle bus.
 inline u64 ReadEntry(const GuestMemory& memory, PhysAddr address, unsigned bytes) {
   const u64 offset = memory.ArenaOffset(address);
   if (offset == GuestMemory::kNotRam) return bytes == 4 ? 0xffffffffu : ~u64{0};
-  const u8* host = (memory.rw_base() + offset).As<const u8>();
-  return bytes == 4 ? __atomic_load_n(reinterpret_cast<const u32*>(host), __ATOMIC_RELAXED)
-                    : __atomic_load_n(reinterpret_cast<const u64*>(host), __ATOMIC_RELAXED);
+  return LoadEntry((memory.rw_base() + offset).As<const u8>(), bytes);
 }
 
 inline bool IsLeaf(const PagingContext& context, unsigned level, u64 entry) {

@@ -65,9 +65,7 @@ WalkResult Mmu::WalkIn(View* view, const PagingContext& context, LinearAddr line
   const u64 slot = index & ((u64{1} << leaf.index_bits) - 1);
   if (cache.base != index - slot) return Walk(*memory_, context, linear);
   const unsigned bytes = context.format->entry_bytes;
-  const u8* host = cache.host + slot * bytes;
-  const u64 entry =
-      bytes == 8 ? *reinterpret_cast<const u64*>(host) : *reinterpret_cast<const u32*>(host);
+  const u64 entry = LoadEntry(cache.host + slot * bytes, bytes);
   WalkResult walk;
   // The levels above are as they were when the table was registered: A set, rights known.
   walk.top_level = walk.leaf_level = 1;
@@ -252,8 +250,7 @@ void Mmu::FillSlice(View& view, u64 index, const WalkResult& walk, unsigned coun
       coherence_ == Coherence::kDropped ? kPteAccessed | kPteGlobal : u64{kPteAccessed};
   const u64 wanted = (walk.entry[1] | kPteAccessed) & alike;
   for (unsigned i = 0; i < count; ++i) {
-    const u64 entry =
-        bytes == 8 ? reinterpret_cast<const u64*>(host)[i] : reinterpret_cast<const u32*>(host)[i];
+    const u64 entry = LoadEntry(host + i * bytes, bytes);
     if ((entry & alike) != wanted) continue;
     FillEntry(view, first + i, DesiredEntry(view, first + i, entry, walk.upper_rights));
   }

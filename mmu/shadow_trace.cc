@@ -30,9 +30,9 @@ void Mmu::StoreTo(const View::WriteTarget& target, u64 in_page, const void* data
     ++counters_.trace_writes;
     const u64 value = *static_cast<const AnyU64*>(data);
     u64* entry = reinterpret_cast<u64*>(host);
-    const u64 old_value = *entry;
+    const u64 old_value = __atomic_load_n(entry, __ATOMIC_RELAXED);
     if (old_value == value) return;
-    *entry = value;
+    __atomic_store_n(entry, value, __ATOMIC_RELAXED);
     pending_ = PendingStore{target.phys.value + in_page, 1, &old_value};
     FollowStore(HostAddr(host) - memory_->rw_base(), old_value, value);
     pending_.units = 0;
@@ -285,9 +285,8 @@ bool Mmu::RemoveTable(View& view, unsigned level, PhysAddr table, u64 base) {
   for (u32 parts = *found; parts != 0; parts &= parts - 1) {
     const u64 first = static_cast<u64>(__builtin_ctz(parts)) * slots_of_part;
     for (u64 slot = first; slot < first + slots_of_part; ++slot) {
-      const u64 entry = stored_to    ? EntryBeforeStore(table + slot * bytes, bytes)
-                        : bytes == 8 ? reinterpret_cast<const u64*>(host)[slot]
-                                     : reinterpret_cast<const u32*>(host)[slot];
+      const u64 entry = stored_to ? EntryBeforeStore(table + slot * bytes, bytes)
+                                  : LoadEntry(host + slot * bytes, bytes);
       if (!(entry & kPtePresent) || IsLeaf(context, level, entry)) continue;
       RemoveTable(view, level - 1, PhysAddr(entry & context.format->address_mask),
                   base + slot * span);

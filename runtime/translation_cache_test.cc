@@ -126,10 +126,12 @@ TEST_CASE("Code is written through an alias that nobody else can use") {
     write();  // goes on inside
   };
   const auto in_order = [](int) { written->Write(written->stub_host(), kCode, sizeof(kCode)); };
-  const auto past_it = [](int) { *shut = 0; };
   CHECK(in_handler(in_order, send) == 0);
   CHECK(in_handler(in_order, send_in_scope) == 0);
+#ifndef ALIBI_TSAN  // which calls handlers itself, with the rights of whoever it has interrupted
+  const auto past_it = [](int) { *shut = 0; };
   CHECK(in_handler(past_it, send_in_scope) == SEGV_PKUERR);
+#endif
 }
 
 TEST_CASE("The file of the translation cache is closed once it is mapped") {
