@@ -377,7 +377,11 @@ TEST_CASE("large pages fill around the access; half over a hole is safe", "[mmu]
   CHECK(m.HostOf(0x40000000) == m.memory->rw_base() + 0x400000);
   CHECK(m.HostOf(0x401ff000) == m.memory->rw_base() + 0x5ff000);
   CHECK(m.InGuard(m.HostOf(0x40200000)));
+  // Around a device nothing is looked for, however often it is accessed.
+  const u64 fills = m.mmu->counters().leaf_fills;
   CHECK(m.Resolve(0x40200000, false) == Resolution::kSimulate);
+  CHECK(m.Resolve(0x40200000, true) == Resolution::kSimulate);
+  CHECK(m.mmu->counters().leaf_fills == fills);
 
   REQUIRE(m.Resolve(0x8000000000 + 0x1234567, false) == Resolution::kFilled);
   CHECK(m.HostOf(0x8000000000 + 0x1200000) == m.memory->ro_base() + 0x1200000);

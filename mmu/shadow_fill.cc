@@ -304,7 +304,11 @@ Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool writ
   const bool dirty = write || walk.leaf_level == 0 || (walk.entry[walk.leaf_level] & kPteDirty);
   const bool may_write =
       dirty && ((walk.rights & kRightWrite) || (!view.user() && !context.write_protect));
-  if (walk.leaf_level == 1) {
+  const u64 offset = memory_->ArenaOffset(page);
+  if (offset == GuestMemory::kNotRam) {
+    // Devices have no entries, so each access comes here.
+    FillEntry(view, index, EntryForPage(view, index, page, may_write));
+  } else if (walk.leaf_level == 1) {
     // The whole table was filled when it was first met, and stores to it are followed; what is
     // new since then are flags that walks set, and those come in neighbourhoods.
     FillSlice(view, index, walk, 8);
@@ -313,14 +317,11 @@ Resolution Mmu::Resolve(View& view, LinearAddr address, unsigned size, bool writ
     FillLargePage(view, index, page, may_write);
   }
   if (Usable(view, index, write)) {
-    if (const u64 offset = memory_->ArenaOffset(page); offset != GuestMemory::kNotRam) {
-      memory_->Back(offset);
-    }
+    if (offset != GuestMemory::kNotRam) memory_->Back(offset);
     ++counters_.hidden_faults;
     return Resolution::kFilled;
   }
   ++counters_.simulate_verdicts;
-  const u64 offset = memory_->ArenaOffset(page);
   if (write && offset != GuestMemory::kNotRam && !(memory_->InfoAt(offset).flags & kRomPage)) {
     const LinearAddr linear_page = address.PageBase();
     view.WriteTargetOf(linear_page) = View::WriteTarget{linear_page, &memory_->InfoAt(offset),
