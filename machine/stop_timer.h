@@ -20,9 +20,6 @@ class Engine;
 
 namespace alibi::vmm {
 
-class StopTimer;
-void NoteRing(StopTimer* timer);  // from its signal's handler
-
 class StopTimer {
  public:
   StopTimer() = default;
@@ -66,32 +63,38 @@ class StopTimer {
     if (suspended_) SetDeadlineTimer();
   }
 
-  // After each Engine::Run().
+  // After each Engine::Run(). The host's timer is left ringing: once more for nothing, if it is not
+  // wanted again before that. Setting it at each of a VCPU's interrupts would cost more.
   void Disarm() {
-    if (armed_.load(std::memory_order_relaxed)) Stop();
+    if (wanted_.load(std::memory_order_relaxed)) wanted_.store(false, std::memory_order_seq_cst);
   }
   // From any thread or signal handler: RequestStop() is called on the engine's thread until
   // Disarm().
   void Arm();
 
+  // From the signal's handler, on the engine's thread. False: the ring was for nothing.
+  bool Rang(int which);
+
  private:
   void Create();
   void Delete();
-  void Stop();
+  bool CreateTimer(int which, timer_t* timer) const;
+  void StartRetrying();
+  void StopRetrying();
   void SetDeadlineTimer();
   void SetHostTimer(u64 monotonic_ns);
 
-  timer_t timer_{};
+  timer_t retry_timer_{};
   timer_t deadline_timer_{};
   u64 deadline_ns_ = kNever;
   bool suspended_ = false;          // the host's timer has none
   bool late_ = false;               // the host's timer still has an earlier one
   std::atomic<bool> rang_ = false;  // it has rung since `late_` became true
   std::atomic<bool> exists_ = false;
-  std::atomic<bool> armed_ = false;
+  std::atomic<bool> entered_ = false;
+  std::atomic<bool> wanted_ = false;    // armed
+  std::atomic<bool> retrying_ = false;  // the host's timer rings
   int thread_id_ = 0;
-
-  friend void NoteRing(StopTimer* timer);
 };
 
 }  // namespace alibi::vmm
