@@ -205,7 +205,7 @@ translator::EmitRequest EngineImpl::CommonRequest() const {
   request.shown = &shown_features_;
   request.count = options_.executions != nullptr;
   request.ports = options_.ports;
-  request.one_vcpu = options_.vcpus == 1;
+  request.one_vcpu = options_.vcpus == 1 && options_.gate == nullptr;
   request.sysret_loads_ss =
       vcpu::HasIntelsWay(vcpu::GuestDifference::kSysretStackSegment, options_.cpuid->vendor());
   for (const bool repe_cmpsb : {false, true}) {
