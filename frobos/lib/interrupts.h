@@ -60,13 +60,14 @@ bool LapicBit(LapicRegister array, u8 vector);
 // A fixed interrupt to ourselves.
 void SendSelfIpi(u8 vector);
 
-// Waits until the condition holds. False: not within what any machine takes that works at all.
+// Waits until the condition holds. False: not within what any machine takes that works at all (TSC
+// cycles).
+inline constexpr u64 kPatience = 4'000'000'000;
 template <class Condition>
-bool WaitFor(Condition condition) {
-  constexpr u64 kPatience = 4'000'000'000;  // TSC cycles
+bool WaitFor(Condition condition, u64 patience = kPatience) {
   const u64 start = Rdtsc();
   while (!condition()) {
-    if (Rdtsc() - start > kPatience) return false;
+    if (Rdtsc() - start > patience) return false;
   }
   return true;
 }

@@ -176,11 +176,13 @@ void Begin(unsigned cpu, void (*function)(u64), u64 argument) {
   SendIpi(cpu, kIpiAssert | kWakeVector);
 }
 
+// Several processors may share one of the host's, which has others to serve.
 bool Finish(unsigned cpu) {
-  return WaitFor([cpu] {
+  const auto finished = [cpu] {
     Relax();
     return cpus[cpu].work == nullptr;
-  });
+  };
+  return WaitFor(finished, 10 * kPatience);
 }
 
 bool RunOn(unsigned cpu, void (*function)(u64), u64 argument) {

@@ -47,7 +47,7 @@ unsigned StartAllCpus();
 
 // Lets another processor call the function; returns at once.
 void Begin(unsigned cpu, void (*function)(u64), u64 argument = 0);
-// Waits until it has returned; false: not within WaitFor()'s patience.
+// Waits until it has returned; false: not within ten times WaitFor()'s patience.
 bool Finish(unsigned cpu);
 // Both.
 bool RunOn(unsigned cpu, void (*function)(u64), u64 argument = 0);

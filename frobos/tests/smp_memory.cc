@@ -75,7 +75,7 @@ constexpr u64 kInTurn = 50;    // additions
 
 // Until all have had so many.
 bool NeedsTurns() {
-  constexpr u64 kTurns = 50;
+  constexpr u64 kTurns = 20;
   for (unsigned cpu = 0; cpu < CpusWanted(); ++cpu) {
     if (turns[cpu] < kTurns) return true;
   }
