@@ -216,7 +216,11 @@ Instance InstanceOf(unsigned number) {
 
 void Meet(u64 how_many) {
   asm volatile("lock incq %0" : "+m"(arrived) : : "memory");
-  while (arrived < how_many) Relax();
+  // Whoever pauses may have to be woken, and the others are through by then.
+  constexpr unsigned kLooks = 20'000;
+  for (unsigned looks = 0; arrived < how_many; ++looks) {
+    if (looks > kLooks) Relax();
+  }
 }
 
 void Judge() {
