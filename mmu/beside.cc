@@ -119,7 +119,12 @@ u8 Mmu::ShareStores(u64 arena_offset) {
 void Mmu::BeginSharedStore(u64 arena_offset) {
   if (!(memory_->InfoAt(arena_offset).flags & kTracedElsewhere)) return;
   ForEachOther([&](Mmu& held, unsigned vcpu) {
-    WithHeld(held, vcpu, [&](Mmu& other) { other.ShareStores(arena_offset); });
+    bool stores_alone = false;
+    WithHeld(held, vcpu, [&](Mmu& other) {
+      stores_alone = (other.ShareStores(arena_offset) & kTracedElsewhere) == 0;
+    });
+    // It has ceased to trace the page, and has not told yet.
+    if (stores_alone) group_->vcpus->StopBeside(vcpu);
   });
 }
 

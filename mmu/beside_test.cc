@@ -198,6 +198,19 @@ TEST_CASE("A VCPU stores to its page tables without the machine, as long as nobo
   CHECK(both.b->PageAt(kLinear) == kOther);
 }
 
+TEST_CASE("An atomic instruction stops who has ceased to trace the page, and has not told yet") {
+  TwoCpus both;
+  both.b->mmu->TraceCode(PhysAddr(kPage));
+  both.has_machine[1] = false;
+  both.b->mmu->UntraceCode(PhysAddr(kPage));
+  // It may store there as it likes; the other one believes that it may not.
+  REQUIRE(both.FlagsOf(*both.b, kPage) == 0);
+  REQUIRE(both.FlagsOf(*both.a, kPage) == kTracedElsewhere);
+  both.stopped.clear();
+  both.a->mmu->BeginSharedStore(both.memory->ArenaOffset(PhysAddr(kPage)));
+  CHECK(both.stopped == std::vector<unsigned>{1});
+}
+
 TEST_CASE("Flags of page tables that both shadow are set by who has the machine") {
   TwoCpus both;
   for (Cpu* cpu : {both.a.get(), both.b.get()}) {
