@@ -201,6 +201,11 @@ u64 SomeBytes(Stream* s, u64 bytes, bool written) {
   return place.address + Random(s, kLine - bytes + 1);
 }
 
+// By whatever directory entry it has been used.
+void Invalidate(const Stream* s, u64 table_entry) {
+  for (u64 i = 0; i < kDirectoryEntries; ++i) Invlpg(WindowAddress(s, i, table_entry));
+}
+
 // Gives it what it lacks. Only the streams' accesses to their windows fault.
 void OnPageFault(TrapFrame* frame) {
   Stream* const s = running[CpuNumber()];
@@ -210,17 +215,12 @@ void OnPageFault(TrapFrame* frame) {
     Panic("#PF at %lx, error %lx, from %lx", at, frame->error, frame->rip);
   }
   Saw(s, at ^ frame->error << 56);
-  u64* const entry = &reinterpret_cast<u64*>(TableAddress(s->tables[index]))[at >> 12 & 511];
+  const u64 which = (at >> 12 & 511) - EntryLine(s->me) * kEntriesPerLine;
+  u64* const entry = TableEntry(s, s->tables[index], which);
   *entry =
       *entry | kPteP | (frame->error & kPfWrite ? kPteW : 0) | (frame->error & kPfUser ? kPteU : 0);
-  // Who has used the entry by the stream's other directory entry need not have faulted.
-  for (u64 i = 0; i < kDirectoryEntries; ++i) {
-    Invlpg(WindowAddress(s, i, (at >> 12 & 511) - EntryLine(s->me) * kEntriesPerLine));
-  }
-}
-
-void Invalidate(const Stream* s, u64 table_entry) {
-  for (u64 i = 0; i < kDirectoryEntries; ++i) Invlpg(WindowAddress(s, i, table_entry));
+  // Who has used it by the other directory entry need not have faulted.
+  Invalidate(s, which);
 }
 
 // Translators judge instructions where they stand, so each operation is there kCopies times.
@@ -362,19 +362,18 @@ struct Operations {
     const Place place = SomePlace(s);
     if (s->is_code[place.page][place.line]) Call(s, place);
   }
-  static void Call(Stream* s, const Place& place) {
-    // As what follows may lie in its other half, an operand's line is no code then.
+  static void CallInUserCode(Stream* s) {
+    Apart();
+    Call(s, SomePlace(s), true);
+  }
+  // If it is code, and still is when there is an operand: its line is none then, as what functions
+  // access may lie in its other half.
+  static void Call(Stream* s, const Place& place, bool by_user = false) {
     const u64 operand = SomeBytes(s, 16, true);
     if (!s->is_code[place.page][place.line]) return;
     Cpuid(0);  // serializes: the code may have been written by another address
-    Saw(s, reinterpret_cast<Function>(place.address)(operand));
-  }
-  static void CallInUserCode(Stream* s) {
-    Apart();
-    const Place place = SomePlace(s);
-    const u64 operand = SomeBytes(s, 16, true);
-    if (!s->is_code[place.page][place.line]) return;
-    Saw(s, CallUserHere(reinterpret_cast<Function>(place.address), operand, s->user_stack));
+    const auto function = reinterpret_cast<Function>(place.address);
+    Saw(s, by_user ? CallUserHere(function, operand, s->user_stack) : function(operand));
   }
 
   // --- Page tables ---
@@ -638,8 +637,6 @@ void TestSeeds() {
   always_look = HasOption("lines");
   Group digests("what a processor reads beside others is what it reads alone");
   Group sums("locked additions lose nothing");
-  wrong_pages = 0;
-  wrong_code = 0;
   for (unsigned cpu = 0; cpu < CpusWanted(); ++cpu) {
     const u64 bytes = (operations + 1) * sizeof(Step);
     alone[cpu] = reinterpret_cast<Step*>(AllocRange(bytes, kPageSize));
