@@ -199,15 +199,8 @@ bool Everywhere(void (*function)(u64), u64 argument) {
 }
 
 u64 CallUserHere(u64 (*function)(u64), u64 argument, u64 stack_top) {
-  u64* const stack = reinterpret_cast<u64*>(stack_top & ~u64{15}) - 1;
-  *stack = reinterpret_cast<u64>(smp_user_done);
-  TrapFrame frame = {};
-  frame.rdi = argument;
-  frame.rip = reinterpret_cast<u64>(function);
-  frame.rsp = reinterpret_cast<u64>(stack);
-  frame.rflags = kFlagsFixed | kFlagIf;
-  frame.cs = kUserCode;
-  frame.ss = kUserData;
+  const TrapFrame frame = UserCall(reinterpret_cast<const void*>(function), argument, stack_top,
+                                   smp_user_done, kFlagsFixed | kFlagIf);
   Cpu* const cpu = &cpus[CpuNumber()];
   EnterFrame(&frame, &cpu->before_user_code);
   asm volatile("" : : : "memory");

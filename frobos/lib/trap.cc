@@ -118,13 +118,19 @@ Outcome RunUser(const void* code, const Regs& regs) {
   return RunFrame(MakeFrame(code, regs, true));
 }
 
-Outcome CallUser(const void* function, u64 argument, u64 stack_top) {
+TrapFrame UserCall(const void* function, u64 argument, u64 stack_top, const void* return_to,
+                   u64 rflags) {
   u64* stack = reinterpret_cast<u64*>(stack_top & ~u64{15}) - 1;
-  *stack = reinterpret_cast<u64>(user_return);
+  *stack = reinterpret_cast<u64>(return_to);
   Regs regs;
   regs.rdi = argument;
   regs.rsp = reinterpret_cast<u64>(stack);
-  return RunUser(function, regs);
+  regs.rflags = rflags;
+  return MakeFrame(function, regs, true);
+}
+
+Outcome CallUser(const void* function, u64 argument, u64 stack_top) {
+  return RunFrame(UserCall(function, argument, stack_top, user_return, kFlagsFixed));
 }
 
 Outcome CatchCall(void (*function)(void*), void* argument) {

@@ -65,6 +65,9 @@ Outcome RunUser(const void* code, const Regs& regs = {});
 // The same with every register of the frame chosen by the caller (selectors too).
 Outcome RunFrame(const TrapFrame& frame);
 
+// The frame that enters an ordinary function in CPL 3, with its return address on the stack.
+TrapFrame UserCall(const void* function, u64 argument, u64 stack_top, const void* return_to,
+                   u64 rflags);
 // Runs an ordinary function in CPL 3 on a user stack; rax is its result. Code and data it touches
 // must be user pages.
 Outcome CallUser(const void* function, u64 argument, u64 stack_top);
