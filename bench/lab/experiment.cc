@@ -330,6 +330,7 @@ class Parser {
     // Debian's cloud kernel has no driver of the Lance.
     if (workload.program == Program::kNetwork) workload.kernel = "amd64";
     if (UsesCard(workload.program)) workload.card = kLance;
+    if (workload.program == Program::kNetwork) workload.backend = kUserBackend;
     Each(table,
          {{"program", [](const toml::node&) {}},
           {"name", [&](const toml::node& node) { Text(node, "name", &workload.name); }},
@@ -343,6 +344,7 @@ class Parser {
            }},
           {"kernel", [&](const toml::node& node) { Kernel(node, &workload); }},
           {"card", [&](const toml::node& node) { Card(node, &workload); }},
+          {"backend", [&](const toml::node& node) { Backend(node, &workload); }},
           {"rate", [&](const toml::node& node) { Rate(node, &workload); }}},
          " of a workload");
     const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
@@ -365,6 +367,13 @@ class Parser {
       Wrong(node, fmt::format("{} has no network card", ProgramName(workload->program)));
     } else if (workload->program == Program::kTransmit && workload->card != kLance) {
       Wrong(node, "transmit is about the Lance");
+    }
+  }
+
+  void Backend(const toml::node& node, Workload* workload) {
+    workload->backend = Choice(node, "backend", {kUserBackend, kTapBackend});
+    if (workload->program != Program::kNetwork) {
+      Wrong(node, fmt::format("{} has no wire", ProgramName(workload->program)));
     }
   }
 

@@ -38,9 +38,10 @@ struct Workload {
   std::string name;  // unique in its experiment
   Program program = Program::kNanobench;
   std::vector<std::string> only;  // benchmarks of the program; empty: all
-  std::string kernel;     // of kLinux, kBoot, kDebian, kNetwork: one of those of ./alibi linux
-  std::string card = "";  // of kNetwork and kTransmit: "lance" or "virtio"
-  std::string rate = "";  // of kNetwork: of the wire, "100M"; "": as fast as it may be
+  std::string kernel;        // of kLinux, kBoot, kDebian, kNetwork: one of those of ./alibi linux
+  std::string card = "";     // of kNetwork and kTransmit: "lance" or "virtio"
+  std::string backend = "";  // of kNetwork: what the card leads to, "user" or "tap"
+  std::string rate = "";     // of kNetwork: of the wire, "100M"; "": as fast as it may be
 };
 
 // An option of `alibi run`, and the values it takes in turn.

@@ -160,6 +160,9 @@ TEST_CASE("What is wrong with a workload is said as well") {
        "x.toml:5: unknown key 'runs' of a workload; there are program, name, only, kernel"},
       {"[[workload]]\nprogram = \"boot\"\n[[workload]]\nprogram = \"boot\"",
        "x.toml:5: two workloads are called 'boot'"},
+      {"[[workload]]\nprogram = \"network\"\nbackend = \"socket\"",
+       "x.toml:5: backend: there is no 'socket'; there are user, tap"},
+      {"[[workload]]\nprogram = \"transmit\"\nbackend = \"tap\"", "x.toml:5: transmit has no wire"},
   };
   for (const Row& row : rows) {
     INFO(row.workload);
@@ -247,17 +250,23 @@ std::vector<TidyRow> Rows() {
   };
 }
 
-TEST_CASE("User-Mode Linux runs what Linux guests run, but for those of 32 bits") {
+TEST_CASE("User-Mode Linux runs what has 64 bits, and networks behind TAP") {
   Experiment e = TwoByTwo();
   e.workloads.push_back({"programs", Program::kLinux, {}, "cloud-amd64"});
-  e.workloads.push_back({"network", Program::kNetwork, {}, "amd64"});
+  e.workloads.push_back({"debian", Program::kDebian, {}, "cloud-amd64"});
+  e.workloads.push_back({"debian32", Program::kDebian, {}, "686"});
+  e.workloads.push_back({"slirp", Program::kNetwork, {}, "amd64", "virtio", "user"});
+  e.workloads.push_back({"tap", Program::kNetwork, {}, "amd64", "virtio", "tap"});
+  e.workloads.push_back({"wire", Program::kNetwork, {}, "amd64", "virtio", "tap", "100M"});
   e.peers = {kUml};
   e.repeats = 1;
-  std::vector<RunSpec> runs = Matrix(e);
-  std::erase_if(runs, [](const RunSpec& run) { return run.system.system != kUml; });
-  REQUIRE(runs.size() == 1);
-  CHECK(runs[0].workload.name == "programs");
-  CHECK(runs[0].parameters.empty());
+  std::string names;
+  for (const RunSpec& run : Matrix(e)) {
+    if (run.system.system != kUml) continue;
+    CHECK(run.parameters.empty());
+    names += run.workload.name + " ";
+  }
+  CHECK(names == "programs debian tap ");
 }
 
 TEST_CASE("VMI's workloads are machines' only, by each value of vmi") {

@@ -161,8 +161,8 @@ class LabRunner {
   Status Prepare() {
     for (const std::string& peer : experiment_.peers) {
       if (peer == kUml && RunsUml()) {
-        uml_ = FindProgram("linux.uml");
-        if (uml_.empty()) {
+        uml_ = FindUserModeLinux(options_.data_folder);
+        if (uml_.program.empty()) {
           return Error{
               "no linux.uml here; run: sudo apt-get install user-mode-linux, or take uml out of "
               "the "
@@ -464,11 +464,12 @@ class LabRunner {
     const std::vector<std::string> names = workload.only.empty() ? NetworkNames() : workload.only;
     const auto command = [&](const std::vector<std::string>& some) {
       const bool native = run.system.system == kNative;
-      const auto operations = NetworkOperations(some, quick, native ? "127.0.0.1" : kGuestsHost);
+      const auto operations = NetworkOperations(some, quick, native ? kLoopback : kGuestsHost);
       return native ? NativeNetworkCommand(files, operations)
              : ours
                  ? Configured(AlibiNetworkCommand(files, options_.alibi, workload, operations), run)
-                 : QemuNetworkCommand(files, qemu_, workload, operations);
+             : run.system.system == kUml ? UmlNetworkCommand(files, uml_, operations)
+                                         : QemuNetworkCommand(files, qemu_, workload, operations);
     };
     Record record;
     std::string boot_stats;
@@ -557,7 +558,8 @@ class LabRunner {
   std::map<std::string, Record> records_;
   LabSummary summary_;
   Programs programs_;
-  std::string qemu_, uml_;
+  std::string qemu_;
+  UserModeLinux uml_;
   std::map<std::string, LinuxFiles> linux_;      // by kernel
   std::map<std::string, LinuxFiles> debian_;     // whole ones, by kernel
   std::map<std::string, NetworkFiles> network_;  // by kernel

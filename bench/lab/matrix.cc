@@ -7,6 +7,7 @@
 #include <cctype>
 #include <map>
 
+#include "bench/lab/network.h"
 #include "bench/linux/guest_files.h"
 
 namespace alibi::bench::lab {
@@ -43,6 +44,21 @@ std::vector<std::vector<Setting>> Combinations(const std::vector<Parameter>& par
   return all;
 }
 
+// User-Mode Linux has a kernel of its own, for programs of 64 bits; and neither a card nor a
+// user-mode network.
+bool RunsOnUml(const Workload& workload) {
+  switch (workload.program) {
+    case Program::kLinux:
+    case Program::kBoot:
+    case Program::kDebian:
+      return RunsLinuxbench(workload.kernel);
+    case Program::kNetwork:
+      return workload.backend == kTapBackend && workload.rate.empty();
+    default:
+      return false;
+  }
+}
+
 std::string IdOf(const RunSpec& run, std::size_t number) {
   std::string text = fmt::format("{:03}-{}-{}", number, run.workload.name, run.system.system);
   if (!run.system.policy.empty()) text += "-" + run.system.policy;
@@ -65,9 +81,7 @@ std::vector<RunSpec> Matrix(const Experiment& experiment) {
                          workload.program == Program::kTransmit || IsVmi(workload.program);
       if (peer == kNative && (boots || !workload.rate.empty())) continue;
       if (peer == kQemuTcg && !workload.rate.empty()) continue;
-      // A kernel of its own, for programs of 64 bits.
-      const bool linux = workload.program == Program::kLinux || workload.program == Program::kBoot;
-      if (peer == kUml && !(linux && RunsLinuxbench(workload.kernel))) continue;
+      if (peer == kUml && !RunsOnUml(workload)) continue;
       round.push_back({"", workload, {peer, ""}, {}, 1});
     }
     for (const std::string& policy : experiment.policies) {

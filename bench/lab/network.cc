@@ -28,14 +28,29 @@ std::string Join(const std::vector<std::string>& words, const char* between) {
   return fmt::format("{}", fmt::join(words.begin(), words.end(), between));
 }
 
-std::string CommandLine(const std::vector<std::string>& operations) {
-  return "console=ttyS0 quiet panic=-1 nettest=" +
-         (operations.empty() ? "idle:0" : Join(operations, "+"));
+std::string NettestWord(const std::vector<std::string>& operations) {
+  return "nettest=" + (operations.empty() ? "idle:0" : Join(operations, "+"));
 }
 
+std::string CommandLine(const std::vector<std::string>& operations) {
+  return fmt::format("{} {}", kLinuxKernelWords, NettestWord(operations));
+}
+
+bool HasTap(const Workload& workload) { return workload.backend == kTapBackend; }
+
 std::string NetOption(const Workload& workload) {
-  return fmt::format("{},user,loopback=on{}", workload.card,
-                     workload.rate.empty() ? "" : ",rate=" + workload.rate);
+  return fmt::format(
+      "{},{}{}", workload.card,
+      HasTap(workload) ? fmt::format("tap,ifname={}", kTap) : std::string("user,loopback=on"),
+      workload.rate.empty() ? "" : ",rate=" + workload.rate);
+}
+
+// The machine with nettest's server beside it.
+std::vector<std::string> WithServer(const NetworkFiles& files, bool tap,
+                                    const std::vector<std::string>& machine) {
+  std::vector<std::string> command = {files.nettest, "with", tap ? kGuestsHost : kLoopback};
+  command.insert(command.end(), machine.begin(), machine.end());
+  return tap ? InOwnNetwork(command) : command;
 }
 
 const char* QemuModel(const Workload& workload) {
@@ -132,48 +147,37 @@ std::vector<std::string> AlibiNetworkCommand(const NetworkFiles& files, const st
                                              const Workload& workload,
                                              const std::vector<std::string>& operations) {
   // Translations that an earlier run has kept would make repeats differ from the first run.
-  return {files.nettest, "with",
-          alibi,         "run",
-          "--kernel",    files.kernel,
-          "--initrd",    files.initrd,
-          "--ram",       std::string(kRam) + "M",
-          "--tc-cache",  "none",
-          "--engine",    "translate",
-          "--net",       NetOption(workload),
-          "--append",    CommandLine(operations)};
+  return WithServer(files, HasTap(workload),
+                    {alibi, "run", "--kernel", files.kernel, "--initrd", files.initrd, "--ram",
+                     std::string(kRam) + "M", "--tc-cache", "none", "--engine", "translate",
+                     "--net", NetOption(workload), "--append", CommandLine(operations)});
 }
 
 std::vector<std::string> QemuNetworkCommand(const NetworkFiles& files, const std::string& qemu,
                                             const Workload& workload,
                                             const std::vector<std::string>& operations) {
-  return {files.nettest,
-          "with",
-          qemu,
-          "-accel",
-          "tcg",
-          "-cpu",
-          "max",
-          "-machine",
-          "pc",
-          "-m",
-          kRam,
-          "-nographic",
-          "-no-reboot",
-          "-kernel",
-          files.kernel,
-          "-initrd",
-          files.initrd,
-          "-append",
-          CommandLine(operations),
-          "-nic",
-          fmt::format("user,model={}", QemuModel(workload))};
+  const std::string backend =
+      HasTap(workload) ? fmt::format("tap,ifname={},script=no,downscript=no", kTap) : "user";
+  return WithServer(
+      files, HasTap(workload),
+      {qemu, "-accel", "tcg", "-cpu", "max", "-machine", "pc", "-m", kRam, "-nographic",
+       "-no-reboot", "-kernel", files.kernel, "-initrd", files.initrd, "-append",
+       CommandLine(operations), "-nic", fmt::format("{},model={}", backend, QemuModel(workload))});
+}
+
+std::vector<std::string> UmlNetworkCommand(const NetworkFiles& files, const UserModeLinux& uml,
+                                           const std::vector<std::string>& operations) {
+  return WithServer(
+      files, true,
+      UmlCommand(uml, kRam,
+                 {"initrd=" + files.initrd, "con0=fd:0,fd:1", kUmlCard, NettestWord(operations)}));
 }
 
 std::vector<std::string> NativeNetworkCommand(const NetworkFiles& files,
                                               const std::vector<std::string>& operations) {
-  std::vector<std::string> command = {files.nettest, "with", files.nettest};
+  std::vector<std::string> command = {files.nettest};
   command.insert(command.end(), operations.begin(), operations.end());
-  return command;
+  return WithServer(files, false, command);
 }
 
 std::vector<std::string> AlibiTransmitCommand(const NetworkFiles& files, const std::string& alibi,

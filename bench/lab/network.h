@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "bench/lab/experiment.h"
 #include "bench/lab/tidy.h"
+#include "bench/linux/guest_files.h"
 
 namespace alibi::bench::lab {
 
@@ -20,8 +21,9 @@ std::vector<std::string> TransmitNames();
 
 inline constexpr const char* kLance = "lance";
 inline constexpr const char* kVirtio = "virtio";
-// Where guests find the server: their router leads to the host's loopback.
-inline constexpr const char* kGuestsHost = "10.0.2.2";
+// What a card leads to: libslirp, of Alibi's or QEMU's; or a TAP interface.
+inline constexpr const char* kUserBackend = "user";
+inline constexpr const char* kTapBackend = "tap";
 
 // Paths.
 struct NetworkFiles {
@@ -45,6 +47,9 @@ std::vector<std::string> AlibiNetworkCommand(const NetworkFiles& files, const st
 std::vector<std::string> QemuNetworkCommand(const NetworkFiles& files, const std::string& qemu,
                                             const Workload& workload,
                                             const std::vector<std::string>& operations);
+// With TAP only, and without a card.
+std::vector<std::string> UmlNetworkCommand(const NetworkFiles& files, const UserModeLinux& uml,
+                                           const std::vector<std::string>& operations);
 std::vector<std::string> NativeNetworkCommand(const NetworkFiles& files,
                                               const std::vector<std::string>& operations);
 std::vector<std::string> AlibiTransmitCommand(const NetworkFiles& files, const std::string& alibi,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/lab/network.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -44,6 +45,33 @@ TEST_CASE("What nettest says") {
   CHECK(std::isnan(Of(*values, "receive-4096.sampled.kernel")));
   CHECK(Of(*values, "host.user") == 2.5);
   CHECK_FALSE(ParseNetwork(kOutput, {"send-512"}).ok());
+}
+
+TEST_CASE("Behind TAP each machine is in a network of its own, with the server at its other end") {
+  NetworkFiles files;
+  files.nettest = "/n";
+  Workload workload;
+  workload.program = Program::kNetwork;
+  workload.card = kVirtio;
+  workload.backend = kTapBackend;
+  const auto has = [](const std::vector<std::string>& command, const std::string& word) {
+    return std::find(command.begin(), command.end(), word) != command.end();
+  };
+  const auto ours = AlibiNetworkCommand(files, "/alibi", workload, {"idle:1"}),
+             qemu = QemuNetworkCommand(files, "/qemu", workload, {"idle:1"}),
+             uml = UmlNetworkCommand(files, {"/uml", "/x.so"}, {"idle:1"});
+  for (const auto& command : {ours, qemu, uml}) {
+    CHECK(command[0] == "unshare");
+    const auto with = std::find(command.begin(), command.end(), "with");
+    REQUIRE(with + 1 < command.end());
+    CHECK(with[1] == kGuestsHost);
+  }
+  CHECK(has(ours, "virtio,tap,ifname=tap0"));
+  CHECK(has(qemu, "tap,ifname=tap0,script=no,downscript=no,model=virtio-net-pci"));
+  CHECK(has(uml, kUmlCard));
+  workload.backend = kUserBackend;
+  CHECK(AlibiNetworkCommand(files, "/alibi", workload, {})[2] == kLoopback);
+  CHECK(has(QemuNetworkCommand(files, "/qemu", workload, {}), "user,model=virtio-net-pci"));
 }
 
 TEST_CASE("A run's time is what it has more than one that only boots") {

@@ -42,10 +42,22 @@ exec /usr/sbin/chroot . /mnt/linuxbench run "$3" /mnt "")";
 // Of `alibi bench disk`: more than linuxbench's programs touch.
 constexpr std::uintmax_t kDiskBytes = 64 << 20;
 
-// Of a Debian's machine: who asks its servers (guest/asker.c), where the guest finds the host, and
-// the same natively. The network is QEMU's, whose router leads to the host's loopback.
-constexpr const char* kGuestsAsker = ":asker=10.0.2.2/%ASKER%/%SERVER%";
-constexpr const char* kNativeAsker = ":asker=127.0.0.1/%ASKER%/%SERVER%";
+// Run by sh with TAP ADDRESS COMMAND...
+constexpr const char* kOwnNetwork = R"(
+ip link set lo up
+ip tuntap add dev "$1" mode tap
+ip address add "$2/24" dev "$1"
+ip link set "$1" up
+shift 2
+exec "$@")";
+
+// User-Mode Linux keeps what a guest writes to its disk in a file, here a new one each time. Run by
+// sh with FILE COMMAND...
+constexpr const char* kNewCopy = R"(
+rm -f "$1"
+shift
+exec "$@")";
+
 constexpr const char* kForward = "hostfwd=tcp:127.0.0.1:%SERVER%-:%SERVER%";
 
 // As option lists of Alibi and QEMU want file names.
@@ -53,6 +65,27 @@ std::string WithoutCommas(const std::string& path) {
   std::string text;
   for (char c : path) text += c == ',' ? ",," : std::string(1, c);
   return text;
+}
+
+// Of a whole Debian: at which address it finds who asks its servers (guest/asker.c).
+std::string AskerWord(const char* address) {
+  return fmt::format(":asker={}/%ASKER%/%SERVER%", address);
+}
+
+// What makes a machine's command one with that asker beside it.
+std::vector<std::string> BesideAsker(const LinuxFiles& files, const char* address) {
+  return {files.linuxbench, "beside", address};
+}
+
+// In a namespace of that kind, in which users are root.
+std::vector<std::string> Unshare(const char* kind) {
+  std::vector<std::string> command = {"unshare", kind};
+  if (geteuid() != 0) command.push_back("--map-root-user");
+  return command;
+}
+
+void Append(std::vector<std::string>* command, const std::vector<std::string>& words) {
+  command->insert(command->end(), words.begin(), words.end());
 }
 
 Result<std::string> ReadFile(const std::string& path) {
@@ -206,7 +239,8 @@ std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,
   std::string line = kLinuxKernelWords;
   if (files.IsDebian()) line = "root=/dev/vda rw " + line;
   if (!append.empty()) line += " " + append;
-  if (!words.empty() && files.IsDebian()) return line + " linuxbench=" + words + kGuestsAsker;
+  if (!words.empty() && files.IsDebian())
+    return line + " linuxbench=" + words + AskerWord(kGuestsHost);
   // In a Debian it is this word that has the machine switched off, however little it runs.
   if (!words.empty() || files.IsDebian()) line += " linuxbench=" + words;
   return line;
@@ -227,7 +261,8 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
                    {"--disk", WithoutCommas(files.disk) + ",format=raw,snapshot", "--disk",
                     WithoutCommas(files.program_disk) + ",format=raw,readonly", "--net",
                     std::string("user,loopback=on,") + kForward});
-    command.insert(command.begin(), {files.linuxbench, "beside"});
+    const auto beside = BesideAsker(files, kLoopback);
+    command.insert(command.begin(), beside.begin(), beside.end());
   }
   if (!files.virtio_disk.empty()) {
     command.insert(command.end(),
@@ -274,7 +309,8 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
     command.insert(command.end(), {"-drive", drive(files.disk, "if=virtio,snapshot=on"), "-drive",
                                    drive(files.program_disk, "if=virtio,readonly=on"), "-nic",
                                    std::string("user,model=virtio-net-pci,") + kForward});
-    command.insert(command.begin(), {files.linuxbench, "beside"});
+    const auto beside = BesideAsker(files, kLoopback);
+    command.insert(command.begin(), beside.begin(), beside.end());
   }
   if (!files.virtio_disk.empty()) {
     command.insert(command.end(), {"-drive", drive(files.virtio_disk, "if=virtio"), "-drive",
@@ -283,28 +319,55 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
   return command;
 }
 
-std::vector<std::string> UmlLinuxCommand(const LinuxFiles& files, const std::string& uml,
-                                         const std::string& words) {
-  // The console is stdout; other consoles would open terminals. It has no reset to panic into.
-  std::vector<std::string> command = {uml,
-                                      "mem=" + files.ram_megabytes + "M",
-                                      "initrd=" + files.initramfs,
-                                      "con=null",
-                                      "con0=fd:0,fd:1",
-                                      "quiet",
+UserModeLinux FindUserModeLinux(const std::string& data_folder) {
+  return {FindProgram("linux.uml"), data_folder + "/bench/linux/uml_xstate.so"};
+}
+
+std::vector<std::string> UmlCommand(const UserModeLinux& uml, const std::string& ram_megabytes,
+                                    const std::vector<std::string>& words) {
+  // Consoles that nobody names would open terminals. It has no reset to panic into.
+  std::vector<std::string> command = {"env",       "LD_PRELOAD=" + uml.preload,
+                                      uml.program, "mem=" + ram_megabytes + "M",
+                                      "con=null",  "quiet",
                                       "panic=-1"};
-  if (!words.empty()) command.push_back("linuxbench=" + words);
+  Append(&command, words);
   return command;
+}
+
+std::vector<std::string> UmlLinuxCommand(const LinuxFiles& files, const UserModeLinux& uml,
+                                         const std::string& words) {
+  if (!files.IsDebian()) {
+    std::vector<std::string> own = {"initrd=" + files.initramfs, "con0=fd:0,fd:1"};
+    if (!words.empty()) own.push_back("linuxbench=" + words);
+    return UmlCommand(uml, files.ram_megabytes, own);
+  }
+  const std::string copy = files.folder + "/uml-disk";
+  std::vector<std::string> command = BesideAsker(files, kGuestsHost);
+  Append(&command, {"sh", "-ec", kNewCopy, "sh", copy});
+  Append(&command,
+         UmlCommand(
+             uml, files.ram_megabytes,
+             {"ssl0=null,fd:1", "console=ttyS0", "root=/dev/ubda", "rw",
+              fmt::format("ubd0={},{}", copy, files.disk), "ubd1r=" + files.program_disk, kUmlCard,
+              "linuxbench=" + words + (words.empty() ? "" : AskerWord(kGuestsHost))}));
+  return InOwnNetwork(command);
+}
+
+std::vector<std::string> InOwnNetwork(const std::vector<std::string>& command) {
+  std::vector<std::string> all = Unshare("--net");
+  Append(&all, {"sh", "-ec", kOwnNetwork, "sh", kTap, kGuestsHost});
+  Append(&all, command);
+  return all;
 }
 
 std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words) {
   if (!files.IsDebian()) {
     return {files.linuxbench, "run", words, files.folder, files.busybox};
   }
-  std::vector<std::string> command = {files.linuxbench, "beside", "unshare", "--mount"};
-  if (geteuid() != 0) command.push_back("--map-root-user");
-  command.insert(command.end(),
-                 {"sh", "-ec", kChroot, "native", files.tree, files.program, words + kNativeAsker});
+  std::vector<std::string> command = BesideAsker(files, kLoopback);
+  Append(&command, Unshare("--mount"));
+  Append(&command,
+         {"sh", "-ec", kChroot, "native", files.tree, files.program, words + AskerWord(kLoopback)});
   return command;
 }
 

@@ -94,9 +94,27 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
 std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
                                           const std::string& words,
                                           const LinuxGuestOptions& guest = {});
-// User-Mode Linux has a kernel of its own: `uml` is the program. Of initial RAM disks only.
-std::vector<std::string> UmlLinuxCommand(const LinuxFiles& files, const std::string& uml,
+// User-Mode Linux is a kernel as a program. A whole Debian on it is in its own network: it has
+// nothing like the others' user-mode network.
+struct UserModeLinux {
+  std::string program;  // "": not here
+  std::string preload;  // bench/linux/uml_xstate.c
+};
+UserModeLinux FindUserModeLinux(const std::string& data_folder);
+std::vector<std::string> UmlCommand(const UserModeLinux& uml, const std::string& ram_megabytes,
+                                    const std::vector<std::string>& words);
+std::vector<std::string> UmlLinuxCommand(const LinuxFiles& files, const UserModeLinux& uml,
                                          const std::string& words);
+// `command` in a network of its own: a namespace of the host's, which root may make, and users
+// where the host lets them. Its other end is the machine behind the TAP interface kTap.
+std::vector<std::string> InOwnNetwork(const std::vector<std::string>& command);
+inline constexpr const char* kTap = "tap0";
+// The word that gives User-Mode Linux a card there, which takes large segments as virtio's does.
+inline constexpr const char* kUmlCard = "vec0:transport=tap,ifname=tap0,gro=1";
+// Where guests find the host: in its own network the host itself, else the user-mode network's
+// router, which leads to the host's loopback.
+inline constexpr const char* kGuestsHost = "10.0.2.2";
+inline constexpr const char* kLoopback = "127.0.0.1";
 // On the host, without a machine; of a whole Debian in a chroot, as root or in a user namespace.
 std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::string& words);
 

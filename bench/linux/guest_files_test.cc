@@ -48,7 +48,7 @@ TEST_CASE(
                                  "file=/s/linuxbench,format=raw,if=virtio,readonly=on"});
   CHECK(Values(own, "--append") == Values(peer, "-append"));
   // Beside both, who asks their servers.
-  const std::vector<std::string> beside = {"/b/linuxbench", "beside"};
+  const std::vector<std::string> beside = {"/b/linuxbench", "beside", "127.0.0.1"};
   CHECK(std::equal(beside.begin(), beside.end(), own.begin()));
   CHECK(std::equal(beside.begin(), beside.end(), peer.begin()));
   CHECK(Values(own, "--net") ==
@@ -118,8 +118,10 @@ TEST_CASE("User-Mode Linux has its own kernel, and the guests' initial RAM disk"
   LinuxFiles files;
   files.kernel = "/c/kernel";
   files.initramfs = "/c/initramfs";
-  const auto command = UmlLinuxCommand(files, "/uml", "quick:only=getppid");
-  CHECK(command.front() == "/uml");
+  const UserModeLinux uml = {"/uml", "/x.so"};
+  const auto command = UmlLinuxCommand(files, uml, "quick:only=getppid");
+  const std::vector<std::string> first(command.begin(), command.begin() + 3);
+  CHECK(first == std::vector<std::string>{"env", "LD_PRELOAD=/x.so", "/uml"});
   CHECK(command.back() == "linuxbench=quick:only=getppid");
   const auto has = [&](const char* word) {
     return std::find(command.begin(), command.end(), word) != command.end();
@@ -127,13 +129,31 @@ TEST_CASE("User-Mode Linux has its own kernel, and the guests' initial RAM disk"
   CHECK(has("initrd=/c/initramfs"));
   CHECK(has("mem=512M"));
   CHECK_FALSE(has("/c/kernel"));
-  CHECK(UmlLinuxCommand(files, "/uml", "").back() == "panic=-1");
+  CHECK(UmlLinuxCommand(files, uml, "").back() == "con0=fd:0,fd:1");
+}
+
+TEST_CASE("User-Mode Linux has Debian's disks too, and a network of its own") {
+  LinuxFiles files = Debian();
+  files.folder = "/s";
+  const auto command = UmlLinuxCommand(files, {"/uml", "/x.so"}, "quick:only=web-small");
+  CHECK(command[0] == "unshare");
+  CHECK(command[1] == "--net");
+  const auto has = [&](const char* word) {
+    return std::find(command.begin(), command.end(), word) != command.end();
+  };
+  CHECK(Values(command, "/b/linuxbench") == std::vector<std::string>{"beside"});
+  CHECK(Values(command, "beside") == std::vector<std::string>{kGuestsHost});
+  CHECK(has("ubd0=/s/uml-disk,/c/a,b/disk"));
+  CHECK(has("ubd1r=/s/linuxbench"));
+  CHECK(has(kUmlCard));
+  CHECK(command.back() == "linuxbench=quick:only=web-small:asker=10.0.2.2/%ASKER%/%SERVER%");
+  CHECK(UmlLinuxCommand(files, {"/uml", "/x.so"}, "").back() == "linuxbench=");
 }
 
 TEST_CASE("Natively Debian is a chroot of the same files") {
   const auto command = NativeLinuxCommand(Debian(), "quick:only=true");
-  const std::vector<std::string> first(command.begin(), command.begin() + 3);
-  CHECK(first == std::vector<std::string>{"/b/linuxbench", "beside", "unshare"});
+  const std::vector<std::string> first(command.begin(), command.begin() + 4);
+  CHECK(first == std::vector<std::string>{"/b/linuxbench", "beside", "127.0.0.1", "unshare"});
   const std::vector<std::string> last(command.end() - 3, command.end());
   CHECK(last == std::vector<std::string>{"/c/a,b/tree", "/b/linuxbench32",
                                          "quick:only=true:asker=127.0.0.1/%ASKER%/%SERVER%"});

@@ -39,6 +39,7 @@ PACKAGES = [
     # What is measured.
     "python3", "libpython3.11-testsuite", "gcc", "g++", "libc6-dev", "gdb", "git", "openssl",
     "gzip", "xz-utils", "zstd", "bzip2", "perl", "minisat", "openjdk-17-jdk-headless", "nginx", "iproute2",
+    "povray",
     # What the sources are made ready with.
     "make", "tcl",
 ]

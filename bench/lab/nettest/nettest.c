@@ -4,8 +4,8 @@
 //
 //   nettest OPERATION...             does them, a line of result each
 //   nettest boot                     those behind "nettest=" on the kernel's command line, by +
-//   nettest with COMMAND [WORD...]   runs the command with a server beside it; %PORT% in a word is
-//                                    the server's port
+//   nettest with ADDRESS COMMAND [WORD...]   runs the command with a server beside it, which
+//                                    listens there; %PORT% in a word is its port
 //
 // Operations: send:ADDRESS:PORT:BYTES:SIZE and receive:... copy BYTES of the same memory by one TCP
 // connection, SIZE at a time; datagrams:ADDRESS:PORT:COUNT:SIZE sends COUNT UDP datagrams;
@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -321,11 +322,11 @@ struct Server {
 };
 
 // Both sockets have the same port.
-static struct Server Listen(void) {
+static struct Server Listen(const char* host) {
   for (int tries = 0; tries < 100; ++tries) {
     struct Server server = {.connections = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
                             .datagrams = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
-    struct sockaddr_in address = AddressOf("127.0.0.1", 0);
+    struct sockaddr_in address = AddressOf(host, 0);
     socklen_t size = sizeof(address);
     if (bind(server.connections, (struct sockaddr*)&address, sizeof(address)) != 0 ||
         listen(server.connections, 16) != 0 ||
@@ -378,11 +379,11 @@ static char* WithPort(const char* word, unsigned port) {
   }
 }
 
-static int RunWith(char** words) {
+static int RunWith(const char* address, char** words) {
   command_id =
       mmap(NULL, sizeof(*command_id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (command_id == MAP_FAILED) Die("memory");
-  const struct Server sockets = Listen();
+  const struct Server sockets = Listen(address);
   const pid_t server = StartServer(sockets);
   char* command[kMostWords] = {NULL};
   for (int i = 0; words[i] != NULL && i < kMostWords - 1; ++i)
@@ -390,6 +391,8 @@ static int RunWith(char** words) {
   const pid_t child = fork();
   if (child < 0) Die("fork");
   if (child == 0) {
+    // User-Mode Linux makes a session of its own, which nobody would end with us.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     execvp(command[0], command);
     Die("%s", command[0]);
   }
@@ -409,7 +412,7 @@ static int RunWith(char** words) {
 
 int main(int argc, char** argv) {
   memset(buffer, 0x5a, sizeof(buffer));
-  if (argc > 2 && strcmp(argv[1], "with") == 0) return RunWith(argv + 2);
+  if (argc > 3 && strcmp(argv[1], "with") == 0) return RunWith(argv[2], argv + 3);
   if (argc == 2 && strcmp(argv[1], "boot") == 0) {
     OperateFromKernel();
     return 0;

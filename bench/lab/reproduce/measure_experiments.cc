@@ -70,11 +70,16 @@ only = ["getppid", "ctxswitch"]
 [[workload]]
 name = "macro"
 program = "linux"
-only = ["forkexec", "sha256", "matmul"]
+only = ["sha256", "matmul"]
+[[workload]]
+name = "programs"
+program = "debian"
+only = ["povray", "make-lua", "web-small"]
 [[workload]]
 name = "network"
 program = "network"
 card = "virtio"
+backend = "tap"
 only = ["send-4096", "receive-4096"]
 )toml";
 

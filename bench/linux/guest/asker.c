@@ -29,16 +29,10 @@ struct Pages {
   char error[64];  // "": all came
 };
 
-static struct sockaddr_in Loopback(unsigned port) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
 // A socket with a port that nobody had, and that port.
-static int Bind(unsigned* port) {
+static int Bind(struct in_addr host, unsigned* port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  struct sockaddr_in address = Loopback(0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = host};
   socklen_t size = sizeof(address);
   if (fd < 0 || bind(fd, (struct sockaddr*)&address, sizeof(address)) != 0 ||
       getsockname(fd, (struct sockaddr*)&address, &size) != 0) {
@@ -49,15 +43,14 @@ static int Bind(unsigned* port) {
 }
 
 // The whole answer, or less than nothing.
-static ssize_t Get(unsigned port, const char* page, char* answer) {
+static ssize_t Get(const struct sockaddr_in* server, const char* page, char* answer) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  const struct sockaddr_in address = Loopback(port);
   const struct timeval patience = {.tv_sec = kPatienceSeconds};
   char request[256];
   const int length = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\n\r\n", page);
   ssize_t n = -1, size = 0;
   if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
-      connect(fd, (const struct sockaddr*)&address, sizeof(address)) == 0 &&
+      connect(fd, (const struct sockaddr*)server, sizeof(*server)) == 0 &&
       write(fd, request, (size_t)length) == length) {
     while ((n = read(fd, answer + size, (size_t)(kMostBytes - size))) > 0) size += n;
   }
@@ -67,14 +60,14 @@ static ssize_t Get(unsigned port, const char* page, char* answer) {
   return n < 0 ? -1 : size;
 }
 
-static struct Pages AskFor(unsigned port, const char* page, unsigned count) {
+static struct Pages AskFor(const struct sockaddr_in* server, const char* page, unsigned count) {
   static char answer[kMostBytes], earlier[kMostBytes];
   static const char kProtocol[] = "HTTP/1.1", kGood[] = " 200 ", kEnd[] = "\r\n\r\n";
   struct Pages pages = {0};
   size_t earlier_size = 0;
   uint64_t sum = kSumStart;
   for (unsigned i = 0; i < count; ++i) {
-    const ssize_t size = Get(port, page, answer);
+    const ssize_t size = Get(server, page, answer);
     if (size < 0) {
       snprintf(pages.error, sizeof(pages.error), "%s", strerror(errno));
       return pages;
@@ -101,10 +94,14 @@ static struct Pages AskFor(unsigned port, const char* page, unsigned count) {
   return pages;
 }
 
-// Answers one row.
-static void Serve(int row, unsigned server) {
+// Answers one row, whose server is where it asked from.
+static void Serve(int row, unsigned port) {
   char line[256] = "", page[128];
   unsigned count;
+  struct sockaddr_in server;
+  socklen_t address_size = sizeof(server);
+  if (getpeername(row, (struct sockaddr*)&server, &address_size) != 0) Die("getpeername");
+  server.sin_port = htons((uint16_t)port);
   const ssize_t n = read(row, line, sizeof(line) - 1);
   if (n <= 0 || sscanf(line, "%127s %u", page, &count) != 2) return;
   int ends[2];
@@ -113,7 +110,7 @@ static void Serve(int row, unsigned server) {
     const int child = fork();
     if (child < 0) Die("fork");
     if (child != 0) continue;
-    const struct Pages pages = AskFor(server, page, (count + i) / kClients);
+    const struct Pages pages = AskFor(&server, page, (count + i) / kClients);
     _exit(write(ends[1], &pages, sizeof(pages)) == sizeof(pages) ? 0 : 1);
   }
   close(ends[1]);
@@ -154,12 +151,14 @@ static char* WithPorts(const char* word, unsigned asker, unsigned server) {
   return text;
 }
 
-void RunBeside(char** words) {
+void RunBeside(const char* address, char** words) {
   unsigned asker, server;
-  const int rows = Bind(&asker);
+  struct in_addr host;
+  if (inet_aton(address, &host) == 0) Die(address);
+  const int rows = Bind(host, &asker);
   if (listen(rows, 1) != 0) Die("listen");
   // Free again for the machine.
-  close(Bind(&server));
+  close(Bind(host, &server));
   const int parent = getpid(), child = fork();
   if (child < 0) Die("fork");
   if (child == 0) {

@@ -59,7 +59,7 @@ uint64_t SumOfFile(const char* path);
 // host's loopback: the asker's (asker.c), which runs beside the command, and that at which it asks.
 #define kAskerPlace "%ASKER%"
 #define kServerPlace "%SERVER%"
-_Noreturn void RunBeside(char** words);
+_Noreturn void RunBeside(const char* address, char** words);
 
 // For one, or several workers: a tool of busybox, run by each of so many, whose input is its share
 // of the megabytes and whose output its own; C source of so many functions, each seed's another;

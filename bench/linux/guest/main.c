@@ -3,7 +3,8 @@
 //                                           quick, show (what commands print, too),
 //                                           only=NAME,NAME, cpus=N, workers=N, stay (a moment,
 //                                           at the end) and asker=ADDRESS/PORT/PORT
-// linuxbench beside COMMAND [WORD...]       becomes the command, with an asker beside it (asker.c)
+// linuxbench beside ADDRESS COMMAND [WORD...]  becomes the command, with an asker beside it, which
+//                                           is asked at that address (asker.c)
 // linuxbench compile SOURCE OBJECT          compiles a file
 // linuxbench nothing                        what forkexec runs
 //
@@ -208,7 +209,8 @@ int main(int argc, char** argv) {
   if (argc == 4 && strcmp(argv[1], "compile") == 0) return CompileFile(argv[2], argv[3]);
 #endif
   if (argc == 5 && strcmp(argv[1], "run") == 0) return RunAll(argv[2], argv[3], argv[4]);
-  if (argc > 2 && strcmp(argv[1], "beside") == 0) RunBeside(argv + 2);
-  fprintf(stderr, "usage: linuxbench run WORDS FOLDER BUSYBOX | beside COMMAND... | nothing\n");
+  if (argc > 3 && strcmp(argv[1], "beside") == 0) RunBeside(argv[2], argv + 3);
+  fprintf(stderr,
+          "usage: linuxbench run WORDS FOLDER BUSYBOX | beside ADDRESS COMMAND... | nothing\n");
   return 64;
 }

@@ -21,7 +21,7 @@ cp lua/src/*.c lua/src/*.h "$work/lua"
 cp sqlite/sqlite3.c "$work"
 cat "$work"/lua/*.c "$work/sqlite3.c" >"$work/text"
 
-for file in nested.c words.cc snippets.py reports.pl forkwait.c Orders.java nginx.conf web.sh swap.sh pressure.c; do
+for file in nested.c words.cc snippets.py reports.pl forkwait.c Orders.java nginx.conf web.sh swap.sh pressure.c scene.pov; do
   cp "$here/$file" "$work"
 done
 (cd "$work" && gcc -g -O0 -o nested nested.c && gcc -O2 -o forkwait forkwait.c && gcc -O2 -o pressure pressure.c && javac Orders.java)
