@@ -88,12 +88,13 @@ bool Backend::Send(Frame& frame) {
   return true;
 }
 
-bool Backend::Receive(Frame* frame) {
+bool Backend::Receive(Frame* frame, bool* sums_hold) {
   bool wake = false;
   {
     std::lock_guard lock(mutex_);
     if (to_guest_.empty()) return false;
-    *frame = std::move(to_guest_.front());
+    *frame = std::move(to_guest_.front().frame);
+    if (sums_hold != nullptr) *sums_hold = to_guest_.front().sums_hold;
     to_guest_.pop_front();
     to_guest_bytes_ -= frame->size();
     if (held_ && to_guest_bytes_ < kEnoughWaiting / 2) {
@@ -105,14 +106,14 @@ bool Backend::Receive(Frame* frame) {
   return true;
 }
 
-void Backend::ToGuest(Frame frame) {
+void Backend::ToGuest(Frame frame, bool sums_hold) {
   if (in_.limited()) in_.Take(frame.size(), MonotonicNs());
   if (capture_ != nullptr) capture_->Add(frame);
   {
     std::lock_guard lock(mutex_);
     if (to_guest_bytes_ >= kMaxWaiting) return;
     to_guest_bytes_ += frame.size();
-    to_guest_.push_back(std::move(frame));
+    to_guest_.push_back({std::move(frame), sums_hold});
   }
   if (!noticed_.exchange(true)) notice_();
 }

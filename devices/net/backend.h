@@ -57,8 +57,9 @@ class Backend {
   // (kApartNs), this one hands the frame to the host itself, if that need not wait: waking the
   // other would cost as much. Of many frames the other one relieves it.
   bool Send(Frame& frame);
-  // The next frame for the guest; false: there is none.
-  bool Receive(Frame* frame);
+  // The next frame for the guest, and whether its checksums are known to be right; false: there is
+  // none.
+  bool Receive(Frame* frame, bool* sums_hold = nullptr);
   // How often Send() has woken the thread by a system call.
   u64 wakes() const { return wakes_; }
   // ... and how often it has sent a frame itself instead.
@@ -70,10 +71,10 @@ class Backend {
   virtual void SetLargeReceive(bool) {}
 
   // --- Constants ---
-  // Frames to the guest have right checksums, by construction.
-  virtual bool checksums_hold() const { return false; }
-  // TCP segments of up to 64 KB may be sent in one frame, and come if the guest agrees (below).
+  // TCP segments of up to 64 KB may be sent in one frame, and come if the guest agrees (above).
   virtual bool large_segments() const { return false; }
+  // The checksum of such a segment from the guest does not matter, since nobody reads it.
+  virtual bool sums_large_segments() const { return false; }
   // What the guest's interface may send and gets at most, without the Ethernet header and apart
   // from large segments.
   virtual u16 mtu() const { return 1500; }
@@ -92,8 +93,9 @@ class Backend {
   // As FromGuest(), without waiting; false: it would have to wait.
   virtual bool SendNow(const Frame&) { return false; }
 
-  // Drops the frame if the guest leaves too many waiting.
-  void ToGuest(Frame frame);
+  // Drops the frame if the guest leaves too many waiting. `sums_hold`: its checksums are right;
+  // else they are for the guest to check.
+  void ToGuest(Frame frame, bool sums_hold);
   // False: the guest has enough to take; a good time not to read more from the host.
   bool GuestHasRoom();
   // The derived class's destructor begins with this.
@@ -118,8 +120,13 @@ class Backend {
   u64 wakes_ = 0, direct_ = 0;              // the VCPU's thread's
   u64 last_send_ns_ = 0;                    // likewise
 
+  struct ForGuest {
+    Frame frame;
+    bool sums_hold;
+  };
   std::mutex mutex_;  // of what follows
-  std::deque<Frame> to_host_, to_guest_;
+  std::deque<Frame> to_host_;
+  std::deque<ForGuest> to_guest_;
   std::size_t to_host_bytes_ = 0, to_guest_bytes_ = 0;
   bool asleep_ = false;   // the thread waits, or is about to, and looks at the queue only if woken
   bool refused_ = false;  // Send() had no room

@@ -28,11 +28,10 @@ class DatagramBackend final : public Backend {
       : socket_(std::move(socket)), peer_(peer) {}
   ~DatagramBackend() override { Stop(); }
 
-  // The peer makes them, and nothing damages a datagram on its way within a host.
-  bool checksums_hold() const override { return true; }
   // The peer may be anybody and gets no frame that is longer than the MTU: this thread cuts the
   // guest's segments, and puts those for the guest together, which the guest's kernel does slower.
   bool large_segments() const override { return true; }
+  bool sums_large_segments() const override { return true; }
   void SetLargeReceive(bool large) override { large_receive_ = large; }
 
  private:
@@ -74,11 +73,14 @@ class DatagramBackend final : public Backend {
       const std::span<const u8> frame = socket_.Receive(&buffer_, &sender);
       if (frame.empty()) break;
       if (join && JoinSegments(&whole, frame)) continue;
-      if (!whole.empty()) ToGuest(std::move(whole));
+      if (!whole.empty()) Pass(std::move(whole));
       whole.assign(frame.begin(), frame.end());
     }
-    if (!whole.empty()) ToGuest(std::move(whole));
+    if (!whole.empty()) Pass(std::move(whole));
   }
+
+  // The peer makes checksums, and nothing damages a datagram on its way within a host.
+  void Pass(Frame frame) { ToGuest(std::move(frame), /*sums_hold=*/true); }
 
   DatagramSocket socket_;
   const sockaddr_un peer_;

@@ -111,10 +111,20 @@ void RaiseMss(Frame& frame, u16 mss) {
   }
 }
 
+u16 PseudoHeaderSum(std::span<const u8> frame, const TcpSegment& segment) {
+  const std::span<const u8> addresses = frame.subspan(kEthernetHeader + kAddresses, 8);
+  return Fold(u64{InternetSum(addresses)} + kTcpProtocol + (segment.end - segment.tcp));
+}
+
 void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment) {
-  const std::span<const u8> addresses = std::span<const u8>(frame).subspan(kEthernetHeader + 12, 8);
-  Put16(frame, segment.tcp + kTcpChecksum,
-        Fold(u64{InternetSum(addresses)} + kTcpProtocol + (segment.end - segment.tcp)));
+  Put16(frame, segment.tcp + kTcpChecksum, PseudoHeaderSum(frame, segment));
+}
+
+bool FinishSum(Frame& frame, std::size_t start, std::size_t field) {
+  if (start >= frame.size() || field + 2 > frame.size()) return false;
+  const u16 sum = static_cast<u16>(~InternetSum(std::span<const u8>(frame).subspan(start)));
+  Put16(frame, field, sum == 0 ? 0xffff : sum);
+  return true;
 }
 
 bool JoinSegments(Frame* whole, std::span<const u8> next) {

@@ -30,9 +30,16 @@ bool FindTcp(std::span<const u8> frame, TcpSegment* segment);
 // Makes a SYN announce that segments of `mss` bytes are welcome. Other frames stay as they are.
 void RaiseMss(Frame& frame, u16 mss);
 
+// The sum of a segment's pseudo header, of which SetPseudoHeaderSum() tells.
+u16 PseudoHeaderSum(std::span<const u8> frame, const TcpSegment& segment);
+
 // Replaces the TCP checksum by the sum of the pseudo header, which is what a driver expects of a
 // segment whose checksum was not computed (virtio 1.2, 5.1.6.4.1).
 void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment);
+
+// Puts into the 16 bits at `field` the checksum of what begins at `start` and has, in that field,
+// the sum of its pseudo header. False: that lies outside the frame.
+bool FinishSum(Frame& frame, std::size_t start, std::size_t field);
 
 // A segment whose packet is longer than `mtu` as several that are not, with right checksums, as a
 // card does it for its driver.

@@ -37,7 +37,6 @@ class SlirpBackend final : public Backend {
   }
 
   // Its own TCP and UDP make every frame.
-  bool checksums_hold() const override { return true; }
   bool large_segments() const override { return true; }
   void SetLargeReceive(bool large) override {
     const u8 message[] = {kLargeReceive, large};
@@ -61,7 +60,7 @@ class SlirpBackend final : public Backend {
         fmt::print(stderr, "alibi: --net user: its process has ended; the guest has no network\n");
         return;
       }
-      if (buffer_[0] == kFrame) ToGuest(Frame(buffer_.begin() + 1, buffer_.begin() + size));
+      if (buffer_[0] == kFrame) ToGuest(Frame(buffer_.begin() + 1, buffer_.begin() + size), true);
     }
   }
   void FromGuest(Frame& frame) override { SendToProcess(frame, 0); }

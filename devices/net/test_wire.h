@@ -18,10 +18,10 @@ namespace alibi::net {
 class TestWire final : public Backend {
  public:
   ~TestWire() override { Stop(); }
-  bool checksums_hold() const override { return true; }
   bool large_segments() const override { return true; }
   void SetLargeReceive(bool large) override { large_receive = large; }
-  void Put(Frame frame) { ToGuest(std::move(frame)); }
+  bool sums_large_segments() const override { return sums_large; }
+  void Put(Frame frame, bool sums_hold = true) { ToGuest(std::move(frame), sums_hold); }
   std::vector<Frame> Taken(std::size_t count) {
     for (int i = 0; i < 2000; ++i) {
       {
@@ -32,7 +32,7 @@ class TestWire final : public Backend {
     }
     return {};
   }
-  bool large_receive = false;
+  bool large_receive = false, sums_large = false;
 
  private:
   void Fill(std::vector<pollfd>*, int*) override {}

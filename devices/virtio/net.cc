@@ -21,7 +21,7 @@ constexpr unsigned kFlags = 0, kSegmentation = 1, kHeaderLength = 2, kSegmentSiz
                    kChecksumStart = 6, kChecksumOffset = 8, kBuffers = 10;
 // A driver with less room would often wait for room instead of notifying of the third frame.
 constexpr u16 kLeastCombinedQueue = 4 * net::kMostCombined;
-constexpr u8 kNeedsChecksum = 1, kDataValid = 2, kTcp4 = 1;
+constexpr u8 kNeedsChecksum = 1, kDataValid = 2, kTcp4 = 1, kEcn = 0x80;
 
 u16 Get16(const u8* at) { return static_cast<u16>(at[0] | at[1] << 8); }
 void Put16(u8* at, u64 value) {
@@ -50,8 +50,7 @@ Status Net::Connect(Mailbox& mailbox) {
 }
 
 u64 Net::features() const {
-  u64 features = kMac | kStatus | kMtu | kMergeable | kChecksum;
-  if (backend_->checksums_hold()) features |= kGuestChecksum;
+  u64 features = kMac | kStatus | kMtu | kMergeable | kChecksum | kGuestChecksum;
   if (backend_->large_segments()) features |= kHostTso4 | kGuestTso4;
   return features;
 }
@@ -115,17 +114,18 @@ void Net::Deliver() {
 void Net::DeliverFrames() {
   for (;;) {
     if (!has_held_) {
-      if (!backend_->Receive(&held_)) return;
-      Describe();
+      bool sums_hold;
+      if (!backend_->Receive(&held_, &sums_hold)) return;
+      Describe(sums_hold);
     }
     has_held_ = !DeliverFrame(held_);
     if (has_held_ || !transport().queue(kReceive).ok()) return;
   }
 }
 
-void Net::Describe() {
+void Net::Describe(bool sums_hold) {
   header_.fill(0);
-  if (!(features_ & kGuestChecksum)) return;
+  if (!sums_hold || !(features_ & kGuestChecksum)) return;
   header_[kFlags] = kDataValid;
   net::TcpSegment segment;
   if (held_.size() <= net::kEthernetHeader + backend_->mtu() || !(features_ & kGuestTso4) ||
@@ -239,17 +239,14 @@ void Net::Transmit(bool may_hold) {
   transport().Interrupt(kTransmit);
 }
 
-bool Net::Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame) {
+bool Net::Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame) const {
   if (!(header[kFlags] & kNeedsChecksum)) return true;
-  const u64 start = Get16(&header[kChecksumStart]);
-  const u64 field = start + Get16(&header[kChecksumOffset]);
-  if (field + 2 > frame.size() || start >= frame.size()) return false;
+  const bool large = frame.size() > net::kEthernetHeader + backend_->mtu() &&
+                     (header[kSegmentation] & ~kEcn) == kTcp4;
+  if (large && backend_->sums_large_segments()) return true;
   // The field holds the pseudo header's sum already (5.1.6.2).
-  const u16 sum = static_cast<u16>(~net::InternetSum(std::span<const u8>(frame).subspan(start)));
-  const u16 value = sum == 0 ? 0xffff : sum;
-  frame[field] = static_cast<u8>(value >> 8);
-  frame[field + 1] = static_cast<u8>(value);
-  return true;
+  const u64 start = Get16(&header[kChecksumStart]);
+  return net::FinishSum(frame, start, start + Get16(&header[kChecksumOffset]));
 }
 
 }  // namespace alibi::devices::virtio

@@ -71,7 +71,7 @@ class Net final : public VirtioDevice {
   // False: the guest has no room for it now.
   bool DeliverFrame(const net::Frame& frame);
   // Describes held_ in header_, and leaves what the driver is told to do itself.
-  void Describe();
+  void Describe(bool sums_hold);
   // Frames leave as far as the queue has some, and the host takes them. `may_hold`: if crossings
   // are frequent, the next ones may wait for one.
   void Transmit(bool may_hold);
@@ -80,7 +80,7 @@ class Net final : public VirtioDevice {
   void Tick();
   void NoteCrossing();
   // What the driver left for us to do with the frame; false: it makes no sense.
-  static bool Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame);
+  bool Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame) const;
 
   std::shared_ptr<net::Backend> backend_;
   const net::Optimize optimize_;

@@ -14,7 +14,8 @@ namespace alibi::devices::virtio {
 namespace {
 
 constexpr u64 kRings = kVersion1 | kRingIndirect | kRingEventIndex;
-constexpr u64 kChecksum = 1, kGuestChecksum = 2, kGuestTso4 = 1 << 7, kMergeable = 1 << 15;
+constexpr u64 kChecksum = 1, kGuestChecksum = 2, kGuestTso4 = 1 << 7, kHostTso4 = 1 << 11,
+              kMergeable = 1 << 15;
 
 struct Rig {
   explicit Rig(u64 features, bool connect = true)
@@ -127,6 +128,39 @@ TEST_CASE("Net: frames from the guest, with checksums") {
   }
   while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
   CHECK((static_cast<u32>(taken[1][50]) << 8 | taken[1][51]) == (~sum & 0xffff));
+}
+
+TEST_CASE("Net: a frame whose checksums nobody knows is for the driver to check") {
+  Rig r(kGuestChecksum);
+  for (const u64 at : {0x1000, 0x2000}) r.receive->Add(at, 2000, true);
+  r.Put(Numbered(100));
+  r.wire->Put(Numbered(100), /*sums_hold=*/false);
+  r.mailbox.Drain();
+  CHECK(r.receive->UsedIndex() == 2);
+  CHECK(r.rig.memory.Get<u8>(0x1000) == 2);
+  CHECK(r.rig.memory.Get<u8>(0x2000) == 0);
+}
+
+TEST_CASE("Net: a large segment's checksum is not made if nobody reads it") {
+  for (const bool large : {false, true}) {
+    for (const bool made_later : {false, true}) {
+      INFO(large << " " << made_later);
+      Rig r(kChecksum | kHostTso4);
+      r.wire->sums_large = made_later;
+      const u32 bytes = large ? 3000 : 1000;
+      r.rig.memory.Set(0x1000, u8{1});                  // needs a checksum
+      r.rig.memory.Set(0x1001, u8{1});                  // TCP over IPv4
+      r.rig.memory.Set(0x1006, u16{34});                // from
+      r.rig.memory.Set(0x1008, u16{16});                // at
+      r.rig.memory.Set(0x100c + 34 + 16, u16{0x3412});  // of the pseudo header
+      r.transmit->Add(0x1000, 12 + bytes, false);
+      r.rig.Kick(Net::kTransmit);
+      const std::vector<net::Frame> taken = r.wire->Taken(1);
+      REQUIRE(taken.size() == 1);
+      const bool untouched = taken[0][50] == 0x12 && taken[0][51] == 0x34;
+      CHECK(untouched == (large && made_later));
+    }
+  }
 }
 
 TEST_CASE("Net: what drivers should not send") {
