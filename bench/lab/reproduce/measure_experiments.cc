@@ -45,7 +45,7 @@ observe = false
 cpu-time = true
 time-limit = 3600
 [parameters]
-engine = ["translate", "auto", "hardware"]
+engine = ["translate", "direct", "auto", "hardware"]
 [[workload]]
 name = "programs"
 program = "debian"
@@ -72,7 +72,7 @@ name = "macro"
 program = "linux"
 only = ["sha256", "matmul"]
 [[workload]]
-name = "programs"
+name = "debian"
 program = "debian"
 only = ["povray", "make-lua", "web-small"]
 [[workload]]

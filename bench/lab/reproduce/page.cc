@@ -85,7 +85,7 @@ std::string Programs(const Figures& figures, const std::string& of) {
     return at == figures.values.end() ? 0 : at->second;
   };
   std::vector<std::string> machines;
-  for (const char* system : {"translate", "auto", "hardware", "qemu-tcg"}) {
+  for (const char* system : {"translate", "direct", "auto", "hardware", "qemu-tcg"}) {
     const auto any = figures.values.lower_bound(fmt::format("programs.{}.", system));
     if (any != figures.values.end() &&
         any->first.starts_with(fmt::format("programs.{}.", system))) {

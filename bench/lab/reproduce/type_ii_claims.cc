@@ -20,7 +20,7 @@ double Macro(const Evidence& f, const char* system, const char* row) {
 }
 // Of a whole Debian, in times of native.
 double Program(const Evidence& f, const char* system, const char* row) {
-  return f(fmt::format("programs.{}.{}", system, row)) / f(fmt::format("programs.native.{}", row));
+  return f(fmt::format("debian.{}.{}", system, row)) / f(fmt::format("debian.native.{}", row));
 }
 
 // "26 us (native 0.11 us): 240x".
