@@ -371,7 +371,7 @@ class Parser {
   }
 
   void Backend(const toml::node& node, Workload* workload) {
-    workload->backend = Choice(node, "backend", {kUserBackend, kTapBackend});
+    workload->backend = Choice(node, "backend", {kUserBackend, kTapBackend, kSocketBackend});
     if (workload->program != Program::kNetwork) {
       Wrong(node, fmt::format("{} has no wire", ProgramName(workload->program)));
     }

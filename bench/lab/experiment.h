@@ -40,7 +40,7 @@ struct Workload {
   std::vector<std::string> only;  // benchmarks of the program; empty: all
   std::string kernel;        // of kLinux, kBoot, kDebian, kNetwork: one of those of ./alibi linux
   std::string card = "";     // of kNetwork and kTransmit: "lance" or "virtio"
-  std::string backend = "";  // of kNetwork: what the card leads to, "user" or "tap"
+  std::string backend = "";  // of kNetwork: what the card leads to: see network.h
   std::string rate = "";     // of kNetwork: of the wire, "100M"; "": as fast as it may be
 };
 

@@ -160,8 +160,8 @@ TEST_CASE("What is wrong with a workload is said as well") {
        "x.toml:5: unknown key 'runs' of a workload; there are program, name, only, kernel"},
       {"[[workload]]\nprogram = \"boot\"\n[[workload]]\nprogram = \"boot\"",
        "x.toml:5: two workloads are called 'boot'"},
-      {"[[workload]]\nprogram = \"network\"\nbackend = \"socket\"",
-       "x.toml:5: backend: there is no 'socket'; there are user, tap"},
+      {"[[workload]]\nprogram = \"network\"\nbackend = \"vde\"",
+       "x.toml:5: backend: there is no 'vde'; there are user, tap, socket"},
       {"[[workload]]\nprogram = \"transmit\"\nbackend = \"tap\"", "x.toml:5: transmit has no wire"},
   };
   for (const Row& row : rows) {

@@ -36,25 +36,46 @@ std::string CommandLine(const std::vector<std::string>& operations) {
   return fmt::format("{} {}", kLinuxKernelWords, NettestWord(operations));
 }
 
-bool HasTap(const Workload& workload) { return workload.backend == kTapBackend; }
+// The machine's socket and the host's.
+std::string GuestsSocket(const NetworkFiles& files) { return files.folder + "/guest"; }
+std::string HostsSocket(const NetworkFiles& files) { return files.folder + "/host"; }
 
-std::string NetOption(const Workload& workload) {
-  return fmt::format(
-      "{},{}{}", workload.card,
-      HasTap(workload) ? fmt::format("tap,ifname={}", kTap) : std::string("user,loopback=on"),
-      workload.rate.empty() ? "" : ",rate=" + workload.rate);
+std::string NetOption(const NetworkFiles& files, const Workload& workload) {
+  std::string backend = "user,loopback=on";
+  if (workload.backend == kTapBackend) backend = fmt::format("tap,ifname={}", kTap);
+  if (workload.backend == kSocketBackend) {
+    backend = fmt::format("socket,path={},peer={}", GuestsSocket(files), HostsSocket(files));
+  }
+  return fmt::format("{},{}{}", workload.card, backend,
+                     workload.rate.empty() ? "" : ",rate=" + workload.rate);
 }
 
-// The machine with nettest's server beside it.
-std::vector<std::string> WithServer(const NetworkFiles& files, bool tap,
+std::vector<std::string> QemuNetOptions(const NetworkFiles& files, const Workload& workload) {
+  const char* model = workload.card == kLance ? "pcnet" : "virtio-net-pci";
+  if (workload.backend == kTapBackend) {
+    return {"-nic", fmt::format("tap,ifname={},script=no,downscript=no,model={}", kTap, model)};
+  }
+  if (workload.backend == kSocketBackend) {
+    return {"-netdev",
+            fmt::format("dgram,id=wire,local.type=unix,local.path={},remote.type=unix,"
+                        "remote.path={}",
+                        GuestsSocket(files), HostsSocket(files)),
+            "-device", fmt::format("{},netdev=wire", model)};
+  }
+  return {"-nic", fmt::format("user,model={}", model)};
+}
+
+// The machine with nettest's server beside it, in a network of its own if it needs a TAP interface.
+std::vector<std::string> WithServer(const NetworkFiles& files, const std::string& backend,
                                     const std::vector<std::string>& machine) {
-  std::vector<std::string> command = {files.nettest, "with", tap ? kGuestsHost : kLoopback};
+  const bool own_network = backend != kUserBackend;
+  std::vector<std::string> command = {files.nettest, "with", own_network ? kGuestsHost : kLoopback};
   command.insert(command.end(), machine.begin(), machine.end());
-  return tap ? InOwnNetwork(command) : command;
-}
-
-const char* QemuModel(const Workload& workload) {
-  return workload.card == kLance ? "pcnet" : "virtio-net-pci";
+  if (backend == kSocketBackend) {
+    command.insert(command.begin(),
+                   {files.nettest, "bridge", kTap, HostsSocket(files), GuestsSocket(files)});
+  }
+  return own_network ? InOwnNetwork(command) : command;
 }
 
 // One counter of a run, wherever it is.
@@ -113,6 +134,7 @@ Result<NetworkFiles> FetchNetwork(const std::string& kernel, const std::string& 
   NetworkFiles files;
   files.nettest = own + "nettest";
   files.transmit = data_folder + "/frobos/bench/transmit.elf";
+  files.folder = folder;
   files.initrd = fmt::format("{}/network-{}", folder, kernel);
   const ChildResult child =
       RunChild({"/usr/bin/env", "ALIBI_PROGRAM=" + alibi, "PYTHONDONTWRITEBYTECODE=1", "python3",
@@ -147,28 +169,41 @@ std::vector<std::string> AlibiNetworkCommand(const NetworkFiles& files, const st
                                              const Workload& workload,
                                              const std::vector<std::string>& operations) {
   // Translations that an earlier run has kept would make repeats differ from the first run.
-  return WithServer(files, HasTap(workload),
+  return WithServer(files, workload.backend,
                     {alibi, "run", "--kernel", files.kernel, "--initrd", files.initrd, "--ram",
                      std::string(kRam) + "M", "--tc-cache", "none", "--engine", "translate",
-                     "--net", NetOption(workload), "--append", CommandLine(operations)});
+                     "--net", NetOption(files, workload), "--append", CommandLine(operations)});
 }
 
 std::vector<std::string> QemuNetworkCommand(const NetworkFiles& files, const std::string& qemu,
                                             const Workload& workload,
                                             const std::vector<std::string>& operations) {
-  const std::string backend =
-      HasTap(workload) ? fmt::format("tap,ifname={},script=no,downscript=no", kTap) : "user";
-  return WithServer(
-      files, HasTap(workload),
-      {qemu, "-accel", "tcg", "-cpu", "max", "-machine", "pc", "-m", kRam, "-nographic",
-       "-no-reboot", "-kernel", files.kernel, "-initrd", files.initrd, "-append",
-       CommandLine(operations), "-nic", fmt::format("{},model={}", backend, QemuModel(workload))});
+  std::vector<std::string> machine = {qemu,
+                                      "-accel",
+                                      "tcg",
+                                      "-cpu",
+                                      "max",
+                                      "-machine",
+                                      "pc",
+                                      "-m",
+                                      kRam,
+                                      "-nographic",
+                                      "-no-reboot",
+                                      "-kernel",
+                                      files.kernel,
+                                      "-initrd",
+                                      files.initrd,
+                                      "-append",
+                                      CommandLine(operations)};
+  const auto net = QemuNetOptions(files, workload);
+  machine.insert(machine.end(), net.begin(), net.end());
+  return WithServer(files, workload.backend, machine);
 }
 
 std::vector<std::string> UmlNetworkCommand(const NetworkFiles& files, const UserModeLinux& uml,
                                            const std::vector<std::string>& operations) {
   return WithServer(
-      files, true,
+      files, kTapBackend,
       UmlCommand(uml, kRam,
                  {"initrd=" + files.initrd, "con0=fd:0,fd:1", kUmlCard, NettestWord(operations)}));
 }
@@ -177,14 +212,14 @@ std::vector<std::string> NativeNetworkCommand(const NetworkFiles& files,
                                               const std::vector<std::string>& operations) {
   std::vector<std::string> command = {files.nettest};
   command.insert(command.end(), operations.begin(), operations.end());
-  return WithServer(files, false, command);
+  return WithServer(files, kUserBackend, command);
 }
 
 std::vector<std::string> AlibiTransmitCommand(const NetworkFiles& files, const std::string& alibi,
                                               const Workload& workload, bool quick) {
   return {alibi,         "run",
           "--engine",    "translate",
-          "--net",       NetOption(workload),
+          "--net",       NetOption(files, workload),
           "--append",    quick ? "quick" : "full",
           files.transmit};
 }

@@ -21,15 +21,18 @@ std::vector<std::string> TransmitNames();
 
 inline constexpr const char* kLance = "lance";
 inline constexpr const char* kVirtio = "virtio";
-// What a card leads to: libslirp, of Alibi's or QEMU's; or a TAP interface.
+// What a card leads to: libslirp, of Alibi's or QEMU's; a TAP interface; or a UNIX socket, from
+// which nettest carries frames to a TAP interface.
 inline constexpr const char* kUserBackend = "user";
 inline constexpr const char* kTapBackend = "tap";
+inline constexpr const char* kSocketBackend = "socket";
 
 // Paths.
 struct NetworkFiles {
   std::string kernel, initrd;  // of the guest
   std::string nettest;
   std::string transmit;  // FrobOS's image
+  std::string folder;    // for sockets
 };
 
 // The kernel is Debian's, downloaded the first time; the initial RAM disk is made in `folder`.

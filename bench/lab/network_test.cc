@@ -47,7 +47,7 @@ TEST_CASE("What nettest says") {
   CHECK_FALSE(ParseNetwork(kOutput, {"send-512"}).ok());
 }
 
-TEST_CASE("Behind TAP each machine is in a network of its own, with the server at its other end") {
+TEST_CASE("Behind TAP and sockets machines are in a network of their own, with the server there") {
   NetworkFiles files;
   files.nettest = "/n";
   Workload workload;
@@ -69,6 +69,18 @@ TEST_CASE("Behind TAP each machine is in a network of its own, with the server a
   CHECK(has(ours, "virtio,tap,ifname=tap0"));
   CHECK(has(qemu, "tap,ifname=tap0,script=no,downscript=no,model=virtio-net-pci"));
   CHECK(has(uml, kUmlCard));
+  workload.backend = kSocketBackend;
+  files.folder = "/s";
+  const auto wired = AlibiNetworkCommand(files, "/alibi", workload, {}),
+             peer = QemuNetworkCommand(files, "/qemu", workload, {});
+  for (const auto& command : {wired, peer}) {
+    const auto bridge = std::find(command.begin(), command.end(), "bridge");
+    REQUIRE(bridge + 4 < command.end());
+    CHECK(std::vector<std::string>(bridge + 1, bridge + 4) ==
+          std::vector<std::string>{"tap0", "/s/host", "/s/guest"});
+  }
+  CHECK(has(wired, "virtio,socket,path=/s/guest,peer=/s/host"));
+  CHECK(has(peer, "virtio-net-pci,netdev=wire"));
   workload.backend = kUserBackend;
   CHECK(AlibiNetworkCommand(files, "/alibi", workload, {})[2] == kLoopback);
   CHECK(has(QemuNetworkCommand(files, "/qemu", workload, {}), "user,model=virtio-net-pci"));

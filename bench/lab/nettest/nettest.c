@@ -4,6 +4,9 @@
 //
 //   nettest OPERATION...             does them, a line of result each
 //   nettest boot                     those behind "nettest=" on the kernel's command line, by +
+//   nettest bridge TAP OWN PEER COMMAND [WORD...]   becomes the command, beside who carries frames
+//                                    between the TAP interface and the machine behind two UNIX
+//                                    datagram sockets: OWN is its own, PEER the machine's
 //   nettest with ADDRESS COMMAND [WORD...]   runs the command with a server beside it, which
 //                                    listens there; %PORT% in a word is its port
 //
@@ -20,18 +23,24 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -410,8 +419,59 @@ static int RunWith(const char* address, char** words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// --- The bridge ---
+
+static struct sockaddr_un SocketAddress(const char* path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof(address.sun_path)) Die("%s: too long", path);
+  strcpy(address.sun_path, path);
+  return address;
+}
+
+static int OpenTap(const char* name) {
+  struct ifreq request = {.ifr_flags = IFF_TAP | IFF_NO_PI};
+  if (strlen(name) >= sizeof(request.ifr_name)) Die("%s: too long", name);
+  strcpy(request.ifr_name, name);
+  const int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 || ioctl(fd, TUNSETIFF, &request) != 0) Die("%s", name);
+  return fd;
+}
+
+// Becomes the command, beside who carries the frames, and waits 10 ms at most for a machine that
+// has no room.
+static _Noreturn void RunBridge(const char* tap_name, const char* own, const char* peer,
+                                char** command) {
+  const int tap = OpenTap(tap_name), wire = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const struct sockaddr_un here = SocketAddress(own), there = SocketAddress(peer);
+  const struct timeval patience = {.tv_usec = 10000};
+  unlink(own);
+  if (bind(wire, (const struct sockaddr*)&here, sizeof(here)) != 0 ||
+      setsockopt(wire, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
+    Die("%s", own);
+  }
+  const pid_t parent = getpid(), child = fork();
+  if (child < 0) Die("fork");
+  if (child != 0) {
+    execvp(command[0], command);
+    Die("%s", command[0]);
+  }
+  // Ends with the command, whose CPU time is its own.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) exit(0);
+  for (struct pollfd fds[] = {{.fd = tap, .events = POLLIN}, {.fd = wire, .events = POLLIN}};;) {
+    poll(fds, 2, -1);
+    for (ssize_t size; (size = read(tap, buffer, sizeof(buffer))) > 0;) {
+      sendto(wire, buffer, (size_t)size, 0, (const struct sockaddr*)&there, sizeof(there));
+    }
+    for (ssize_t size; (size = recv(wire, buffer, sizeof(buffer), MSG_DONTWAIT)) > 0;) {
+      if (write(tap, buffer, (size_t)size) < 0) continue;  // lost, as on a wire
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   memset(buffer, 0x5a, sizeof(buffer));
+  if (argc > 5 && strcmp(argv[1], "bridge") == 0) RunBridge(argv[2], argv[3], argv[4], argv + 5);
   if (argc > 3 && strcmp(argv[1], "with") == 0) return RunWith(argv[2], argv + 3);
   if (argc == 2 && strcmp(argv[1], "boot") == 0) {
     OperateFromKernel();
