@@ -61,6 +61,7 @@ only = ["swap", "vga-text"]
 constexpr const char* kTypeIi = R"toml(
 title = "Type II, for the reproduction page"
 observe = false
+time-limit = 3600
 [parameters]
 engine = ["translate", "direct", "auto"]
 [[workload]]
