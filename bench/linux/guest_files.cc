@@ -239,8 +239,9 @@ std::string LinuxCommandLine(const LinuxFiles& files, const std::string& words,
   std::string line = kLinuxKernelWords;
   if (files.IsDebian()) line = "root=/dev/vda rw " + line;
   if (!append.empty()) line += " " + append;
-  if (!words.empty() && files.IsDebian())
+  if (!words.empty() && files.IsDebian()) {
     return line + " linuxbench=" + words + AskerWord(kGuestsHost);
+  }
   // In a Debian it is this word that has the machine switched off, however little it runs.
   if (!words.empty() || files.IsDebian()) line += " linuxbench=" + words;
   return line;
