@@ -20,6 +20,7 @@
 // busiest thread, and of all its threads and its children's; and "@nettest sampled NAME
 // translated=N program=N libraries=N kernel=N", samples of the busiest one's CPU time by the code
 // that ran, if the host permits to take some.
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -160,14 +161,24 @@ static struct Usage BeginUsage(void) {
   return usage;
 }
 
-// One write, since the command writes there, too.
+// What the server has to tell until the command has ended: a machine's console comes in pieces, and
+// would be cut by it.
+static int told;  // a file of all processes' that serve
+
 static void Tell(const char* format, ...) {
   char line[256];
   va_list arguments;
   va_start(arguments, format);
   const int length = vsnprintf(line, sizeof(line), format, arguments);
   va_end(arguments);
-  if (write(STDOUT_FILENO, line, (size_t)length) != length) exit(1);
+  if (write(told, line, (size_t)length) != length) exit(1);
+}
+
+static void PrintTold(void) {
+  lseek(told, 0, SEEK_SET);
+  for (ssize_t size; (size = read(told, buffer, sizeof(buffer))) > 0;) {
+    if (fwrite(buffer, 1, (size_t)size, stdout) != (size_t)size) Die("stdout");
+  }
 }
 
 static void TellUsage(const char* what, uint64_t size, const struct Usage* before) {
@@ -184,14 +195,14 @@ static void TellUsage(const char* what, uint64_t size, const struct Usage* befor
     busiest = used;
     busiest_thread = now.thread[i];
   }
-  Tell("\n@nettest used %s-%" PRIu64 " busiest=%" PRIu64 " all=%" PRIu64 "\n", what, size,
+  Tell("@nettest used %s-%" PRIu64 " busiest=%" PRIu64 " all=%" PRIu64 "\n", what, size,
        busiest / 1000, all / 1000);
   for (unsigned i = 0; i < before->count; ++i) {
     unsigned long counts[kSampleKinds] = {0};
     if (before->sampler[i] == NULL) continue;
     EndSampler(before->sampler[i], *command_id, counts);
     if (before->thread[i] != busiest_thread) continue;
-    Tell("\n@nettest sampled %s-%" PRIu64 " translated=%lu program=%lu libraries=%lu kernel=%lu\n",
+    Tell("@nettest sampled %s-%" PRIu64 " translated=%lu program=%lu libraries=%lu kernel=%lu\n",
          what, size, counts[kTranslated], counts[kProgram], counts[kLibraries], counts[kKernel]);
   }
 }
@@ -391,7 +402,8 @@ static char* WithPort(const char* word, unsigned port) {
 static int RunWith(const char* address, char** words) {
   command_id =
       mmap(NULL, sizeof(*command_id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (command_id == MAP_FAILED) Die("memory");
+  told = memfd_create("told", MFD_CLOEXEC);
+  if (command_id == MAP_FAILED || told < 0) Die("memory");
   const struct Server sockets = Listen(address);
   const pid_t server = StartServer(sockets);
   char* command[kMostWords] = {NULL};
@@ -412,6 +424,7 @@ static int RunWith(const char* address, char** words) {
     if (errno != EINTR) Die("wait");
   }
   kill(server, SIGTERM);
+  PrintTold();
   // CPU time of the command, and of those it waited for.
   printf("@nettest host user=%" PRIu64 " system=%" PRIu64 "\n",
          (uint64_t)used.ru_utime.tv_sec * 1000000 + (uint64_t)used.ru_utime.tv_usec,

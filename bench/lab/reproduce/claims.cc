@@ -251,13 +251,17 @@ Judgement JudgeCompile(const Evidence& f) {
               "user code is translated, and much of it runs once");
 }
 
+// A process against a native one, where the paper's took `paper` times as long.
+Judgement AgainstForkwait(double ratio, double paper, const std::string& here) {
+  if (ratio <= paper) return {Verdict::kBetter, here, ""};
+  return {Verdict::kDoesNotHold, here, "fork, exit and wait are the guest kernel's code"};
+}
+
 Judgement JudgeForkwait(const Evidence& f) {
   const double native = f("linux.forkwait.native"), here = f("linux.forkwait.alibi");
-  constexpr double kPaper = 36.9 / 6.0;
-  return {here / native <= kPaper ? Verdict::kBetter : Verdict::kDoesNotHold,
-          fmt::format("{} natively, {} a process: {:.1f}x", FormatSeconds(native),
-                      FormatSeconds(here), here / native),
-          ""};
+  return AgainstForkwait(here / native, 36.9 / 6.0,
+                         fmt::format("{} natively, {} a process: {:.1f}x", FormatSeconds(native),
+                                     FormatSeconds(here), here / native));
 }
 
 // --- 6.3 ---
@@ -365,8 +369,7 @@ Judgement JudgeTranslatorCost(const Evidence& f) {
 
 Judgement JudgeForkwaitNewer(const Evidence& f) {
   const double ratio = f("linux.forkwait.alibi") / f("linux.forkwait.native");
-  return {ratio <= 7.0 ? Verdict::kBetter : Verdict::kDoesNotHold, fmt::format("{:.1f}x", ratio),
-          ""};
+  return AgainstForkwait(ratio, 7.0, fmt::format("{:.1f}x", ratio));
 }
 
 Judgement JudgeEagerFill(const Evidence& f) {
