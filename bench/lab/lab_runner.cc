@@ -465,11 +465,10 @@ class LabRunner {
     const auto command = [&](const std::vector<std::string>& some) {
       const bool native = run.system.system == kNative;
       const auto operations = NetworkOperations(some, quick, native ? kLoopback : kGuestsHost);
-      return native ? NativeNetworkCommand(files, operations)
-             : ours
-                 ? Configured(AlibiNetworkCommand(files, options_.alibi, workload, operations), run)
-             : run.system.system == kUml ? UmlNetworkCommand(files, uml_, operations)
-                                         : QemuNetworkCommand(files, qemu_, workload, operations);
+      if (native) return NativeNetworkCommand(files, operations);
+      if (run.system.system == kUml) return UmlNetworkCommand(files, uml_, operations);
+      if (!ours) return QemuNetworkCommand(files, qemu_, workload, operations);
+      return Configured(AlibiNetworkCommand(files, options_.alibi, workload, operations), run);
     };
     Record record;
     std::string boot_stats;

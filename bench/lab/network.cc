@@ -178,23 +178,8 @@ std::vector<std::string> AlibiNetworkCommand(const NetworkFiles& files, const st
 std::vector<std::string> QemuNetworkCommand(const NetworkFiles& files, const std::string& qemu,
                                             const Workload& workload,
                                             const std::vector<std::string>& operations) {
-  std::vector<std::string> machine = {qemu,
-                                      "-accel",
-                                      "tcg",
-                                      "-cpu",
-                                      "max",
-                                      "-machine",
-                                      "pc",
-                                      "-m",
-                                      kRam,
-                                      "-nographic",
-                                      "-no-reboot",
-                                      "-kernel",
-                                      files.kernel,
-                                      "-initrd",
-                                      files.initrd,
-                                      "-append",
-                                      CommandLine(operations)};
+  std::vector<std::string> machine =
+      QemuKernelCommand(qemu, kRam, files.kernel, files.initrd, CommandLine(operations));
   const auto net = QemuNetOptions(files, workload);
   machine.insert(machine.end(), net.begin(), net.end());
   return WithServer(files, workload.backend, machine);

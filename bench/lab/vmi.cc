@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "bench/lab/files.h"
+#include "bench/linux/guest_files.h"
 #include "bench/linux/initramfs.h"
 
 namespace alibi::bench::lab {
@@ -67,23 +68,7 @@ std::vector<std::string> AlibiVmiLinuxCommand(const VmiFiles& files, const std::
 
 std::vector<std::string> QemuVmiLinuxCommand(const VmiFiles& files, const std::string& qemu,
                                              bool quick) {
-  return {qemu,
-          "-accel",
-          "tcg",
-          "-cpu",
-          "max",
-          "-machine",
-          "pc",
-          "-m",
-          kRamMegabytes,
-          "-nographic",
-          "-no-reboot",
-          "-kernel",
-          files.kernel,
-          "-initrd",
-          files.initramfs,
-          "-append",
-          CommandLine(quick)};
+  return QemuKernelCommand(qemu, kRamMegabytes, files.kernel, files.initramfs, CommandLine(quick));
 }
 
 }  // namespace alibi::bench::lab

@@ -72,11 +72,6 @@ std::string AskerWord(const char* address) {
   return fmt::format(":asker={}/%ASKER%/%SERVER%", address);
 }
 
-// What makes a machine's command one with that asker beside it.
-std::vector<std::string> BesideAsker(const LinuxFiles& files, const char* address) {
-  return {files.linuxbench, "beside", address};
-}
-
 // In a namespace of that kind, in which users are root.
 std::vector<std::string> Unshare(const char* kind) {
   std::vector<std::string> command = {"unshare", kind};
@@ -86,6 +81,14 @@ std::vector<std::string> Unshare(const char* kind) {
 
 void Append(std::vector<std::string>* command, const std::vector<std::string>& words) {
   command->insert(command->end(), words.begin(), words.end());
+}
+
+// The machine with that asker beside it.
+std::vector<std::string> WithAsker(const LinuxFiles& files, const char* address,
+                                   const std::vector<std::string>& machine) {
+  std::vector<std::string> command = {files.linuxbench, "beside", address};
+  Append(&command, machine);
+  return command;
 }
 
 Result<std::string> ReadFile(const std::string& path) {
@@ -262,8 +265,7 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
                    {"--disk", WithoutCommas(files.disk) + ",format=raw,snapshot", "--disk",
                     WithoutCommas(files.program_disk) + ",format=raw,readonly", "--net",
                     std::string("user,loopback=on,") + kForward});
-    const auto beside = BesideAsker(files, kLoopback);
-    command.insert(command.begin(), beside.begin(), beside.end());
+    command = WithAsker(files, kLoopback, command);
   }
   if (!files.virtio_disk.empty()) {
     command.insert(command.end(),
@@ -278,26 +280,21 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
   return command;
 }
 
+std::vector<std::string> QemuKernelCommand(const std::string& qemu,
+                                           const std::string& ram_megabytes,
+                                           const std::string& kernel, const std::string& initrd,
+                                           const std::string& append) {
+  return {qemu,   "-accel",  "tcg",         "-cpu",       "max",        "-machine",
+          "pc",   "-m",      ram_megabytes, "-nographic", "-no-reboot", "-kernel",
+          kernel, "-initrd", initrd,        "-append",    append};
+}
+
 std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
                                           const std::string& words,
                                           const LinuxGuestOptions& guest) {
-  std::vector<std::string> command = {qemu,
-                                      "-accel",
-                                      "tcg",
-                                      "-cpu",
-                                      "max",
-                                      "-machine",
-                                      "pc",
-                                      "-m",
-                                      files.ram_megabytes,
-                                      "-nographic",
-                                      "-no-reboot",
-                                      "-kernel",
-                                      files.kernel,
-                                      "-initrd",
-                                      files.initramfs,
-                                      "-append",
-                                      LinuxCommandLine(files, words, guest.append)};
+  std::vector<std::string> command =
+      QemuKernelCommand(qemu, files.ram_megabytes, files.kernel, files.initramfs,
+                        LinuxCommandLine(files, words, guest.append));
   if (guest.smp != 1) {
     // Said, though it is what QEMU takes for such a guest: a thread for each CPU.
     command[2] = "tcg,thread=multi";
@@ -310,8 +307,7 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
     command.insert(command.end(), {"-drive", drive(files.disk, "if=virtio,snapshot=on"), "-drive",
                                    drive(files.program_disk, "if=virtio,readonly=on"), "-nic",
                                    std::string("user,model=virtio-net-pci,") + kForward});
-    const auto beside = BesideAsker(files, kLoopback);
-    command.insert(command.begin(), beside.begin(), beside.end());
+    command = WithAsker(files, kLoopback, command);
   }
   if (!files.virtio_disk.empty()) {
     command.insert(command.end(), {"-drive", drive(files.virtio_disk, "if=virtio"), "-drive",
@@ -343,15 +339,14 @@ std::vector<std::string> UmlLinuxCommand(const LinuxFiles& files, const UserMode
     return UmlCommand(uml, files.ram_megabytes, own);
   }
   const std::string copy = files.folder + "/uml-disk";
-  std::vector<std::string> command = BesideAsker(files, kGuestsHost);
-  Append(&command, {"sh", "-ec", kNewCopy, "sh", copy});
+  std::vector<std::string> command = {"sh", "-ec", kNewCopy, "sh", copy};
   Append(&command,
          UmlCommand(
              uml, files.ram_megabytes,
              {"ssl0=null,fd:1", "console=ttyS0", "root=/dev/ubda", "rw",
               fmt::format("ubd0={},{}", copy, files.disk), "ubd1r=" + files.program_disk, kUmlCard,
               "linuxbench=" + words + (words.empty() ? "" : AskerWord(kGuestsHost))}));
-  return InOwnNetwork(command);
+  return InOwnNetwork(WithAsker(files, kGuestsHost, command));
 }
 
 std::vector<std::string> InOwnNetwork(const std::vector<std::string>& command) {
@@ -365,11 +360,10 @@ std::vector<std::string> NativeLinuxCommand(const LinuxFiles& files, const std::
   if (!files.IsDebian()) {
     return {files.linuxbench, "run", words, files.folder, files.busybox};
   }
-  std::vector<std::string> command = BesideAsker(files, kLoopback);
-  Append(&command, Unshare("--mount"));
+  std::vector<std::string> command = Unshare("--mount");
   Append(&command,
          {"sh", "-ec", kChroot, "native", files.tree, files.program, words + AskerWord(kLoopback)});
-  return command;
+  return WithAsker(files, kLoopback, command);
 }
 
 ScratchFolder::ScratchFolder(Where where) {

@@ -94,6 +94,11 @@ std::vector<std::string> AlibiLinuxCommand(const LinuxFiles& files, const std::s
 std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::string& qemu,
                                           const std::string& words,
                                           const LinuxGuestOptions& guest = {});
+// QEMU TCG's machine with a kernel and an initial RAM disk, and no more than that.
+std::vector<std::string> QemuKernelCommand(const std::string& qemu,
+                                           const std::string& ram_megabytes,
+                                           const std::string& kernel, const std::string& initrd,
+                                           const std::string& append);
 // User-Mode Linux is a kernel as a program. A whole Debian on it is in its own network: it has
 // nothing like the others' user-mode network.
 struct UserModeLinux {

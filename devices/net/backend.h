@@ -26,6 +26,7 @@ namespace alibi::net {
 
 // An Ethernet frame without its check sequence.
 using Frame = std::vector<u8>;
+inline constexpr std::size_t kEthernetHeader = 14;
 
 class Backend {
  public:
@@ -78,6 +79,8 @@ class Backend {
   // What the guest's interface may send and gets at most, without the Ethernet header and apart
   // from large segments.
   virtual u16 mtu() const { return 1500; }
+  // Longer than what mtu() lets pass: a large segment, or nothing.
+  bool IsLarge(const Frame& frame) const { return frame.size() > kEthernetHeader + mtu(); }
 
  protected:
   Backend() = default;

@@ -53,8 +53,6 @@ class DatagramBackend final : public Backend {
     return !IsLarge(frame) && socket_.TrySendTo(peer_, frame);
   }
 
-  bool IsLarge(const Frame& frame) const { return frame.size() > kEthernetHeader + mtu(); }
-
   // Waits for room. Meanwhile frames are taken: the peer may wait for us to do so.
   void Send(const Frame& frame) {
     const u64 begin = MonotonicNs();

@@ -120,6 +120,17 @@ void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment) {
   Put16(frame, segment.tcp + kTcpChecksum, PseudoHeaderSum(frame, segment));
 }
 
+OffloadHeader DescribeSegment(const TcpSegment& segment, u16 mtu) {
+  OffloadHeader header;
+  header.flags = OffloadHeader::kNeedsChecksum;
+  header.segmentation = OffloadHeader::kTcp4;
+  header.header_length = static_cast<u16>(segment.payload);
+  header.segment_size = static_cast<u16>(kEthernetHeader + mtu - segment.payload);
+  header.sum_start = static_cast<u16>(segment.tcp);
+  header.sum_offset = kTcpChecksum;
+  return header;
+}
+
 bool FinishSum(Frame& frame, std::size_t start, std::size_t field) {
   if (start >= frame.size() || field + 2 > frame.size()) return false;
   const u16 sum = static_cast<u16>(~InternetSum(std::span<const u8>(frame).subspan(start)));

@@ -12,7 +12,6 @@
 
 namespace alibi::net {
 
-inline constexpr std::size_t kEthernetHeader = 14;
 inline constexpr std::size_t kTcpChecksum = 16;  // offset of the field in its header
 
 // The Internet checksum of bytes (RFC 1071), not inverted: a big-endian value below 2^16.
@@ -36,6 +35,20 @@ u16 PseudoHeaderSum(std::span<const u8> frame, const TcpSegment& segment);
 // Replaces the TCP checksum by the sum of the pseudo header, which is what a driver expects of a
 // segment whose checksum was not computed (virtio 1.2, 5.1.6.4.1).
 void SetPseudoHeaderSum(Frame& frame, const TcpSegment& segment);
+
+// What virtio has in front of a frame, without the number of buffers (virtio 1.2, 5.1.6.1), in
+// little-endian order, which is the host's: checksums and segments that are left to whoever gets
+// it.
+struct OffloadHeader {
+  u8 flags = 0, segmentation = kWhole;
+  u16 header_length = 0, segment_size = 0, sum_start = 0, sum_offset = 0;
+
+  static constexpr u8 kNeedsChecksum = 1, kDataValid = 2;  // flags
+  static constexpr u8 kWhole = 0, kTcp4 = 1, kEcn = 0x80;  // segmentation
+};
+static_assert(sizeof(OffloadHeader) == 10);
+// Of a segment that is to be cut into packets of `mtu` bytes, and summed up.
+OffloadHeader DescribeSegment(const TcpSegment& segment, u16 mtu);
 
 // Puts into the 16 bits at `field` the checksum of what begins at `start` and has, in that field,
 // the sum of its pseudo header. False: that lies outside the frame.

@@ -21,16 +21,8 @@
 namespace alibi::net {
 namespace {
 
-// In front of each frame (IFF_VNET_HDR): virtio's header without the number of buffers (virtio 1.2,
-// 5.1.6.1), in the host's byte order. It tells of checksums that nobody has made and of segments
-// that nobody has cut: the host's stack cuts what the guest sends only where it must, and leaves
-// whole what it sends itself.
-struct Header {
-  u8 flags, segmentation;
-  u16 header_length, segment_size, sum_start, sum_offset;
-};
-static_assert(sizeof(Header) == 10);
-constexpr u8 kNeedsChecksum = 1, kDataValid = 2, kNone = 0, kTcp4 = 1;
+// In front of each frame lies an OffloadHeader (IFF_VNET_HDR): the host's stack cuts what the guest
+// sends only where it must, and leaves whole what it sends itself.
 constexpr unsigned kOffloads = TUN_F_CSUM | TUN_F_TSO4;
 
 class TapBackend final : public Backend {
@@ -53,7 +45,7 @@ class TapBackend final : public Backend {
     if (fds.empty() || fds[0].revents == 0) return;
     // A few at once, so that frames from the guest do not wait for ever.
     for (int i = 0; i < 64; ++i) {
-      Header header;
+      OffloadHeader header;
       const std::array<iovec, 2> parts = {
           {{&header, sizeof(header)}, {buffer_.data(), buffer_.size()}}};
       const ssize_t size = readv(fd_, parts.data(), parts.size());
@@ -62,21 +54,21 @@ class TapBackend final : public Backend {
     }
   }
 
-  void Take(const Header& header, Frame frame) {
+  void Take(const OffloadHeader& header, Frame frame) {
     TcpSegment segment;
-    if (header.segmentation != kNone) {
+    if (header.segmentation != OffloadHeader::kWhole) {
       if (!FindTcp(frame, &segment)) return;  // the host has not kept to kOffloads
-      if (frame.size() > kEthernetHeader + mtu()) {
+      if (IsLarge(frame)) {
         TakeLarge(std::move(frame), segment);
         return;
       }
     }
-    const bool unfinished = header.flags & kNeedsChecksum;
+    const bool unfinished = header.flags & OffloadHeader::kNeedsChecksum;
     if (unfinished &&
         !FinishSum(frame, header.sum_start, std::size_t{header.sum_start} + header.sum_offset)) {
       return;
     }
-    ToGuest(std::move(frame), unfinished || (header.flags & kDataValid));
+    ToGuest(std::move(frame), unfinished || (header.flags & OffloadHeader::kDataValid));
   }
   // What the guest gets whole is described anew by its card.
   void TakeLarge(Frame frame, const TcpSegment& segment) {
@@ -89,19 +81,14 @@ class TapBackend final : public Backend {
 
   void FromGuest(Frame& frame) override { SendNow(frame); }
   bool SendNow(const Frame& frame) override {
-    Header header{};
+    OffloadHeader header;
     TcpSegment segment;
     const u8* const bytes = frame.data();
-    if (frame.size() <= kEthernetHeader + mtu() || !FindTcp(frame, &segment)) {
+    if (!IsLarge(frame) || !FindTcp(frame, &segment)) {
       Write<2>({{{&header, sizeof(header)}, Part(bytes, 0, frame.size())}});
       return true;
     }
-    header.flags = kNeedsChecksum;
-    header.segmentation = kTcp4;
-    header.header_length = static_cast<u16>(segment.payload);
-    header.segment_size = static_cast<u16>(kEthernetHeader + mtu() - segment.payload);
-    header.sum_start = static_cast<u16>(segment.tcp);
-    header.sum_offset = kTcpChecksum;
+    header = DescribeSegment(segment, mtu());
     const std::size_t field = segment.tcp + kTcpChecksum;
     const u16 sum = PseudoHeaderSum(frame, segment);
     u8 big_endian[] = {static_cast<u8>(sum >> 8), static_cast<u8>(sum)};
@@ -155,7 +142,7 @@ Result<std::unique_ptr<Backend>> CreateTap(const std::string& interface) {
     return Error{fmt::format("--net tap: '{}': {}", interface, std::strerror(error))};
   }
   // An interface that somebody has left with longer headers keeps them.
-  int header = sizeof(Header);
+  int header = sizeof(OffloadHeader);
   if (ioctl(fd, TUNSETVNETHDRSZ, &header) < 0 || ioctl(fd, TUNSETOFFLOAD, kOffloads) < 0) {
     const int error = errno;
     close(fd);

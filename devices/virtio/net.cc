@@ -2,6 +2,7 @@
 #include "devices/virtio/net.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "devices/net/offload.h"
@@ -16,14 +17,11 @@ constexpr u64 kChecksum = u64{1} << 0, kGuestChecksum = u64{1} << 1, kMtu = u64{
 // Configuration: the address, status, the number of queue pairs, the MTU.
 constexpr unsigned kConfigStatus = 6, kConfigPairs = 8, kConfigMtu = 10;
 constexpr u8 kLinkUp = 1;
-// The header: flags, segmentation type, then 16 bits each.
-constexpr unsigned kFlags = 0, kSegmentation = 1, kHeaderLength = 2, kSegmentSize = 4,
-                   kChecksumStart = 6, kChecksumOffset = 8, kBuffers = 10;
+// In the header, behind what frames have everywhere.
+constexpr unsigned kBuffers = sizeof(net::OffloadHeader);
 // A driver with less room would often wait for room instead of notifying of the third frame.
 constexpr u16 kLeastCombinedQueue = 4 * net::kMostCombined;
-constexpr u8 kNeedsChecksum = 1, kDataValid = 2, kTcp4 = 1, kEcn = 0x80;
 
-u16 Get16(const u8* at) { return static_cast<u16>(at[0] | at[1] << 8); }
 void Put16(u8* at, u64 value) {
   at[0] = static_cast<u8>(value);
   at[1] = static_cast<u8>(value >> 8);
@@ -126,20 +124,14 @@ void Net::DeliverFrames() {
 void Net::Describe(bool sums_hold) {
   header_.fill(0);
   if (!sums_hold || !(features_ & kGuestChecksum)) return;
-  header_[kFlags] = kDataValid;
+  net::OffloadHeader offload;
+  offload.flags = net::OffloadHeader::kDataValid;
   net::TcpSegment segment;
-  if (held_.size() <= net::kEthernetHeader + backend_->mtu() || !(features_ & kGuestTso4) ||
-      !net::FindTcp(held_, &segment)) {
-    return;
+  if (backend_->IsLarge(held_) && (features_ & kGuestTso4) && net::FindTcp(held_, &segment)) {
+    net::SetPseudoHeaderSum(held_, segment);
+    offload = net::DescribeSegment(segment, backend_->mtu());
   }
-  net::SetPseudoHeaderSum(held_, segment);
-  header_[kFlags] = kNeedsChecksum;
-  header_[kSegmentation] = kTcp4;
-  Put16(&header_[kHeaderLength], segment.payload);
-  Put16(&header_[kSegmentSize],
-        net::kEthernetHeader + backend_->mtu() - std::min<u64>(segment.payload, 512));
-  Put16(&header_[kChecksumStart], segment.tcp);
-  Put16(&header_[kChecksumOffset], net::kTcpChecksum);
+  std::memcpy(header_.data(), &offload, sizeof(offload));
 }
 
 bool Net::DeliverFrame(const net::Frame& frame) {
@@ -240,13 +232,15 @@ void Net::Transmit(bool may_hold) {
 }
 
 bool Net::Finish(const std::array<u8, kHeaderBytes>& header, net::Frame& frame) const {
-  if (!(header[kFlags] & kNeedsChecksum)) return true;
-  const bool large = frame.size() > net::kEthernetHeader + backend_->mtu() &&
-                     (header[kSegmentation] & ~kEcn) == kTcp4;
+  net::OffloadHeader offload;
+  std::memcpy(&offload, header.data(), sizeof(offload));
+  if (!(offload.flags & offload.kNeedsChecksum)) return true;
+  const bool large =
+      backend_->IsLarge(frame) && (offload.segmentation & ~offload.kEcn) == offload.kTcp4;
   if (large && backend_->sums_large_segments()) return true;
   // The field holds the pseudo header's sum already (5.1.6.2).
-  const u64 start = Get16(&header[kChecksumStart]);
-  return net::FinishSum(frame, start, start + Get16(&header[kChecksumOffset]));
+  return net::FinishSum(frame, offload.sum_start,
+                        std::size_t{offload.sum_start} + offload.sum_offset);
 }
 
 }  // namespace alibi::devices::virtio
