@@ -20,9 +20,9 @@
 #include "base/host_cpus.h"
 #include "cli/cli.h"
 #include "cli/console.h"
-#include "cli/drive_options.h"
 #include "cli/observe.h"
 #include "cli/qemu_options.h"
+#include "cli/run_options.h"
 #include "cli/sandbox.h"
 #include "cli/terminal.h"
 #include "devices/time/clock.h"
@@ -46,90 +46,10 @@ constexpr u64 kLeastShadow = u64{1} << 20;
 constexpr u64 kLeastTc = u64{1} << 20;
 constexpr u64 kMaxTc = u64{1} << 30;  // exits are 32-bit displacements
 
-struct RunOptions {
-  std::string image;
-  std::string bios;
-  std::vector<std::string> debug_ports;
-  std::string cpu = "host";
-  std::string ram = "128M";
-  unsigned smp = 1;
-  std::string vcpu_threads = "auto";
-  std::string tc_size = "64M";
-  std::string tc_cache;
-  std::string shadow_size = "512M";
-  std::string coherence = mmu::NameOf(MachineConfig().coherence);
-  std::string hosting = "all";
-  // The library forks no process unless it is asked to: its own default is translate.
-  std::string engine = runtime::NameOf(runtime::EngineKind::kAuto);
-  std::string engine_policy;
-  std::string policy = MachineConfig().policy;
-  std::string append;
-  std::string console = "serial";
-  std::string net = "none";
-  std::string net_optimize = "all";
-  std::string initrd;
-  std::string entry;
-  std::string com1;
-  std::string vmi = "none";
-  std::string sandbox = kSandboxByDefault ? "on" : "off";
-  bool no_reboot = false;
-  DriveOptions drives;
-};
-
 // For the signal handler.
 std::atomic<PcMachine*>& RunningMachine() {
   static std::atomic<PcMachine*> machine = nullptr;
   return machine;
-}
-
-struct ModuleFile {
-  std::vector<u8> bytes;
-  std::string command_line;
-};
-
-// "file arguments,file": as QEMU takes multiboot modules.
-Result<std::vector<ModuleFile>> ReadModuleFiles(const std::string& list) {
-  std::vector<ModuleFile> files;
-  std::string item;
-  for (std::size_t at = 0; at < list.size() || !item.empty(); ++at) {
-    const bool end = at >= list.size() || (list[at] == ',' && list.substr(at, 2) != ",,");
-    if (!end) {
-      item += list[at];
-      if (list[at] == ',') ++at;
-      continue;
-    }
-    auto bytes = loader::ReadWholeFile(item.substr(0, item.find(' ')));
-    if (!bytes.ok()) return bytes.error();
-    files.push_back({std::move(*bytes), item});
-    item.clear();
-  }
-  return files;
-}
-
-// QEMU's spelling of options that exist here as well; and what one without its value stands for,
-// where the value is no argument of its own.
-std::vector<char*> WithOwnSpelling(int argc, char** argv) {
-  struct Spelling {
-    const char* theirs;
-    const char* ours;  // empty: left out, what follows is the image
-  };
-  static constexpr Spelling kSpellings[] = {
-      {"-kernel", ""},           {"-append", "--append"},     {"-initrd", "--initrd"},
-      {"-bios", "--bios"},       {"-hda", "--hda"},           {"-hdb", "--hdb"},
-      {"-hdc", "--hdc"},         {"-hdd", "--hdd"},           {"-drive", "--drive"},
-      {"-cdrom", "--cdrom"},     {"-snapshot", "--snapshot"}, {"-net", "--net"},
-      {"-serial", "--serial"},   {"-display", "--display"},   {"-no-reboot", "--no-reboot"},
-      {"-version", "--version"}, {"-help", "--help"},         {"--vmi", "--vmi=full"}};
-  std::vector<char*> arguments;
-  for (int i = 0; i < argc; ++i) {
-    const char* argument = argv[i];
-    for (const Spelling& spelling : kSpellings) {
-      if (std::strcmp(argv[i], spelling.theirs) == 0) argument = spelling.ours;
-    }
-    if (*argument != '\0' || argument == argv[i]) arguments.push_back(const_cast<char*>(argument));
-  }
-  arguments.push_back(nullptr);
-  return arguments;
 }
 
 int ExitStatusOf(PcEnd end, PcMachine& machine, bool quit_by_key) {
@@ -187,7 +107,6 @@ class RunCommand {
   using Failed = std::optional<int>;
 
   Failed Parse(int argc, char** argv);
-  void AddOptions(CLI::App& app);
   // --- Everything that can be wrong before there is a machine ---
   Failed ChooseFirmware();
   Failed CheckSizes();
@@ -263,136 +182,15 @@ RunCommand::Failed RunCommand::Parse(int argc, char** argv) {
       "too; but Ctrl-A X quits,\n"
       "Ctrl-A S shows the counters, Ctrl-A Ctrl-A sends a Ctrl-A, "
       "Ctrl-A H shows these keys.");
-  AddOptions(app);
+  AddKernelOptions(app, &options_);
+  AddMachineOptions(app, &options_);
+  console_.AddOptions(&app);
+  AddEngineOptions(app, &options_);
+  observation_.AddOptions(app);
   app.footer(ExitCodeHelp());
   std::vector<char*> arguments = WithOwnSpelling(argc, argv);
   return ParseArguments(app, "run", static_cast<int>(arguments.size()) - 1, arguments.data(),
                         InsteadOfQemuOption);
-}
-
-void RunCommand::AddOptions(CLI::App& app) {
-  app.add_option("IMAGE,--kernel", options_.image,
-                 "the kernel: a Linux bzImage, or ELF with a multiboot 1 "
-                 "header or a PVH note;\n"
-                 "compressed by gzip or not");
-  app.add_option("--bios", options_.bios,
-                 "a ROM to start instead: a multiple of 4K, up to 16M; at the "
-                 "top of 4 GB and,\n"
-                 "its last 128K, below 1 MB")
-      ->type_name("ROM");
-  app.add_option("--debug-port", options_.debug_ports,
-                 "one more port that takes text, beside 0xe9 and 0x402")
-      ->type_name("PORT")
-      ->allow_extra_args(false);
-  app.add_option("--cpu", options_.cpu,
-                 "the CPU that the guest sees: " + CpuModelList() +
-                     " (host);\nMODEL,enforce: fail if the host lacks "
-                     "instructions of it")
-      ->type_name("MODEL");
-  app.add_option("--ram,--memory", options_.ram,
-                 "guest memory: bytes, or with K, M, G behind (128M)");
-  app.add_option("--smp", options_.smp,
-                 fmt::format("CPUs of the guest's machine, 1 to {} (1)", vcpu::kMaxVcpus))
-      ->type_name("N");
-  app.add_option(
-         "--vcpu-threads", options_.vcpu_threads,
-         "of several CPUs: 'each' has a thread of the host's, or they take turns on 'one';\n"
-         "auto: each, where the host has a CPU for each and no other option needs turns")
-      ->type_name("WHICH")
-      ->check(CLI::IsMember({"auto", "one", "each"}));
-  app.add_option(
-         "--engine", options_.engine,
-         fmt::format("what runs the guest ({}):\n{}", options_.engine, runtime::EngineHelp()))
-      ->type_name("NAME");
-  app.add_option(
-         "--engine-policy", options_.engine_policy,
-         fmt::format("which user code runs directly under --engine auto: {},\nor a "
-                     "plug-in's file: ./NAME.so or \"./NAME.so(PARAMETERS)\" ({})",
-                     fmt::join(adapt::EnginePolicyNames(), ", "), adapt::kDefaultEnginePolicy))
-      ->type_name("POLICY");
-  app.add_option("--policy", options_.policy,
-                 fmt::format("adaptation policy: {},\nor a plug-in's file: ./NAME.so or "
-                             "\"./NAME.so(PARAMETERS)\" ({})",
-                             fmt::join(adapt::PolicyNames(), ", "), options_.policy));
-  app.add_option(
-      "--coherence", options_.coherence,
-      "how the shadow follows the guest's page tables: " +
-          fmt::format("{} ({})", fmt::join(mmu::kCoherenceNames, ", "), options_.coherence));
-  app.add_option("--hosting", options_.hosting,
-                 "what is kept over switches, for measurements: of views=NUMBER, "
-                 "satellites=NUMBER\n"
-                 "and remap (user code that runs directly begins without a page) (all)")
-      ->type_name("all|LIST");
-  app.add_option("--append", options_.append, "the kernel's command line, behind the image's name");
-  app.add_option("--initrd", options_.initrd,
-                 "Linux's initial RAM disk; or modules for a multiboot kernel, "
-                 "separated by\n"
-                 "commas: FILE or \"FILE arguments\"; a comma in a name is doubled")
-      ->type_name("FILES");
-  app.add_option("--com1", options_.com1,
-                 "append what COM1 says to FILE; the terminal then is COM2, in "
-                 "Linux ttyS1")
-      ->type_name("FILE");
-  app.add_option("--entry", options_.entry,
-                 "a Linux bzImage's entry: 16 (through a BIOS), 32, or 64 (64, "
-                 "if the kernel has it)")
-      ->type_name("BITS")
-      ->check(CLI::IsMember({"16", "32", "64"}));
-  AddDriveOptions(app, &options_.drives);
-  console_.AddOptions(&app);
-  app.add_option("--vmi", options_.vmi,
-                 "a VMI ROM for paravirtual kernels (docs/vmi.md); alone: full. With which of its\n"
-                 "calls served by the VMM itself: full, transparent (none), or some of\n" +
-                     loader::VmiGroupNames())
-      ->type_name("[=GROUPS]");
-  app.add_flag("--no-reboot", options_.no_reboot,
-               "end when the guest resets the machine or shuts down, instead "
-               "of starting again");
-  app.add_option("--console", options_.console,
-                 "what the terminal's keys go to: serial (COM1, ttyS0), or "
-                 "virtio (hvc0) (serial)")
-      ->check(CLI::IsMember({"serial", "virtio"}));
-  app.add_option("--net", options_.net,
-                 "a network card (none), virtio, or with lance, before it an AMD PCnet-PCI II:\n"
-                 "user[,hostfwd=tcp::PORT-:PORT][,restrict=on][,loopback=on][,"
-                 "mtu=N], behind a\n"
-                 "router, needs no rights; restrict: from the host it is "
-                 "reached, and no more;\n"
-                 "loopback: it reaches services at 127.0.0.1 of the host, as "
-                 "10.0.2.2;\n"
-                 "tftp=FOLDER,bootfile=NAME: the router offers the folder's files, and DHCP tells "
-                 "the name;\n"
-                 "tap,ifname=NAME, an interface of the host;\n"
-                 "socket,path=NAME,peer=NAME: UNIX datagrams to another machine or alibi "
-                 "net-sink;\n"
-                 "all take mac=52:54:00:12:34:56, capture=FILE (pcap), rate=100M (of the wire) "
-                 "and\n"
-                 "rom=FILE, an expansion ROM (ipxe-qemu has some): without IMAGE, a BIOS boots by "
-                 "it")
-      ->type_name("none|[CARD,]user|tap|socket");
-  app.add_option("--net-optimize", options_.net_optimize,
-                 "what spares crossings from the guest to the host, for measurements: ports (the "
-                 "Lance's\n"
-                 "registers), latch (the one that chooses among them), combine (its "
-                 "transmissions), notify (between threads) (all)")
-      ->type_name("all|none|LIST");
-  observation_.AddOptions(app);
-  app.add_option("--tc-size", options_.tc_size,
-                 "room for translations: bytes, or with K, M, G (64M)");
-  app.add_option("--tc-cache", options_.tc_cache,
-                 "where translations are kept for later runs: a folder that only "
-                 "you can write to, or\n"
-                 "none (~/.cache/alibi/translations)")
-      ->type_name("DIR|none");
-  app.add_option("--shadow-size", options_.shadow_size,
-                 "room for shadow page tables: bytes, or with K, M, G (512M)");
-  app.add_option("--sandbox", options_.sandbox,
-                 "on: before the guest begins, the process gives up every "
-                 "system call and file\n"
-                 "that it does not need, and so do those beside it (network, "
-                 "disk images); or\n"
-                 "off, for tools that work inside the process (on)")
-      ->check(CLI::IsMember({"on", "off"}));
 }
 
 Status RunCommand::TakeBios(const std::string& why) {

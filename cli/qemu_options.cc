@@ -2,6 +2,7 @@
 #include "cli/qemu_options.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 namespace alibi::vmm {
@@ -70,6 +71,30 @@ constexpr Row kRows[] = {
 };
 
 }  // namespace
+
+std::vector<char*> WithOwnSpelling(int argc, char** argv) {
+  struct Spelling {
+    const char* theirs;
+    const char* ours;  // empty: left out, what follows is the image
+  };
+  static constexpr Spelling kSpellings[] = {
+      {"-kernel", ""},           {"-append", "--append"},     {"-initrd", "--initrd"},
+      {"-bios", "--bios"},       {"-hda", "--hda"},           {"-hdb", "--hdb"},
+      {"-hdc", "--hdc"},         {"-hdd", "--hdd"},           {"-drive", "--drive"},
+      {"-cdrom", "--cdrom"},     {"-snapshot", "--snapshot"}, {"-net", "--net"},
+      {"-serial", "--serial"},   {"-display", "--display"},   {"-no-reboot", "--no-reboot"},
+      {"-version", "--version"}, {"-help", "--help"},         {"--vmi", "--vmi=full"}};
+  std::vector<char*> arguments;
+  for (int i = 0; i < argc; ++i) {
+    const char* argument = argv[i];
+    for (const Spelling& spelling : kSpellings) {
+      if (std::strcmp(argv[i], spelling.theirs) == 0) argument = spelling.ours;
+    }
+    if (*argument != '\0' || argument == argv[i]) arguments.push_back(const_cast<char*>(argument));
+  }
+  arguments.push_back(nullptr);
+  return arguments;
+}
 
 std::string_view InsteadOfQemuOption(std::string_view name) {
   const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
