@@ -361,21 +361,24 @@ static struct Server Listen(const char* host) {
   Die("no server");
 }
 
-static pid_t StartServer(struct Server server) {
+// A child that ends with its parent; who becomes the parent of those that are left is not always 1.
+static pid_t ForkBeside(void) {
   const pid_t parent = getpid(), child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) exit(0);
+  return 0;
+}
+
+static pid_t StartServer(struct Server server) {
+  const pid_t child = ForkBeside();
   if (child < 0) Die("fork");
   if (child != 0) return child;
   // Nobody waits for those who serve.
   struct sigaction ignored = {.sa_handler = SIG_IGN};
   sigaction(SIGCHLD, &ignored, NULL);
-  if (fork() == 0) {
-    // Takes datagrams until the server is gone.
-    const struct timeval patience = {.tv_sec = 1};
-    setsockopt(server.datagrams, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    while (getppid() != 1 && kill(parent, 0) == 0) {
-      recv(server.datagrams, buffer, sizeof(buffer), 0);
-    }
-    exit(0);
+  if (ForkBeside() == 0) {
+    for (;;) recv(server.datagrams, buffer, sizeof(buffer), 0);
   }
   for (;;) {
     const int fd = accept(server.connections, NULL, NULL);
@@ -409,11 +412,10 @@ static int RunWith(const char* address, char** words) {
   char* command[kMostWords] = {NULL};
   for (int i = 0; words[i] != NULL && i < kMostWords - 1; ++i)
     command[i] = WithPort(words[i], sockets.port);
-  const pid_t child = fork();
+  // User-Mode Linux makes a session of its own, which nobody would end with us.
+  const pid_t child = ForkBeside();
   if (child < 0) Die("fork");
   if (child == 0) {
-    // User-Mode Linux makes a session of its own, which nobody would end with us.
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     execvp(command[0], command);
     Die("%s", command[0]);
   }
@@ -462,15 +464,13 @@ static _Noreturn void RunBridge(const char* tap_name, const char* own, const cha
       setsockopt(wire, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
     Die("%s", own);
   }
-  const pid_t parent = getpid(), child = fork();
+  // Ends with the command, whose CPU time is its own.
+  const pid_t child = ForkBeside();
   if (child < 0) Die("fork");
   if (child != 0) {
     execvp(command[0], command);
     Die("%s", command[0]);
   }
-  // Ends with the command, whose CPU time is its own.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) exit(0);
   for (struct pollfd fds[] = {{.fd = tap, .events = POLLIN}, {.fd = wire, .events = POLLIN}};;) {
     poll(fds, 2, -1);
     for (ssize_t size; (size = read(tap, buffer, sizeof(buffer))) > 0;) {
