@@ -161,12 +161,12 @@ class LabRunner {
   Status Prepare() {
     for (const std::string& peer : experiment_.peers) {
       if (peer == kUml && RunsUml()) {
-        uml_ = FindUserModeLinux(options_.data_folder);
+        auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
+        uml_ = FindUserModeLinux(options_.data_folder, scratch->path());
         if (uml_.program.empty()) {
           return Error{
               "no linux.uml here; run: sudo apt-get install user-mode-linux, or take uml out of "
-              "the "
-              "experiment's peers"};
+              "the experiment's peers"};
         }
       }
       if (peer != kQemuTcg) continue;

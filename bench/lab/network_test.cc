@@ -59,7 +59,7 @@ TEST_CASE("Behind TAP and sockets machines are in a network of their own, with t
   };
   const auto ours = AlibiNetworkCommand(files, "/alibi", workload, {"idle:1"}),
              qemu = QemuNetworkCommand(files, "/qemu", workload, {"idle:1"}),
-             uml = UmlNetworkCommand(files, {"/uml", "/x.so"}, {"idle:1"});
+             uml = UmlNetworkCommand(files, {"/uml", "/x.so", "/u"}, {"idle:1"});
   for (const auto& command : {ours, qemu, uml}) {
     CHECK(command[0] == "unshare");
     const auto with = std::find(command.begin(), command.end(), "with");

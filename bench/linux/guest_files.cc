@@ -316,17 +316,18 @@ std::vector<std::string> QemuLinuxCommand(const LinuxFiles& files, const std::st
   return command;
 }
 
-UserModeLinux FindUserModeLinux(const std::string& data_folder) {
-  return {FindProgram("linux.uml"), data_folder + "/bench/linux/uml_xstate.so"};
+UserModeLinux FindUserModeLinux(const std::string& data_folder, const std::string& folder) {
+  return {FindProgram("linux.uml"), data_folder + "/bench/linux/uml_xstate.so", folder};
 }
 
 std::vector<std::string> UmlCommand(const UserModeLinux& uml, const std::string& ram_megabytes,
                                     const std::vector<std::string>& words) {
-  // Consoles that nobody names would open terminals. It has no reset to panic into.
-  std::vector<std::string> command = {"env",       "LD_PRELOAD=" + uml.preload,
-                                      uml.program, "mem=" + ram_megabytes + "M",
-                                      "con=null",  "quiet",
-                                      "panic=-1"};
+  // Its memory is a file: in /dev/shm, if the environment names no other place. Without a folder it
+  // wants a home. Consoles that nobody names would open terminals. It has no reset to panic into.
+  std::vector<std::string> command = {"env"};
+  for (const char* place : {"TMPDIR", "TMP", "TEMP"}) Append(&command, {"-u", place});
+  Append(&command, {"LD_PRELOAD=" + uml.preload, uml.program, "uml_dir=" + uml.folder,
+                    "mem=" + ram_megabytes + "M", "con=null", "quiet", "panic=-1"});
   Append(&command, words);
   return command;
 }

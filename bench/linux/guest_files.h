@@ -104,8 +104,9 @@ std::vector<std::string> QemuKernelCommand(const std::string& qemu,
 struct UserModeLinux {
   std::string program;  // "": not here
   std::string preload;  // bench/linux/uml_xstate.c
+  std::string folder;   // where it keeps the sockets of its machines
 };
-UserModeLinux FindUserModeLinux(const std::string& data_folder);
+UserModeLinux FindUserModeLinux(const std::string& data_folder, const std::string& folder);
 std::vector<std::string> UmlCommand(const UserModeLinux& uml, const std::string& ram_megabytes,
                                     const std::vector<std::string>& words);
 std::vector<std::string> UmlLinuxCommand(const LinuxFiles& files, const UserModeLinux& uml,

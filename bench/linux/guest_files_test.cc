@@ -118,16 +118,19 @@ TEST_CASE("User-Mode Linux has its own kernel, and the guests' initial RAM disk"
   LinuxFiles files;
   files.kernel = "/c/kernel";
   files.initramfs = "/c/initramfs";
-  const UserModeLinux uml = {"/uml", "/x.so"};
+  const UserModeLinux uml = {"/uml", "/x.so", "/u"};
   const auto command = UmlLinuxCommand(files, uml, "quick:only=getppid");
-  const std::vector<std::string> first(command.begin(), command.begin() + 3);
-  CHECK(first == std::vector<std::string>{"env", "LD_PRELOAD=/x.so", "/uml"});
+  CHECK(command[0] == "env");
+  CHECK(Values(command, "LD_PRELOAD=/x.so") == std::vector<std::string>{"/uml"});
   CHECK(command.back() == "linuxbench=quick:only=getppid");
   const auto has = [&](const char* word) {
     return std::find(command.begin(), command.end(), word) != command.end();
   };
   CHECK(has("initrd=/c/initramfs"));
   CHECK(has("mem=512M"));
+  // It needs no home, and no particular environment.
+  CHECK(has("uml_dir=/u"));
+  CHECK(has("TMPDIR"));
   CHECK_FALSE(has("/c/kernel"));
   CHECK(UmlLinuxCommand(files, uml, "").back() == "con0=fd:0,fd:1");
 }
@@ -135,7 +138,7 @@ TEST_CASE("User-Mode Linux has its own kernel, and the guests' initial RAM disk"
 TEST_CASE("User-Mode Linux has Debian's disks too, and a network of its own") {
   LinuxFiles files = Debian();
   files.folder = "/s";
-  const auto command = UmlLinuxCommand(files, {"/uml", "/x.so"}, "quick:only=web-small");
+  const auto command = UmlLinuxCommand(files, {"/uml", "/x.so", "/u"}, "quick:only=web-small");
   CHECK(command[0] == "unshare");
   CHECK(command[1] == "--net");
   const auto has = [&](const char* word) {
@@ -147,7 +150,7 @@ TEST_CASE("User-Mode Linux has Debian's disks too, and a network of its own") {
   CHECK(has("ubd1r=/s/linuxbench"));
   CHECK(has(kUmlCard));
   CHECK(command.back() == "linuxbench=quick:only=web-small:asker=10.0.2.2/%ASKER%/%SERVER%");
-  CHECK(UmlLinuxCommand(files, {"/uml", "/x.so"}, "").back() == "linuxbench=");
+  CHECK(UmlLinuxCommand(files, {"/uml", "/x.so", "/u"}, "").back() == "linuxbench=");
 }
 
 TEST_CASE("Natively Debian is a chroot of the same files") {
