@@ -23,10 +23,10 @@ namespace {
 
 namespace lab = bench::lab;
 
-// "a/policies.toml" -> "policies-lab".
-std::string DefaultFolder(const std::string& file) {
+// "a/policies.toml" -> "policies-lab", or "policies-quick-lab".
+std::string DefaultFolder(const std::string& file, bool quick) {
   const std::string name = file.substr(file.rfind('/') + 1);
-  return name.substr(0, name.rfind('.')) + "-lab";
+  return name.substr(0, name.rfind('.')) + (quick ? "-quick-lab" : "-lab");
 }
 
 // Makes FOLDER/report.html. Returns the exit status.
@@ -68,7 +68,7 @@ int Conclude(const lab::LabSummary& done, const std::string& folder) {
 
 int CmdLabRun(int argc, char** argv) {
   std::string file, folder, kernel;
-  bool check = false;
+  bool check = false, quick = false;
   unsigned cell = 0;
   SpreadOptions spread;
   CLI::App app(
@@ -76,9 +76,13 @@ int CmdLabRun(int argc, char** argv) {
       "repeated. Writes results.csv, experiment.json, logs/ and report.html to a folder. What is\n"
       "there already is not measured again: an experiment that was stopped goes on.");
   app.add_option("EXPERIMENT", file, "the experiment, a TOML file")->required();
-  app.add_option("--out", folder, "where results go (EXPERIMENT's name with -lab behind)")
+  app.add_option("--out", folder,
+                 "where results go (EXPERIMENT's name with -lab or -quick-lab behind)")
       ->type_name("FOLDER");
   app.add_flag("--check", check, "only read the file, and list the runs it asks for");
+  app.add_flag("--quick", quick,
+               "short runs, each once, none observed: shows what the experiment does, but its\n"
+               "figures are none to keep");
   auto* engine = app.add_option("--spread", spread.engine,
                                 "make the runs on several hosts: each workload's rounds are jobs\n"
                                 "of GNU parallel over ssh, or of Slurm")
@@ -97,23 +101,26 @@ int CmdLabRun(int argc, char** argv) {
       ->excludes(engine);
   app.footer(ExitCodeHelp());
   if (const auto status = ParseArguments(app, "lab run", argc, argv)) return *status;
-  const auto text = lab::ReadWholeFile(file);
-  if (!text.ok()) return Fail(kNoInput, text.error().message);
-  const auto experiment = lab::ParseExperiment(text.value(), file);
+  const auto written = lab::ReadWholeFile(file);
+  if (!written.ok()) return Fail(kNoInput, written.error().message);
+  // What is wrong is said of the lines that the user wrote.
+  auto experiment = lab::ParseExperiment(written.value(), file);
   if (!experiment.ok()) return Fail(kUsage, experiment.error().message);
+  const std::string text = quick ? lab::QuickForm(written.value()) : written.value();
+  if (quick) experiment = lab::ParseExperiment(text, file);
   if (check) {
     for (const lab::RunSpec& run : lab::Matrix(experiment.value())) fmt::print("{}\n", run.id);
     return kSuccess;
   }
 
-  if (folder.empty()) folder = DefaultFolder(file);
+  if (folder.empty()) folder = DefaultFolder(file, quick);
   if (!spread.engine.empty()) {
     spread.file = file;
     spread.folder = folder;
     spread.alibi = OwnPath();
     StopAfterThisRun();
     lab::LabSummary summary;
-    const int status = Spread(experiment.value(), text.value(), spread, &summary);
+    const int status = Spread(experiment.value(), text, spread, &summary);
     return status != kSuccess || spread.plan ? status : Conclude(summary, folder);
   }
   if (cell != 0) {
@@ -138,7 +145,7 @@ int CmdLabRun(int argc, char** argv) {
     std::fflush(stderr);
   };
   StopAfterThisRun();
-  const auto summary = lab::RunLab(experiment.value(), text.value(), options);
+  const auto summary = lab::RunLab(experiment.value(), text, options);
   if (terminal) fmt::print(stderr, "\r\x1b[K");
   if (!summary.ok()) return Fail(kNoInput, summary.error().message);
   return Conclude(summary.value(), options.folder);

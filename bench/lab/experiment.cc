@@ -8,6 +8,7 @@
 #include <cctype>
 #include <functional>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "adapt/policy.h"
@@ -426,6 +427,17 @@ Result<Experiment> ParseExperiment(const std::string& text, const std::string& f
         fmt::format("{}:{}: not TOML: {}", file, error.source().begin.line, error.description())};
   }
   return Parser(file).Parse(document.table());
+}
+
+std::string QuickForm(const std::string& text) {
+  toml::parse_result document = toml::parse(text);
+  toml::table& table = document.table();
+  table.insert_or_assign("quick", true);
+  table.insert_or_assign("repeats", 1);
+  table.insert_or_assign("observe", false);
+  std::ostringstream out;
+  out << toml::toml_formatter(table) << '\n';
+  return out.str();
 }
 
 }  // namespace alibi::bench::lab

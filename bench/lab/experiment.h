@@ -80,6 +80,10 @@ bool HasRowsOf(Program program, LinuxSuite suite);
 // `file`: for messages. An error begins with "FILE:LINE: " and names what would be right.
 Result<Experiment> ParseExperiment(const std::string& text, const std::string& file);
 
+// The same experiment at its shortest, as text of another file: short runs, each once, none
+// observed. The text must be one that can be parsed; its comments go.
+std::string QuickForm(const std::string& text);
+
 }  // namespace alibi::bench::lab
 
 #endif  // ALIBI_BENCH_LAB_EXPERIMENT_H_

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -370,18 +371,49 @@ TEST_CASE("A CSV file that is none of ours is refused with its line") {
 }
 
 TEST_CASE("The experiment files that come with it are right") {
-  // The test's data: every file of bench/lab/experiments.
-  for (const char* name : {"boot", "coherence", "hosted_io", "hybrid", "macro", "macro32",
-                           "nanobenchmarks", "policies", "smoke", "type_ii", "type_ii_cures"}) {
-    const std::string file = std::string("bench/lab/experiments/") + name + ".toml";
+  unsigned files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("bench/lab/experiments")) {
+    const std::string file = entry.path();
     std::ifstream in(file);
     REQUIRE(in.good());
     std::stringstream text;
     text << in.rdbuf();
     const auto parsed = ParseExperiment(text.str(), file);
     INFO((parsed.ok() ? "" : parsed.error().message));
-    CHECK(parsed.ok());
+    REQUIRE(parsed.ok());
+    const auto quick = ParseExperiment(QuickForm(text.str()), file + " --quick");
+    INFO((quick.ok() ? "" : quick.error().message));
+    REQUIRE(quick.ok());
+    CHECK(quick.value().quick);
+    CHECK(Matrix(quick.value()).size() <= Matrix(parsed.value()).size());
+    ++files;
   }
+  CHECK(files > 10);
+}
+
+TEST_CASE("The quick form is short runs, each once, of all that the file has") {
+  const std::string text = QuickForm(R"toml(
+title = "T"
+repeats = 5
+[parameters]
+ram = ["64M", "128M"]
+[[workload]]
+program = "nanobench"
+only = ["callret"]
+[[workload]]
+program = "boot"
+)toml");
+  const auto parsed = ParseExperiment(text, "x.toml");
+  INFO(text);
+  REQUIRE(parsed.ok());
+  CHECK(parsed.value().title == "T");
+  CHECK(parsed.value().quick);
+  CHECK(parsed.value().repeats == 1);
+  CHECK_FALSE(parsed.value().observe);
+  REQUIRE(parsed.value().workloads.size() == 2);
+  CHECK(parsed.value().workloads[0].only == std::vector<std::string>{"callret"});
+  CHECK(Matrix(parsed.value()).size() == 4);
+  CHECK(QuickForm(text) == text);
 }
 
 }  // namespace
