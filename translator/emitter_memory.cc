@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory operands: effective addresses, look-ups and their sharing, bounce operands, the stack.
+#include <algorithm>
 #include <bit>
+#include <iterator>
+#include <span>
 
 #include "base/check.h"
 #include "translator/emitter_impl.h"
@@ -136,10 +139,17 @@ x86::Mem Emitter::Impl::HostOperand(const Ea& ea, unsigned size) {
                                  : x86::ptr(Gp64(at.base), Gp64(at.index), 0, at.disp, size);
 }
 
+// Calls keep them (System V ABI), and so they mostly point to what a function works on.
+constexpr u8 kKept64[] = {vcpu::kRbx, vcpu::kRbp, vcpu::kR12, vcpu::kR13, vcpu::kR14, vcpu::kR15};
+constexpr u8 kKept32[] = {vcpu::kRbx, vcpu::kRbp, vcpu::kRsi, vcpu::kRdi};
+
 // Accesses that are likely to go to the same page share a slot, whatever code makes them: those to
-// the stack, to a thread's data, to a constant address. The rest take turns.
+// the stack, to a thread's data, to a constant address; and those off a register that calls keep,
+// of the code in one page. The rest take turns.
 unsigned Emitter::Impl::ChooseSlot(const isa::Instr& instr, AccessShape shape) {
-  constexpr unsigned kStack = 0, kSegments = 6, kConstants = 10, kConstantCount = 22, kOthers = 32;
+  constexpr unsigned kStack = 0, kSegments = 6, kConstants = 10, kConstantCount = 22,
+                     kObjects = kConstants + kConstantCount, kCodePages = 64,
+                     kOthers = kObjects + kCodePages * std::size(kKept64);
   const isa::MemOperand& mem = instr.mem;
   if (shape == AccessShape::kPush || shape == AccessShape::kPop) return kStack;
   if (shape == AccessShape::kFrame) return kStack + 4;
@@ -148,18 +158,20 @@ unsigned Emitter::Impl::ChooseSlot(const isa::Instr& instr, AccessShape shape) {
   if (mem.segment == vcpu::kFs || mem.segment == vcpu::kGs) {
     return kSegments + (mem.segment == vcpu::kGs ? 2 : 0) + (mem.index != isa::kNoReg);
   }
+  if (mem.index != isa::kNoReg) return next();
   // Large frames reach into the next page.
-  if (mem.index == isa::kNoReg && mem.base == vcpu::kRsp) {
-    return kStack + (mem.disp < 0x40 ? 1 : mem.disp < 0x100 ? 2 : 3);
-  }
-  if (mem.index == isa::kNoReg && mem.base == vcpu::kRbp && mem.disp < 0) {
-    return kStack + (mem.disp >= -0x80 ? 4 : 5);
-  }
-  if (mem.base == isa::kNoReg && mem.index == isa::kNoReg) {
+  if (mem.base == vcpu::kRsp) return kStack + (mem.disp < 0x40 ? 1 : mem.disp < 0x100 ? 2 : 3);
+  if (mem.base == vcpu::kRbp && mem.disp < 0) return kStack + (mem.disp >= -0x80 ? 4 : 5);
+  if (mem.base == isa::kNoReg) {
     const u64 address = static_cast<u64>(mem.disp) + (mem.rip_relative ? instr.next_pc().value : 0);
     return kConstants + static_cast<unsigned>((address >> 12) % kConstantCount);
   }
-  return next();
+  const auto kept = request_->mode.code_bits == 64 ? std::span<const u8>(kKept64) : kKept32;
+  const auto at = std::find(kept.begin(), kept.end(), mem.base);
+  if (at == kept.end()) return next();
+  const u64 code_page = tu_->pc.value / kPageSize % kCodePages;
+  return kObjects + static_cast<unsigned>(code_page * std::size(kKept64)) +
+         static_cast<unsigned>(at - kept.begin());
 }
 
 SiteDesc* Emitter::Impl::EmitLookup(Ea& ea, unsigned size, bool write, AccessShape shape) {
