@@ -148,6 +148,10 @@ frobos_library = rule(
     attrs = _SOURCE_ATTRS,
 )
 
+# What has images among its data has them among its runfiles, through libraries, too.
+def _as_data(ctx, images):
+    return DefaultInfo(files = depset(images), runfiles = ctx.runfiles(files = images))
+
 def _frobos_image_impl(ctx):
     cc = find_cpp_toolchain(ctx)
     objects = _collect(ctx, cc).objects
@@ -173,7 +177,7 @@ def _frobos_image_impl(ctx):
         progress_message = "Linking guest kernel %s" % linked.short_path,
     )
     if ctx.attr.bits == 32:
-        return [DefaultInfo(files = depset([linked]))]
+        return [_as_data(ctx, [linked])]
 
     ctx.actions.run(
         executable = cc.objcopy_executable,
@@ -190,7 +194,7 @@ def _frobos_image_impl(ctx):
         mnemonic = "GuestObjcopy",
         progress_message = "Making multiboot image %s" % ctx.outputs.elf32.short_path,
     )
-    return [DefaultInfo(files = depset([ctx.outputs.elf32, ctx.outputs.elf64]))]
+    return [_as_data(ctx, [ctx.outputs.elf32, ctx.outputs.elf64])]
 
 _frobos_image = rule(
     implementation = _frobos_image_impl,
