@@ -161,8 +161,9 @@ class LabRunner {
   Status Prepare() {
     for (const std::string& peer : experiment_.peers) {
       if (peer == kUml && RunsUml()) {
-        auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
-        uml_ = FindUserModeLinux(options_.data_folder, scratch->path());
+        const auto scratch = NewScratch();
+        if (!scratch.ok()) return scratch.error();
+        uml_ = FindUserModeLinux(options_.data_folder, scratch.value());
         if (uml_.program.empty()) {
           return Error{
               "no linux.uml here; run: sudo apt-get install user-mode-linux, or take uml out of "
@@ -204,6 +205,13 @@ class LabRunner {
     return CheckFolder();
   }
 
+  // A folder that goes with this object.
+  Result<std::string> NewScratch() {
+    const auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
+    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
+    return scratch->path();
+  }
+
   bool RunsUml() const {
     return std::any_of(runs_.begin(), runs_.end(),
                        [](const RunSpec& run) { return run.system.system == kUml; });
@@ -214,11 +222,11 @@ class LabRunner {
     auto fetched = FetchLinux(workload.kernel, options_.alibi, options_.data_folder);
     if (!fetched.ok()) return fetched.error();
     // One for each kernel, since busybox is its distribution's.
-    auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
-    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
-    fetched->folder = scratch->path();
+    const auto scratch = NewScratch();
+    if (!scratch.ok()) return scratch.error();
+    fetched->folder = scratch.value();
     if (Status written =
-            WriteInitramfs(scratch->path(), RunsLinuxbench(workload.kernel), &*fetched);
+            WriteInitramfs(scratch.value(), RunsLinuxbench(workload.kernel), &*fetched);
         !written.ok()) {
       return written;
     }
@@ -233,10 +241,10 @@ class LabRunner {
           if (options_.progress) options_.progress(what);
         });
     if (!fetched.ok()) return fetched.error();
-    auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
-    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
-    fetched->folder = scratch->path();
-    if (Status written = WriteProgramDisk(scratch->path(), &*fetched); !written.ok()) {
+    const auto scratch = NewScratch();
+    if (!scratch.ok()) return scratch.error();
+    fetched->folder = scratch.value();
+    if (Status written = WriteProgramDisk(scratch.value(), &*fetched); !written.ok()) {
       return written;
     }
     debian_[workload.kernel] = *fetched;
@@ -245,9 +253,9 @@ class LabRunner {
 
   Status PrepareVmi() {
     if (!vmi_.image.empty()) return Ok();
-    auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
-    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
-    auto files = FindVmiFiles(options_.data_folder, options_.kernel, scratch->path());
+    const auto scratch = NewScratch();
+    if (!scratch.ok()) return scratch.error();
+    auto files = FindVmiFiles(options_.data_folder, options_.kernel, scratch.value());
     if (!files.ok()) return files.error();
     vmi_ = *files;
     return Ok();
@@ -256,9 +264,9 @@ class LabRunner {
   Status PrepareNetwork(const Workload& workload) {
     const std::string kernel = workload.kernel.empty() ? "amd64" : workload.kernel;
     if (network_.count(kernel) != 0) return Ok();
-    auto& scratch = scratch_.emplace_back(std::make_unique<ScratchFolder>());
-    if (scratch->path().empty()) return Error{"/tmp: no folder can be made there"};
-    auto fetched = FetchNetwork(kernel, options_.alibi, options_.data_folder, scratch->path());
+    const auto scratch = NewScratch();
+    if (!scratch.ok()) return scratch.error();
+    auto fetched = FetchNetwork(kernel, options_.alibi, options_.data_folder, scratch.value());
     if (!fetched.ok()) return fetched.error();
     network_[kernel] = *fetched;
     return Ok();

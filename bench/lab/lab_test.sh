@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tests of `alibi lab` have in common, to be sourced: fail, and run, which calls
-# `alibi lab "${lab_command[@]}" ...`. They set alibi and lab_command.
+# What tests of `alibi lab` have in common, to be sourced: fail, use_users_cache, and run, which calls
+# `alibi lab "${lab_command[@]}" ...`. They set alibi and, for run, lab_command.
 
 export ALIBI_DATA=${alibi%/cli/alibi}
 
 fail() {
   echo "FAILED: $*" >&2
   exit 1
+}
+
+# Kernels and images of Linux guests, of which Bazel hands tests no HOME to find them by.
+use_users_cache() {
+  export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)/.cache}
 }
 
 run() { # run STATUS ARGUMENTS...: errors.txt has what it said

@@ -12,6 +12,7 @@ experiment=$(readlink -f "$2")
 program=$(readlink -f "$3")
 lab_command=()
 source "$here/lab_test.sh"
+export PYTHONDONTWRITEBYTECODE=1
 work=${TEST_TMPDIR:-$(mktemp -d)}
 cd "$work"
 
@@ -34,6 +35,7 @@ for form in forms:
 assert any("--kernel" in note for note in json.load(open("quick/experiment.json"))["notes"])
 PYTHON
 grep -q "no kernel was given" quick/report.html || fail "the report does not say that Linux is not there"
+timeout -k 2 120 python3 "$here/check_report.py" quick/report.html
 grep -q "mmu with the others" quick/report.html || fail "the report has no groups"
 
 run 66 run --quick vmi.toml --out none --kernel nowhere

@@ -22,8 +22,8 @@ using translator::LookupKind;
 using translator::SiteKind;
 using translator::SitePlan;
 
-// So many pages apart that both choose the same inline TLB entries and, but for what the test is
-// about, the same jump table entries (emitter_memory.cc, ChooseSlot).
+// So many pages apart that both choose the same inline TLB entries (a multiple of ChooseSlot's 22
+// and 64, emitter_memory.cc) and, but for what the test is about, the same jump table entries.
 constexpr LinearAddr kHere{0x5566'7788'9000};
 constexpr LinearAddr kThere = kHere + u64{22} * 32 * 0x10001 * kPageSize;
 

@@ -229,7 +229,8 @@ void Check(Bench& bench, const Page& page, LinearAddr here, LinearAddr there, bo
   }
 }
 
-// So many pages apart that both choose the same inline TLB entries (ChooseSlot).
+// So many pages apart that both choose the same inline TLB entries (a multiple of ChooseSlot's 22
+// and 64).
 constexpr u64 kApart = u64{22} * 32 * kPageSize;
 constexpr LinearAddr kProgram{0x5566'7788'9000}, kKernel{0xffff'ffff'8100'3000};
 
