@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "adapt/engine_plugin.h"
 #include "adapt/engine_policy.h"
@@ -27,12 +28,14 @@ class Always final : public EnginePolicy {
   }
 };
 
-// Two accounts in cycles. What user code gains by running directly is a part of the time that it
+// Two accounts in cycles. What user code gains by running directly is some times the time that it
 // runs natively; what it loses are the stops. Stops for mappings, which it needs once, are paid
-// from a budget of their own, which grows with the time that the address space has been seen
-// computing (as one buys what one has rented for long enough); all other stops come again and
-// again, and must be earned. Who does not earn them goes back to translation, for twice as long
-// each time.
+// from a budget of their own, which begins with the time that the program has been seen computing
+// (as one buys what one has rented for long enough); all other stops come again and again, and must
+// be earned. Who does not earn them goes back to translation, for twice as long each time.
+//
+// How long a program is watched before its first trial is learnt from the others: a guest that
+// compiles starts programs which last, one that runs shell scripts does not.
 class CostModel final : public EnginePolicy {
  public:
   const char* name() const override { return "cost-model"; }
@@ -55,8 +58,8 @@ class CostModel final : public EnginePolicy {
         GoBack(record, what.now);
         return UserEngine::kTranslate;
       case Kind::kEmptied:
-        // What has been learnt of the pause is kept: one short program is followed by another.
-        record.data[kScore] = record.data[kComputed] = record.data[kLastSample] = 0;
+        if (record.engine == UserEngine::kDirect) EndTrial(record, false);
+        std::ranges::fill(record.data, 0);
         return UserEngine::kTranslate;
     }
     return UserEngine::kTranslate;
@@ -72,50 +75,48 @@ class CostModel final : public EnginePolicy {
     kNotBefore,   // no other trial before then
     kPause,       // the latest
     kComputed,    // cycles that it was seen computing, translated
+    kTold         // how its first trial ended has been learnt from
   };
 
   // Samples further apart than this are of different phases: the slowest timers tick at 100 Hz.
   static constexpr u64 kPhase = 100'000'000;
   // A sample stands for no more than this.
   static constexpr u64 kMostPerSample = 12'000'000;
-  static constexpr u64 kScoreForTrial = 20'000'000;
   static u64 Capped(u64 cycles) { return std::min(cycles, kMostPerSample); }
 
-  // A translated program takes 2 to 10 times as long as natively (docs/performance.md): in a native
-  // cycle at least one other is won.
-  static constexpr u64 kGainPerCycle = 1;
+  // A translated program takes 2 to 10 times as long as natively, most some four times
+  // (docs/performance.md): three cycles are won for each native one.
+  static constexpr u64 kGainPerCycle = 3;
   static constexpr i64 kCreditInStops = 32, kMostBalanceInStops = 1024;
   static constexpr u64 kFirstPause = 50'000'000, kLongestPause = 5'000'000'000;
+  static constexpr u64 kLeastWait = 5'000'000, kFirstWait = 20'000'000, kMostWait = 40'000'000;
 
-  static UserEngine OnSample(EngineRecord& record, const EngineEvent& what,
-                             const EnginePrices& prices) {
+  UserEngine OnSample(EngineRecord& record, const EngineEvent& what,
+                      const EnginePrices& prices) const {
     u64* const data = record.data;
     const bool same_phase = what.now - data[kLastSample] < kPhase;
     data[kLastSample] = what.now;
     data[kScore] = (same_phase ? data[kScore] : 0) + Capped(what.cycles);
     data[kComputed] += Capped(what.cycles);
-    if (data[kScore] < kScoreForTrial || what.now < data[kNotBefore]) {
-      return UserEngine::kTranslate;
-    }
+    if (data[kScore] < wait_ || what.now < data[kNotBefore]) return UserEngine::kTranslate;
     data[kBalance] = static_cast<u64>(kCreditInStops) * prices.stop;
     data[kBudget] = data[kComputed] + static_cast<u64>(kCreditInStops) * prices.stop;
     return UserEngine::kDirect;
   }
 
-  static UserEngine OnRan(EngineRecord& record, const EngineEvent& what,
-                          const EnginePrices& prices) {
+  UserEngine OnRan(EngineRecord& record, const EngineEvent& what, const EnginePrices& prices) {
     const i64 stops = static_cast<i64>(what.stops * prices.stop);
     const i64 calls = static_cast<i64>(what.calls * prices.call);
     const i64 for_mappings = static_cast<i64>(what.faults * prices.stop) + calls;
     const i64 native = std::max<i64>(static_cast<i64>(what.cycles) - stops - calls, 0);
     const i64 gain = native * static_cast<i64>(kGainPerCycle);
     const i64 other_stops = static_cast<i64>((what.stops - what.faults) * prices.stop);
-    return Settle(record, what.now, gain - other_stops, gain / 2 - for_mappings, prices);
+    return Settle(record, what.now, gain - other_stops, gain - for_mappings, prices);
   }
 
   // Enters into both accounts, and looks at them.
-  static UserEngine Settle(EngineRecord& record, u64 now, i64 earned, i64 for_mappings,
-                           const EnginePrices& prices) {
+  UserEngine Settle(EngineRecord& record, u64 now, i64 earned, i64 for_mappings,
+                    const EnginePrices& prices) {
     u64* const data = record.data;
     const i64 most = kMostBalanceInStops * static_cast<i64>(prices.stop);
     const i64 balance = std::min(static_cast<i64>(data[kBalance]) + earned, most);
@@ -126,18 +127,30 @@ class CostModel final : public EnginePolicy {
       GoBack(record, now);
       return UserEngine::kTranslate;
     }
-    // It pays: the next trial, if there must be one, need not wait so long.
-    if (balance == most) data[kPause] = 0;
+    if (balance == most) {
+      // It pays: the next trial, if there must be one, need not wait so long.
+      data[kPause] = 0;
+      EndTrial(record, true);
+    }
     return UserEngine::kDirect;
   }
 
-  static void GoBack(EngineRecord& record, u64 now) {
+  void GoBack(EngineRecord& record, u64 now) {
     u64* const data = record.data;
+    EndTrial(record, false);
     data[kPause] = std::min(std::max(2 * data[kPause], kFirstPause), kLongestPause);
     data[kNotBefore] = now + data[kPause];
     data[kScore] = 0;
     data[kLastSample] = 0;
   }
+
+  // Of each program its first trial counts.
+  void EndTrial(EngineRecord& record, bool paid) {
+    if (std::exchange(record.data[kTold], 1) != 0) return;
+    wait_ = paid ? std::max(wait_ / 2, kLeastWait) : std::min(wait_ + wait_ / 4, kMostWait);
+  }
+
+  u64 wait_ = kFirstWait;  // cycles that a program is seen computing before its first trial
 };
 
 template <class P>

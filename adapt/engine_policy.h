@@ -34,7 +34,8 @@ struct EngineEvent {
     kRan,           // user code has run directly, and has stopped some times by now
     kRefused,       // it should have, but it was about to run code that must be translated
     kUnfit,         // it cannot run directly in its present state
-    kEmptied        // what it had mapped has gone: its program has ended, another one may come
+    kEmptied        // what it had mapped has gone: its program has ended, another one may come;
+                    // in either engine
   };
   Kind kind = Kind::kSample;
   u64 now = 0;  // TSC

@@ -125,6 +125,56 @@ TEST_CASE("cost model: a new program begins translated") {
   CHECK(space.Sample() == UserEngine::kTranslate);
 }
 
+// Under a compiler's driver all programs of a few milliseconds had made trials that lost, so that
+// the compiler, which got the same address space, was translated for seconds.
+TEST_CASE("cost model: a program that has ended leaves no pause behind") {
+  Space space("cost-model");
+  for (int i = 0; i < 4; ++i) {
+    while (space.Sample() == UserEngine::kTranslate) {
+    }
+    while (space.Run(500) == UserEngine::kDirect) {
+    }
+  }
+  REQUIRE(space.Sample() == UserEngine::kTranslate);
+  CHECK(space.Tell({.kind = Kind::kEmptied}) == UserEngine::kTranslate);
+  unsigned samples = 1;
+  while (space.Sample() == UserEngine::kTranslate) ++samples;
+  CHECK(samples <= 4);
+}
+
+TEST_CASE("cost model: how long a program is watched is learnt from those before") {
+  Space space("cost-model");
+  const auto watched = [&] {
+    unsigned samples = 1;
+    while (space.Sample() == UserEngine::kTranslate) ++samples;
+    return samples;
+  };
+  CHECK(watched() == 2);
+  // Who lasts is followed by others.
+  for (int i = 0; i < 3; ++i) {
+    for (int run = 0; run < 100; ++run) REQUIRE(space.Run(1'000'000) == UserEngine::kDirect);
+    space.Tell({.kind = Kind::kEmptied});
+    CHECK(watched() == 1);
+  }
+  // So is who ends before it has paid.
+  for (int i = 0; i < 20; ++i) {
+    space.Tell({.kind = Kind::kEmptied});
+    watched();
+  }
+  space.Tell({.kind = Kind::kEmptied});
+  CHECK(watched() == 4);
+  // Each counts once: this one pays, and is sent back ten times then.
+  for (int run = 0; run < 100; ++run) REQUIRE(space.Run(1'000'000) == UserEngine::kDirect);
+  for (int i = 0; i < 10; ++i) {
+    while (space.Run(500) == UserEngine::kDirect) {
+    }
+    while (space.Sample() == UserEngine::kTranslate) {
+    }
+  }
+  space.Tell({.kind = Kind::kEmptied});
+  CHECK(watched() == 2);
+}
+
 TEST_CASE("cost model: samples far apart are of no phase") {
   Space space("cost-model");
   for (int i = 0; i < 100; ++i) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <bitset>
 #include <cstring>
 
 #include "base/check.h"
@@ -110,6 +111,8 @@ class CodeJudge::Scan {
   // Can a breakpoint stop what begins there? Not behind MOV SS and POP SS, which hold it back (SDM
   // vol. 3, 6.8.3), nor where these may stand in another page.
   bool CanBreak(unsigned at) const;
+  // Does it lie within an instruction that is known?
+  bool IsWithinKnown(unsigned at) const { return within_known_[at - page_begin_]; }
   CodeVotes Votes() const;
 
   unsigned page_begin() const { return page_begin_; }
@@ -127,8 +130,11 @@ class CodeJudge::Scan {
 
   const CodeJudge& judge_;
   const Plan& plan_;
+  void NoteKnown();
+
   unsigned page_begin_, size_;
   std::span<const u16> starts_;
+  std::bitset<kPageSize> within_known_;
   CodeBytes code_;
   alignas(16) u8 buffer_[kContextBefore + kPageSize + kContextBehind + kSlack];
 };
@@ -144,6 +150,17 @@ CodeJudge::Scan::Scan(const CodeJudge& judge, const Plan& plan, const CodePage& 
   std::copy_n(page.behind.begin(), behind, buffer_ + before + kPageSize);
   std::memset(buffer_ + size_, 0x90, kSlack);
   code_ = {buffer_, size_, page.code_bits};
+  NoteKnown();
+}
+
+void CodeJudge::Scan::NoteKnown() {
+  for (const u16 start : starts_) {
+    const unsigned end = start + CodeLength(buffer_ + page_begin_ + start, code_.code_bits);
+    for (unsigned at = start + 1; at < std::min<unsigned>(end, kPageSize); ++at) {
+      within_known_.set(at);
+    }
+  }
+  for (const u16 start : starts_) within_known_.reset(start);
 }
 
 template <class Found>
@@ -180,7 +197,7 @@ bool CodeJudge::Scan::LookAt(unsigned opcode, const Rows& rows, Found found) {
     u32 starts_below = 0;
     bool cut = true;
     for (unsigned start = first; start <= opcode && start < size_; ++start) {
-      if (!IsPage(start)) continue;
+      if (!IsPage(start) || IsWithinKnown(start)) continue;
       const RowMatch match = MatchRow(*row, code_, start, opcode, judge_.hidden_);
       if (match == RowMatch::kNo) continue;
       starts_below |= u32{1} << (opcode - start);
@@ -347,8 +364,14 @@ class CodeJudge::Finds {
       return static_cast<u16>(opcode - below - scan.page_begin());
     };
     const unsigned farthest = static_cast<unsigned>(std::bit_width(starts_below)) - 1;
-    if (!why_ || (why_->cut && !cut)) why_ = WhyNot{offset(farthest), row.name, cut, {}};
-    can_break_ &= !cut;
+    needs_next_ |= cut;
+    if (!why_ || (why_->cut && !cut)) {
+      why_.emplace();
+      why_->offset = offset(farthest);
+      why_->row = row.name;
+      why_->cut = cut;
+    }
+    if (cut) return false;
     for (u32 set = starts_below; set != 0; set &= set - 1) {
       const auto below = static_cast<unsigned>(std::countr_zero(set));
       can_break_ &= scan.CanBreak(opcode - below);
@@ -360,14 +383,17 @@ class CodeJudge::Finds {
   bool Done() const { return why_ && !why_->cut && !can_break_; }
   std::optional<WhyNot> Verdict() const {
     std::optional<WhyNot> why = why_;
-    if (why && can_break_) why->places = places_;
+    if (why) {
+      why->needs_next = needs_next_;
+      if (can_break_) why->places = places_;
+    }
     return why;
   }
 
  private:
   std::optional<WhyNot> why_;
   HostVisiblePlaces places_;
-  bool can_break_ = true;
+  bool needs_next_ = false, can_break_ = true;
 };
 
 std::optional<WhyNot> CodeJudge::Judge(const CodePage& page) const {

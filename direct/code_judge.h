@@ -9,6 +9,8 @@
 // - nearer only where the caller knows that an instruction begins, and at offsets divisible by 16
 //   behind a return, INT3, NOP or eight zeros: as functions begin;
 // they skip zeros, too, because linkers pad with them, and end at bytes that are no instruction.
+// What lies within an instruction that the caller knows of is none: five calls of one function had
+// the bytes of SLDT in their displacements, and kept a hot page of GCC from running.
 //
 // What is guaranteed: an instruction of the table is found
 // - behind kRunUp + 15 bytes of whole instructions, whatever these are: returns and jumps with code
@@ -61,7 +63,8 @@ struct CodePage {
   // What lies directly before and behind it in the guest's address space; empty: unknown. Of the
   // former the last kContextBefore bytes are used, of the latter the first kContextBehind.
   std::span<const u8> before, behind;
-  // Offsets within the page where instructions are known to begin, ascending.
+  // Offsets within the page where instructions are known to begin, ascending: a program has
+  // executed them, say.
   std::span<const u16> starts;
 };
 
@@ -80,11 +83,13 @@ struct HostVisiblePlaces {
 struct WhyNot {
   u16 offset = 0;     // of the instruction, within the page
   HostVisible row{};  // what it is, or may be
-  // The page's end hides the rest of it, `behind` is too short, and there is no other reason. It
-  // cannot be executed before the page behind can: until then this one is as good as eligible.
+  // The page's end hides the rest of an instruction that may be one, and `behind` is too short. It
+  // cannot be executed before the page behind can.
+  bool needs_next = false;
+  // There is no other reason: until then the page is as good as eligible.
   bool cut = false;
-  // A breakpoint in front of each of these stops every such instruction (direct/guards.h). None: no
-  // breakpoints do.
+  // A breakpoint in front of each of these stops every such instruction that is not cut
+  // (direct/guards.h). None: no breakpoints do.
   HostVisiblePlaces places;
 };
 

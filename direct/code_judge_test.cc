@@ -218,6 +218,26 @@ TEST_CASE("A known start is a beginning", "[judge]") {
             ->offset == 501);
 }
 
+// Five calls of one function, on a page that GCC is in all the time: E8 88 0B 0F 00, and TEST AL,
+// AL behind it.
+TEST_CASE("What lies within a known instruction is none", "[judge]") {
+  const auto judge = [](const Page& page, std::vector<u16> starts) {
+    return CodeJudge(Host(), Guest())
+        .Judge({.bytes = page.bytes, .before = {}, .behind = {}, .starts = starts});
+  };
+  // So near to the page's beginning every offset may be one.
+  const Page move(10, {0xba, 0x0f, 0xa2, 0x00, 0x00, 0x0f, 0xa2});
+  CHECK(judge(move, {})->offset == 11);
+  CHECK(judge(move, {10})->offset == 15);
+  // An instruction that begins there has more to say than one around it.
+  CHECK(judge(move, {10, 11})->offset == 11);
+  const Page prefixed(10, {0xba, 0xf3, 0x0f, 0xc7, 0xf8});  // RDPID
+  CHECK(judge(prefixed, {})->offset == 11);
+  CHECK_FALSE(judge(prefixed, {10}));
+  // What the page's end cuts still is.
+  CHECK(judge(Page(kPageSize - 1, {0x0f}), {kPageSize - 1})->cut);
+}
+
 TEST_CASE("CR4 and XCR0 switch extensions off", "[judge]") {
   using enum isa::Feature;
   constexpr u64 kAll = vcpu::kCr4Osxsave | vcpu::kCr4Fsgsbase;
@@ -263,10 +283,13 @@ TEST_CASE("What breakpoints do not stop", "[judge]") {
   page = Page(300, cpuid);
   page.Put(299, {0x17});  // POP SS
   CHECK(Places(page, 32).empty());
-  // What the page's end cuts is not known.
+  // What the page's end cuts waits for the next page.
   page = Page(300, cpuid);
+  CHECK_FALSE(Judge(page)->needs_next);
   page.Put(kPageSize - 1, {0x0f});
-  CHECK(Places(page).empty());
+  CHECK(Places(page) == std::vector<u16>{300});
+  CHECK(Judge(page)->needs_next);
+  CHECK_FALSE(Judge(page, 64, Bytes{0x1f, 0x00})->needs_next);
 }
 
 }  // namespace

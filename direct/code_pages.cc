@@ -3,9 +3,11 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ranges>
 #include <string>
 
 namespace alibi::direct {
@@ -56,31 +58,48 @@ std::optional<WhyNot> CodePages::Judge(const CodeJudge& judge, unsigned code_bit
   std::span<const u8> in_front = Around(mmu_, linear.PageBase() - before.size(), &before);
   if (in_front.size() != before.size()) in_front = {};
   const u8* const bytes = mmu_.memory().HostRw(page.PageBase());
+  std::vector<u16> starts = known_starts_(linear.PageBase(), page.PageBase());
+  std::sort(starts.begin(), starts.end());
   return judge.Judge({.bytes = std::span<const u8, kPageSize>(bytes, kPageSize),
                       .code_bits = code_bits,
                       .before = in_front,
                       .behind = behind,
-                      .starts = {}});
+                      .starts = starts});
 }
 
 CodePages::Verdict CodePages::Of(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
                                  PhysAddr page) {
-  Record& record = RecordOf(page);
-  const bool wide = code_bits == 64;
+  const Record& record = RecordOf(page);
   const unsigned known = record.verdict(code_bits);
   // A page whose beginning looks like anything may do so no more.
-  const bool again = (wide ? record.alone64 : record.alone32) && KnowsBefore(linear);
+  const bool again = (code_bits == 64 ? record.alone64 : record.alone32) && KnowsBefore(linear);
   if (known != kUnknown && !again) return static_cast<Verdict>(known);
   if (record.period == PeriodNow() && record.rewrites == kMostRewrites) {
     return kIneligible;
   }
+  return Decide(judge, code_bits, linear, page);
+}
+
+CodePages::Verdict CodePages::Again(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                                    PhysAddr page) {
+  // Without a verdict it is being rewritten.
+  const Record& record = RecordOf(page);
+  if (record.verdict(code_bits) != kIneligible) return kIneligible;
+  RememberedOf(Now(record, &record, code_bits)) = {};  // with whatever came behind it
+  return Decide(judge, code_bits, linear, page);
+}
+
+CodePages::Verdict CodePages::Decide(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                                     PhysAddr page) {
+  Record& record = RecordOf(page);
   // Before it is read: detached user code may store to it up to then.
   mmu_.TraceDirectCode(page);
   const std::optional<WhyNot> why = Judge(judge, code_bits, linear, page, {});
   const Verdict verdict = !why.has_value() ? kEligible : why->cut ? kNeedsNext : kIneligible;
-  counters_.direct_refused_pages += verdict == kIneligible;
+  counters_.direct_refused_pages +=
+      verdict == kIneligible && record.verdict(code_bits) != kIneligible;
   const bool alone = verdict == kIneligible && !KnowsBefore(linear);
-  if (wide) {
+  if (code_bits == 64) {
     record.verdict64 = verdict & 3;
     record.alone64 = alone;
   } else {
@@ -92,6 +111,25 @@ CodePages::Verdict CodePages::Of(const CodeJudge& judge, unsigned code_bits, Lin
     RememberedOf(judged) = {judged, why};
   }
   return verdict;
+}
+
+// Of a page that is kIneligible.
+const std::optional<WhyNot>& CodePages::WhyOf(const CodeJudge& judge, unsigned code_bits,
+                                              LinearAddr linear, PhysAddr page) {
+  const Judged judged = Now(RecordOf(page), nullptr, code_bits);
+  Remembered& remembered = RememberedOf(judged);
+  if (remembered.judged != judged) {
+    remembered = {judged, Judge(judge, code_bits, linear, page, {})};
+  }
+  return remembered.why;
+}
+
+bool CodePages::NeedsNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                          PhysAddr page) {
+  const Verdict verdict = Of(judge, code_bits, linear, page);
+  if (verdict != kIneligible) return verdict == kNeedsNext;
+  const std::optional<WhyNot>& why = WhyOf(judge, code_bits, linear, page);
+  return why && why->needs_next;
 }
 
 bool CodePages::FitsWithNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
@@ -109,19 +147,17 @@ bool CodePages::FitsWithNext(const CodeJudge& judge, unsigned code_bits, LinearA
     remembered = {judged,
                   Judge(judge, code_bits, linear, page, {behind, CodeJudge::kContextBehind})};
   }
-  return !remembered.why.has_value();
+  // Nothing but what has breakpoints anyhow.
+  return !remembered.why || (record.verdict(code_bits) == kIneligible &&
+                             std::ranges::equal(remembered.why->places.all(),
+                                                PlacesIn(judge, code_bits, linear, page).all()));
 }
 
 HostVisiblePlaces CodePages::PlacesIn(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
                                       PhysAddr page) {
-  const Record& record = RecordOf(page);
-  if (record.verdict(code_bits) != kIneligible) return {};  // it is being rewritten
-  const Judged judged = Now(record, nullptr, code_bits);
-  Remembered& remembered = RememberedOf(judged);
-  if (remembered.judged != judged) {
-    remembered = {judged, Judge(judge, code_bits, linear, page, {})};
-  }
-  return remembered.why ? remembered.why->places : HostVisiblePlaces();
+  if (RecordOf(page).verdict(code_bits) != kIneligible) return {};  // it is being rewritten
+  const std::optional<WhyNot>& why = WhyOf(judge, code_bits, linear, page);
+  return why ? why->places : HostVisiblePlaces();
 }
 
 void CodePages::ForgetAll() {

@@ -6,8 +6,10 @@
 
 #include <x86intrin.h>
 
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -20,7 +22,12 @@ namespace alibi::direct {
 
 class CodePages {
  public:
-  CodePages(mmu::Mmu& mmu, Counters& counters) : mmu_(mmu), counters_(counters) {}
+  // Offsets in the page at which instructions of the running code's mode are known to begin, in any
+  // order. `linear`, `page`: of the page, where the running view executes it.
+  using KnownStarts = std::function<std::vector<u16>(LinearAddr linear, PhysAddr page)>;
+
+  CodePages(mmu::Mmu& mmu, Counters& counters, KnownStarts known_starts)
+      : mmu_(mmu), counters_(counters), known_starts_(std::move(known_starts)) {}
   ~CodePages();
   CodePages(const CodePages&) = delete;
   CodePages& operator=(const CodePages&) = delete;
@@ -37,8 +44,13 @@ class CodePages {
   // 64), run directly? Never kUnknown.
   // With a verdict the page is under kDirectTrace; code that is being written has none yet.
   Verdict Of(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page);
-  // Of a page that is kNeedsNext: may the code run that begins in it and ends in `next`, which the
-  // view executes behind it? Not while either is being written.
+  // The same of a page that is kIneligible, once more: more of its instructions may be known now.
+  Verdict Again(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page);
+  // Is the page's last instruction cut by its end? Of every one that is kNeedsNext, and of some
+  // that are kIneligible.
+  bool NeedsNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page);
+  // Of such a page: may the code run that begins in it and ends in `next`, which the view executes
+  // behind it? Not while either is being written.
   bool FitsWithNext(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page,
                     PhysAddr next);
   // Of a page that is kIneligible: where breakpoints make it eligible. None: they do not.
@@ -87,20 +99,25 @@ class CodePages {
     Judged judged;
     std::optional<WhyNot> why;
   };
-  static constexpr unsigned kRemembered = 1024;  // by their pages
+  static constexpr unsigned kRemembered = 1024;  // by their pages, alone or not
 
   static Judged Now(const Record& page, const Record* next, unsigned code_bits);
   bool KnowsBefore(LinearAddr linear) const;
   std::optional<WhyNot> Judge(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
                               PhysAddr page, std::span<const u8> behind) const;
+  Verdict Decide(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page);
   Remembered& RememberedOf(const Judged& judged) {
-    return remembered_[static_cast<std::size_t>(judged.page - records_) % kRemembered];
+    const auto number = static_cast<std::size_t>(judged.page - records_);
+    return remembered_[(2 * number + (judged.next != nullptr)) % kRemembered];
   }
+  const std::optional<WhyNot>& WhyOf(const CodeJudge& judge, unsigned code_bits, LinearAddr linear,
+                                     PhysAddr page);
   Record& RecordOf(PhysAddr page) const { return RecordOf(mmu_.memory().ArenaOffset(page)); }
   Record& RecordOf(u64 arena_offset) const { return records_[arena_offset / kPageSize]; }
 
   mmu::Mmu& mmu_;
   Counters& counters_;
+  const KnownStarts known_starts_;
   Record* records_ = nullptr;  // of each page of the arena
   u64 bytes_ = 0;
   std::vector<Remembered> remembered_;

@@ -14,7 +14,12 @@ namespace {
 constexpr u64 kLinear = 0x401000, kPage = 0x800000, kBefore = 0x802000, kNext = 0x804000;
 
 struct Machine : mmu::TestMachine {
-  Machine() : pages(*mmu, counters), judge({}, {}) {
+  Machine()
+      : pages(*mmu, counters,
+              [this](LinearAddr linear, PhysAddr) {
+                return linear == LinearAddr(kLinear) ? known : std::vector<u16>();
+              }),
+        judge({}, {}) {
     EnterLongMode();
     Require(pages.Init().ok());
     Map(kLinear, kPage);
@@ -29,9 +34,13 @@ struct Machine : mmu::TestMachine {
   CodePages::Verdict Of(unsigned code_bits) {
     return pages.Of(judge, code_bits, LinearAddr(kLinear), PhysAddr(kPage));
   }
+  CodePages::Verdict Again() {
+    return pages.Again(judge, 64, LinearAddr(kLinear), PhysAddr(kPage));
+  }
   CodePages::Verdict OfNext() {
     return pages.Of(judge, 64, LinearAddr(kLinear + kPageSize), PhysAddr(kNext));
   }
+  bool NeedsNext() { return pages.NeedsNext(judge, 64, LinearAddr(kLinear), PhysAddr(kPage)); }
   bool Fits() {
     return pages.FitsWithNext(judge, 64, LinearAddr(kLinear), PhysAddr(kPage), PhysAddr(kNext));
   }
@@ -45,6 +54,7 @@ struct Machine : mmu::TestMachine {
     Put(page, offset, bytes);
     pages.Written(memory->ArenaOffset(PhysAddr(page)));
   }
+  std::vector<u16> known;
   Counters counters;
   CodePages pages;
   CodeJudge judge;
@@ -123,6 +133,44 @@ TEST_CASE("Where breakpoints help is known from the verdict on", "[code_pages]")
   // Others than the guest's CPU had before.
   m.pages.ForgetAll();
   CHECK(m.Places().count == 0);
+}
+
+TEST_CASE("A page with breakpoints may need the next one, too", "[code_pages]") {
+  Machine m;
+  m.Put(kPage, 700, {0x0f, 0xa2, 0x90, 0x90, 0x90, 0x90, 0x90});
+  m.Put(kPage, kPageSize - 2, {0x90, 0x0f});
+  m.Put(kNext, 0, {0x94, 0xc0, 0x90});
+  CHECK(m.Of(64) == CodePages::kIneligible);
+  CHECK(m.OfNext() == CodePages::kEligible);
+  CHECK(m.NeedsNext());
+  CHECK(m.Places().count == 1);
+  CHECK(m.Fits());
+  m.Write(kNext, 0, {0xa2});
+  CHECK(m.OfNext() == CodePages::kEligible);
+  CHECK(m.Places().count == 1);
+  CHECK_FALSE(m.Fits());
+  m.Write(kPage, kPageSize - 1, {0x90});
+  CHECK(m.Of(64) == CodePages::kIneligible);
+  CHECK_FALSE(m.NeedsNext());
+}
+
+// A hot page of GCC stayed translated for five calls of one function, whose displacements have the
+// bytes of SLDT.
+TEST_CASE("A page that was refused is judged again by what is known then", "[code_pages]") {
+  Machine m;
+  // So near to the page's beginning every offset may be one.
+  for (u16 at = 0; at < 35; at += 7) m.Put(kPage, at, {0xe8, 0x88, 0x0b, 0x0f, 0x00, 0x84, 0xc0});
+  CHECK(m.Of(64) == CodePages::kIneligible);
+  CHECK(m.Places().count == 0);
+  m.known = {28, 33, 21, 26, 14, 19, 7, 12, 0, 5};
+  CHECK(m.Of(64) == CodePages::kIneligible);
+  CHECK(m.Again() == CodePages::kEligible);
+  CHECK(m.Of(64) == CodePages::kEligible);
+  // Until it is written to.
+  m.Write(kPage, 1600, {0x0f, 0xa2});
+  CHECK(m.Again() == CodePages::kIneligible);
+  CHECK(m.Of(64) == CodePages::kIneligible);
+  CHECK(m.Places().count == 1);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ DirectExecution::DirectExecution(const Options& options)
       state_(*options.state),
       host_(DetectHostTraits()),
       shown_(options.shown),
-      code_pages_(*options.mmu, counters_),
+      code_pages_(*options.mmu, counters_, options.known_starts),
       trap_price_(options.trap_price),
       gate_(options.gate),
       remaps_(options.remaps) {}

@@ -80,6 +80,8 @@ class DirectExecution {
     unsigned satellites = kSatellites;  // at most; at least 1
     // For experiments: each run begins without a page that is mapped.
     bool remaps = false;
+    // Of instructions that have been translated.
+    CodePages::KnownStarts known_starts;
     std::function<void()> stopped;  // see TellOfStops(), where there are several
     // Not null: user code is guest code that other VCPUs execute theirs beside.
     vcpu::GuestGate* gate = nullptr;

@@ -24,13 +24,14 @@ Guards::Candidate& Guards::CandidateOf(u64 index) {
 }
 
 bool Guards::Refused(u64 index) {
-  // It has breakpoints, and its mapping had gone.
-  if (std::ranges::any_of(places(), [&](LinearAddr at) { return PageOf(at) == index; }))
-    return true;
   Candidate& candidate = CandidateOf(index);
   ++candidate.refusals;
   return !candidate.banned && candidate.refusals >= kRefusals &&
          std::has_single_bit(candidate.refusals);
+}
+
+bool Guards::Has(u64 index) const {
+  return std::ranges::any_of(places(), [&](LinearAddr at) { return PageOf(at) == index; });
 }
 
 bool Guards::Guard(u64 index, std::span<const LinearAddr> places, std::vector<u64>* evicted) {
@@ -56,8 +57,6 @@ void Guards::Release(u64 index) {
   changed_ |= left != count_;
   count_ = left;
 }
-
-void Guards::Ban(u64 index) { CandidateOf(index).banned = true; }
 
 bool Guards::Hit(u64 index) {
   Candidate& candidate = CandidateOf(index);

@@ -5,7 +5,8 @@
 // and are a displacement: there a breakpoint never stops anything.
 //
 // A CPU has four breakpoints, and to set them costs as much as several stops: who is refused again
-// and again gets them, as long as they last; who is stopped by them again and again loses them.
+// and again gets them, as long as they last; who is stopped by them again and again loses them. Who
+// is refused is translated meanwhile, so that more of its instructions are known.
 //
 // What a breakpoint does not stop (SDM vol. 3, 17.3.1.1): the first instruction behind an IRET that
 // sets RF; and the one that the host's kernel had to bring the page back for, if it is entered
@@ -25,20 +26,21 @@ namespace alibi::direct {
 class Guards {
  public:
   static constexpr unsigned kBreakpoints = HostVisiblePlaces::kMost;
-  // Refusals after which a page may have free breakpoints, and another page's: powers of two.
+  // Refusals after which a page is judged again and may have free breakpoints, and another page's:
+  // powers of two.
   static constexpr u32 kRefusals = 8, kToEvict = 128;
   static constexpr u32 kMostHits = 256;  // after which it must be translated
 
-  // The page has been refused once more. True: breakpoints would pay, as far as is known. To find
-  // out where they would stand takes longer than a refusal: who waits is told less and less often.
+  // The page has been refused once more. True: a closer look would pay. That takes longer than a
+  // refusal: who waits has one less and less often.
   bool Refused(u64 index);
+  // It has breakpoints, and if it is refused, its mapping had gone.
+  bool Has(u64 index) const;
   // It is to have breakpoints in front of these instructions, the addresses of which are given in
   // ascending order. Pages that lose theirs for it are appended to `evicted`. False: it waits.
   bool Guard(u64 index, std::span<const LinearAddr> places, std::vector<u64>* evicted);
   // What is mapped there now needs none.
   void Release(u64 index);
-  // No breakpoint can make it eligible.
-  void Ban(u64 index);
   // A breakpoint has stopped it. True: so often that it is banned now.
   bool Hit(u64 index);
   // Another program, about which nothing is known.

@@ -44,7 +44,10 @@ TEST_CASE("a page is refused some times before breakpoints pay") {
 
 TEST_CASE("breakpoints are given out as long as they last") {
   Rig rig;
+  CHECK_FALSE(rig.guards.Has(1));
   REQUIRE(rig.Guard(In(1, 3)));
+  CHECK(rig.guards.Has(1));
+  CHECK_FALSE(rig.guards.Has(2));
   CHECK(rig.guards.changed());
   rig.guards.Set();
   // The same again is no news.

@@ -141,7 +141,7 @@ bool DirectExecution::FitsBehind(Place* place, LinearAddr address, PhysAddr page
   const PhysPage in_front = place->view->ExecutedAs(index);
   if (in_front == mmu::View::kNoPage) return false;
   const unsigned bits = place->code_bits;
-  return code_pages_.Of(*judge_, bits, before, in_front.Base()) != CodePages::kNeedsNext ||
+  return !code_pages_.NeedsNext(*judge_, bits, before, in_front.Base()) ||
          code_pages_.FitsWithNext(*judge_, bits, before, in_front.Base(), page);
 }
 
@@ -157,18 +157,13 @@ bool DirectExecution::FitsAhead(Place* place, LinearAddr address, PhysAddr page)
 
 // The page, which must be translated as it is: can breakpoints help?
 bool DirectExecution::Guard(Place* place, LinearAddr address, PhysAddr page) {
-  const u64 index = EntryIndex(address);
-  Guards& guards = place->guards;
-  if (setter_ == nullptr || !guards.Refused(index)) return false;
+  if (setter_ == nullptr) return false;
   const HostVisiblePlaces found = code_pages_.PlacesIn(*judge_, place->code_bits, address, page);
-  if (found.count == 0) {
-    guards.Ban(index);
-    return false;
-  }
+  if (found.count == 0) return false;
   LinearAddr places[Guards::kBreakpoints];
   for (unsigned i = 0; i < found.count; ++i) places[i] = address.PageBase() + found.offset[i];
   std::vector<u64> evicted;
-  if (!guards.Guard(index, {places, found.count}, &evicted)) return false;
+  if (!place->guards.Guard(EntryIndex(address), {places, found.count}, &evicted)) return false;
   for (const u64 other : evicted) place->pages->Changed(other);
   ++counters_.direct_guarded_pages;
   return true;
@@ -184,16 +179,22 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   if (!mmu_.Fetch(address, &page, &fault)) return Mapped::kNo;
   const u64 offset = mmu_.memory().ArenaOffset(page.PageBase());
   if (offset == mmu::GuestMemory::kNotRam) return Mapped::kRefused;
-  const CodePages::Verdict verdict = code_pages_.Of(*judge_, place->code_bits, address, page);
+  Guards& guards = place->guards;
+  CodePages::Verdict verdict = code_pages_.Of(*judge_, place->code_bits, address, page);
   if (!FitsBehind(place, address, page)) return Mapped::kRefused;
+  if (verdict == CodePages::kIneligible && !guards.Has(index)) {
+    if (!guards.Refused(index)) return Mapped::kRefused;
+    verdict = code_pages_.Again(*judge_, place->code_bits, address, page);
+  }
   if (verdict != CodePages::kIneligible) {
-    place->guards.Release(index);
+    guards.Release(index);
   } else if (!Guard(place, address, page)) {
     return Mapped::kRefused;
   }
   FlushChanged(place);
   if (pages.RightsOf(index) & FollowedPages::kExecute) return Mapped::kNo;
-  if (verdict == CodePages::kNeedsNext && !FitsAhead(place, address, page)) {
+  if (code_pages_.NeedsNext(*judge_, place->code_bits, address, page) &&
+      !FitsAhead(place, address, page)) {
     return Mapped::kRefused;
   }
   OrderPage(place, index, offset, FollowedPages::kRead | FollowedPages::kExecute);

@@ -82,6 +82,8 @@ class Mmu final : public vcpu::LinearMemory, public MemoryObserver {
   // it into %gs.
   HostAddr gs_base() const { return current_->gs_base(); }
   View& current_view() { return *current_; }
+  // Changes when a program of the view's address space has ended, as far as its page tables say.
+  u32 EndingsOf(const View& view) const { return pool_.endings(view.id()); }
 
   // After a host fault, or from a CHECKED callout: size 1..4096.
   Resolution ResolveAccess(LinearAddr address, unsigned size, bool write, vcpu::GuestFault* fault);

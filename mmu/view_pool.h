@@ -50,7 +50,13 @@ class ViewPool {
   // The view runs.
   void Touch(const View* view) { last_used_[view->id()] = ++clock_; }
   // A page table became one of the view's, or is none of them any more.
-  void CountTable(unsigned id, int change) { tables_[id] += static_cast<u32>(change); }
+  void CountTable(unsigned id, int change) {
+    tables_[id] += static_cast<u32>(change);
+    // The root stays until its page is used for something else.
+    if (change < 0 && tables_[id] <= 1) ++endings_[id];
+  }
+  // Changes whenever the view has no page table any more but its root: its program has ended.
+  u32 endings(unsigned id) const { return endings_[id]; }
 
   // f(view) for those of the root's address space: the ones that follow the root are.
   template <class F>
@@ -127,6 +133,7 @@ class ViewPool {
   ViewKey keys_[kMaxViews];
   u64 last_used_[kMaxViews] = {};
   u32 tables_[kMaxViews] = {};
+  u32 endings_[kMaxViews] = {};
   // A bit for each view that has, or had, a link to another.
   static constexpr unsigned kLinkedWords = (kMaxViews + 63) / 64;
   u64 linked_[kLinkedWords] = {};

@@ -149,6 +149,38 @@ TEST_CASE("a view whose address space has gone is taken first", "[view_pool]") {
   CHECK(m.InRw(m.HostOf(kProgram)));
 }
 
+TEST_CASE("that a program has ended is known from its page tables", "[view_pool]") {
+  Processes m(ViewPool::kMaxViews);
+  const View* view[2];
+  for (unsigned i = 0; i < 2; ++i) {
+    m.Load(i);
+    m.SetCpl(3);
+    m.Touch(kProgram, Processes::FrameOf(i));
+    m.Touch(kStack, Processes::FrameOf(i) + kPageSize);
+    view[i] = &m.mmu->current_view();
+  }
+  const u32 before = m.mmu->EndingsOf(*view[1]);
+  // It gives a page back, and then one of its tables.
+  const auto clear = [&](u64 linear, unsigned level) {
+    const u64 nothing = 0;
+    m.memory->WritePhys(PhysAddr(m.EntryAddress(linear, level, 0, m.root[1])), &nothing, 8);
+  };
+  clear(kStack, 1);
+  clear(kStack, 2);
+  CHECK(m.mmu->EndingsOf(*view[1]) == before);
+  clear(kStack, 4);
+  CHECK(m.mmu->EndingsOf(*view[1]) == before);
+  clear(kProgram, 4);
+  const u32 ended = m.mmu->EndingsOf(*view[1]);
+  CHECK(ended != before);
+  CHECK(m.mmu->EndingsOf(*view[0]) == 0);
+  // The next program there.
+  m.Load(1);
+  m.SetCpl(3);
+  CHECK(&m.mmu->current_view() == view[1]);
+  CHECK(m.mmu->EndingsOf(*view[1]) == ended);
+}
+
 TEST_CASE("processes that take turns do not all lose their views", "[view_pool]") {
   constexpr unsigned kViews = Processes::kMax;  // a few less than are wanted
   Processes m(kViews);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "direct/direct_execution.h"
 #include "runtime/accesses.h"
@@ -202,8 +203,10 @@ class EngineImpl final : public TranslatingEngine,
   // --- user_code.cc: the engine of user code ---
   Status StartDirectExecution();
   void Sample();
+  std::vector<u16> TranslatedStarts(LinearAddr linear_page, PhysAddr page);
   // What has happened to a user view's address space: chooses its engine anew.
   void TellEnginePolicy(mmu::View& view, adapt::EngineEvent event);
+  void NoticeProgram(mmu::View& view);
   // User code of the current view is to run on.
   bool GoesDirectly();
   bool EnginePolicyFailed() const {
@@ -371,6 +374,7 @@ class EngineImpl final : public TranslatingEngine,
   // By view; of what it is in its present generation.
   struct UserCode {
     u32 generation = 0;
+    u32 endings = 0;  // of its programs, told
     adapt::EngineRecord record;
   };
   UserCode user_code_[mmu::ViewPool::kMaxViews];

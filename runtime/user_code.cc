@@ -17,22 +17,37 @@ using Kind = EngineEvent::Kind;
 
 Status EngineImpl::StartDirectExecution() {
   if (options_.engine_policy == nullptr) return Ok{};
-  auto made =
-      direct::DirectExecution::Create({.mmu = &mmu_,
-                                       .state = &state_,
-                                       .shown = shown_features_,
-                                       .trap_price = TrapPrice(),
-                                       .vcpus = options_.vcpus,
-                                       .satellites = options_.satellites,
-                                       .remaps = options_.remaps_user_code,
-                                       .stopped = [this] { options_.platform->UserCodeStopped(); },
-                                       .gate = options_.gate});
+  auto made = direct::DirectExecution::Create(
+      {.mmu = &mmu_,
+       .state = &state_,
+       .shown = shown_features_,
+       .trap_price = TrapPrice(),
+       .vcpus = options_.vcpus,
+       .satellites = options_.satellites,
+       .remaps = options_.remaps_user_code,
+       .known_starts = [this](LinearAddr linear,
+                              PhysAddr page) { return TranslatedStarts(linear, page); },
+       .stopped = [this] { options_.platform->UserCodeStopped(); },
+       .gate = options_.gate});
   if (!made.ok()) {
     if (options_.needs_direct_execution) return made.error();
     return Ok{};
   }
   direct_ = std::move(*made);
   return options_.needs_direct_execution ? direct_->Begin() : Ok{};
+}
+
+// Offsets in the page, of code of the present mode.
+std::vector<u16> EngineImpl::TranslatedStarts(LinearAddr linear_page, PhysAddr page) {
+  std::vector<u16> starts;
+  fragments_->ForEachInMapping(linear_page, page.InPage(), CurrentMode(), [&](const Ccf* ccf) {
+    const translator::InstrList instrs = ccf->instrs();
+    const unsigned defined = instrs.size() - instrs.ends_undefined();
+    for (unsigned i = 0; i < defined; ++i) {
+      starts.push_back(static_cast<u16>(instrs.pc(i).PageOffset()));
+    }
+  });
+  return starts;
 }
 
 // The machine was stopped where it is now. The time since it was stopped last is taken for spent
@@ -45,14 +60,16 @@ void EngineImpl::Sample() {
   if (state_.cpl == 3 && view.user()) {
     sampled_ = &view;
     // Of what runs directly more is known.
-    if (!view.runs_directly()) TellEnginePolicy(view, {.kind = Kind::kSample, .cycles = cycles});
+    if (view.runs_directly()) return;
+    NoticeProgram(view);
+    TellEnginePolicy(view, {.kind = Kind::kSample, .cycles = cycles});
   } else if (sampled_ != nullptr && !sampled_->runs_directly()) {
     TellEnginePolicy(*sampled_, {.kind = Kind::kKernelSample, .cycles = cycles});
   }
 }
 
 void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
-  if (!view.user()) return;
+  if (direct_ == nullptr || !view.user()) return;
   UserCode& user = user_code_[view.id()];
   if (user.generation != view.generation()) {
     // Machines that run no user code need not wait for it.
@@ -60,7 +77,7 @@ void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
       direct_.reset();
       return;
     }
-    user = {view.generation(), {}};
+    user = {view.generation(), mmu_.EndingsOf(view), {}};
     user.record.number = ++user_spaces_;
   }
   event.now = __rdtsc();
@@ -77,16 +94,23 @@ void EngineImpl::TellEnginePolicy(mmu::View& view, EngineEvent event) {
   view.ResetAllJumps();
 }
 
+// Is it another program's address space than the engine policy knows?
+void EngineImpl::NoticeProgram(mmu::View& view) {
+  UserCode& user = user_code_[view.id()];
+  if (user.generation != view.generation() || !user.record.seen) {
+    TellEnginePolicy(view, {.kind = Kind::kFirst});
+    return;
+  }
+  const u32 endings = mmu_.EndingsOf(view);
+  const bool ended = std::exchange(user.endings, endings) != endings;
+  const bool lost = view.runs_directly() && direct_->HasLostAll(view);
+  if (ended || lost) TellEnginePolicy(view, {.kind = Kind::kEmptied});
+}
+
 bool EngineImpl::GoesDirectly() {
   if (direct_ == nullptr || state_.cpl != 3) return false;
   mmu::View& view = mmu_.current_view();
-  const UserCode& user = user_code_[view.id()];
-  if (user.generation != view.generation() || !user.record.seen) {
-    TellEnginePolicy(view, {.kind = Kind::kFirst});
-  }
-  if (view.runs_directly() && direct_->HasLostAll(view)) {
-    TellEnginePolicy(view, {.kind = Kind::kEmptied});
-  }
+  NoticeProgram(view);
   if (std::exchange(translate_next_, false) || !view.runs_directly()) return false;
   if (pending_.undone || pending_.simulate) return false;  // what has been begun is ended
   if (points_.any_breakpoint() || points_.any_watch() || options_.executions != nullptr ||

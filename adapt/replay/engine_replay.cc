@@ -146,8 +146,10 @@ class EngineRerun {
         Tell(space, event);
         break;
       case Kind::kUnfit:
-      case Kind::kEmptied:
         if (RunsDirectly(space)) Tell(space, event);
+        break;
+      case Kind::kEmptied:
+        Tell(space, event);
         break;
     }
     last_ = event.now;

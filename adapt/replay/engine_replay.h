@@ -46,8 +46,8 @@ struct EngineReport {
   std::vector<EngineOutcome> outcomes;  // in the order of the policies
 };
 
-// A translated program takes so many times as long as one that runs directly: what cost-model takes
-// for granted, too.
+// A translated program takes so many times as long as one that runs directly: the least of what
+// docs/performance.md has.
 inline constexpr double kDefaultSlowdown = 2;
 
 Result<EngineReport> ReplayEngines(const log::Header& header, const OpenRecords& open,

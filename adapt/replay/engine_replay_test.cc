@@ -16,7 +16,7 @@ using Kind = EngineEvent::Kind;
 constexpr EnginePrices kPrices{.stop = 20'000, .call = 8'000};
 constexpr u64 kTick = 10'000'000;
 
-// User code between two visits to its kernel.
+// User code between two visits to its kernel; without any: its program ends.
 struct Burst {
   u32 space;
   u64 native;
@@ -49,6 +49,10 @@ class Live {
     if (space.record.number == 0) {
       space.record.number = burst.space;
       Tell(space, {.kind = Kind::kFirst});
+    }
+    if (burst.native == 0) {
+      Tell(space, {.kind = Kind::kEmptied});
+      return;
     }
     if (space.record.engine == UserEngine::kDirect) {
       const u64 cycles = burst.native + burst.stops * kPrices.stop;
@@ -113,10 +117,11 @@ EngineReport ReplayRecords(const std::vector<Record>& records,
   return std::move(*report);
 }
 
-// One address space that computes, and one that enters its kernel all the time.
+// One address space with two programs that compute, and one that enters its kernel all the time.
 std::vector<Burst> Mixed() {
   std::vector<Burst> bursts;
   for (unsigned i = 0; i < 2000; ++i) {
+    if (i == 1000) bursts.push_back({1, 0, 0});
     bursts.push_back({1, 1'000'000, 1});
     for (unsigned k = 0; k < 100; ++k) bursts.push_back({2, 3000, 1});
   }

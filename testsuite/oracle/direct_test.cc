@@ -344,6 +344,27 @@ TEST_CASE("That everything has gone is said once", "[oracle]") {
   CHECK(guest->way != Way::kTranslated);
 }
 
+// The next program was still taken for the one before, with all that the policy knew of that.
+TEST_CASE("That everything has gone is said of translated code, too", "[oracle]") {
+  struct Told final : adapt::EnginePolicy {
+    unsigned emptied = 0;
+    const char* name() const override { return "told"; }
+    adapt::UserEngine OnEvent(adapt::EngineRecord&, const adapt::EngineEvent& what,
+                              const adapt::EnginePrices&) override {
+      emptied += what.kind == adapt::EngineEvent::Kind::kEmptied;
+      return adapt::UserEngine::kTranslate;
+    }
+  } policy;
+  if (!Works()) return;
+  GuestMachine machine(Kind::kDirect, nullptr, &policy);
+  auto guest = std::make_unique<Outcome>();
+  const TestCase test = Make({"", Way::kTranslated, {{0x90}, {0xcc}}, {}});
+  for (unsigned run = 0; run < 3; ++run) machine.Run(test, {.new_code = true}, guest.get());
+  CHECK(policy.emptied == 0);
+  machine.Run(test, {.cold = true}, guest.get());
+  CHECK(policy.emptied == 1);
+}
+
 // Of one that came before user code ran, the satellite knew no more than FS, GS and selectors of
 // the program before, and they became this one's.
 TEST_CASE("A stop in front of user code leaves its state alone", "[oracle]") {
