@@ -44,6 +44,11 @@ class CodePages {
   // 64), run directly? Never kUnknown.
   // With a verdict the page is under kDirectTrace; code that is being written has none yet.
   Verdict Of(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page);
+  // Has Of() said so, of code as it is now?
+  bool IsKnownToFit(unsigned code_bits, u64 arena_offset) const {
+    const unsigned verdict = RecordOf(arena_offset).verdict(code_bits);
+    return verdict == kEligible || verdict == kNeedsNext;
+  }
   // The same of a page that is kIneligible, once more: more of its instructions may be known now.
   Verdict Again(const CodeJudge& judge, unsigned code_bits, LinearAddr linear, PhysAddr page);
   // Is the page's last instruction cut by its end? Of every one that is kNeedsNext, and of some

@@ -224,7 +224,7 @@ class DirectExecution {
   bool FitsAhead(Place* place, LinearAddr address, PhysAddr page);
   bool Guard(Place* place, LinearAddr address, PhysAddr page);
   Mapped MapCode(Place* place, LinearAddr address);
-  void MapCodeBehind(Place* place, LinearAddr address);
+  void MapCodeAround(Place* place, LinearAddr address);
   Mapped Map(Place* place, LinearAddr address, u64 error_code);
   Mapped MapAhead(Place* place, LinearAddr rip);
   Exit Classify(Place* place);

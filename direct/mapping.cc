@@ -15,6 +15,8 @@ using mmu::PageOfIndex;
 
 // Pages around a fault that are mapped with it, if the shadow knows them: aligned.
 constexpr u64 kAround = 16;
+// Pages of code behind a fault that are judged with it.
+constexpr u64 kBehind = 3;
 
 }  // namespace
 
@@ -201,16 +203,32 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   return Mapped::kYes;
 }
 
-// Code goes on there, mostly: what follows a page, as far as the guest has used it.
-void DirectExecution::MapCodeBehind(Place* place, LinearAddr address) {
-  for (u64 i = 1; i < kAround / 4; ++i) {
-    const LinearAddr next = address.PageBase() + i * kPageSize;
-    u8 rights;
-    if (!CanMap(*place, next) ||
-        ArenaOffsetOf(*place->view, EntryIndex(next), &rights) == mmu::GuestMemory::kNotRam ||
-        (place->pages->RightsOf(EntryIndex(next)) & FollowedPages::kExecute) ||
-        MapCode(place, next) != Mapped::kYes) {
-      return;
+// Code goes on behind it, mostly; and what lies around it and was fit to run for another program,
+// or before it was unmapped, this one is likely to come to. Only pages that the guest has used.
+void DirectExecution::MapCodeAround(Place* place, LinearAddr address) {
+  const u64 index = EntryIndex(address);
+  // Where it is in memory, unless it runs already.
+  const auto offset_of = [&](u64 at) {
+    u8 rights = place->pages->RightsOf(at);
+    if ((rights & FollowedPages::kExecute) || !CanMap(*place, PageOfIndex(at))) {
+      return mmu::GuestMemory::kNotRam;
+    }
+    const PhysPage executed = place->view->ExecutedAs(at);
+    return executed != mmu::View::kNoPage ? mmu_.memory().ArenaOffset(executed.Base())
+                                          : ArenaOffsetOf(*place->view, at, &rights);
+  };
+  const auto map = [&](u64 at) {
+    return place->satellite->HasRoom(2) && place->pages->count() < FollowedPages::kMaxPages &&
+           MapCode(place, PageOfIndex(at)) == Mapped::kYes;
+  };
+  for (u64 at = index + 1; at <= index + kBehind; ++at) {
+    if (offset_of(at) == mmu::GuestMemory::kNotRam || !map(at)) break;
+  }
+  const u64 first = index & ~(kAround - 1);
+  for (u64 at = first; at < first + kAround; ++at) {
+    const u64 offset = offset_of(at);
+    if (offset != mmu::GuestMemory::kNotRam && code_pages_.IsKnownToFit(place->code_bits, offset)) {
+      map(at);
     }
   }
 }
@@ -233,7 +251,7 @@ DirectExecution::Mapped DirectExecution::Map(Place* place, LinearAddr address, u
   }
   if (error_code & vcpu::kPfFetch) {
     const Mapped mapped = MapCode(place, address);
-    if (mapped == Mapped::kYes) MapCodeBehind(place, address);
+    if (mapped == Mapped::kYes) MapCodeAround(place, address);
     return mapped;
   }
   return MapData(place, address, error_code & vcpu::kPfWrite) ? Mapped::kYes : Mapped::kNo;

@@ -312,6 +312,24 @@ TEST_CASE("A page with one instruction that must be translated runs directly in 
   CHECK(hits >= 20);
 }
 
+// A program that others ran before it stopped at each of its pages.
+TEST_CASE("Code that was fit to run is mapped with what runs beside it", "[oracle]") {
+  if (!Works()) return;
+  GuestMachine machine(Kind::kDirect);
+  auto guest = std::make_unique<Outcome>();
+  // jmp to the page before, where an int3 is
+  const TestCase test = Make({"", Way::kDirect, {{0xe9, 0xfb, 0xef, 0xff, 0xff}}, [](CpuState& s) {
+                                s.rip += kPageSize;
+                              }});
+  const auto faults = [&] { return machine.engine().direct()->counters().direct_faults; };
+  machine.Run(test, {}, guest.get());
+  const u64 first = faults();
+  CHECK(first != 0);
+  machine.Run(test, {.cold = true, .new_code = false}, guest.get());
+  CHECK(faults() == first);
+  CHECK(guest->way == Way::kDirect);
+}
+
 // Sends it back to translation when all its pages have gone, and is told of that.
 struct BackWhenEmptied final : adapt::EnginePolicy {
   unsigned emptied = 0;
