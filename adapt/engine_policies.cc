@@ -108,9 +108,11 @@ class CostModel final : public EnginePolicy {
     const i64 stops = static_cast<i64>(what.stops * prices.stop);
     const i64 calls = static_cast<i64>(what.calls * prices.call);
     const i64 for_mappings = static_cast<i64>(what.faults * prices.stop) + calls;
-    const i64 native = std::max<i64>(static_cast<i64>(what.cycles) - stops - calls, 0);
+    const i64 other_stops = stops - static_cast<i64>(what.faults * prices.stop);
+    // A stop drives the program out of the host's caches: for as long again it seems to compute.
+    const i64 refilling = other_stops;
+    const i64 native = std::max<i64>(static_cast<i64>(what.cycles) - stops - calls - refilling, 0);
     const i64 gain = native * static_cast<i64>(kGainPerCycle);
-    const i64 other_stops = static_cast<i64>((what.stops - what.faults) * prices.stop);
     return Settle(record, what.now, gain - other_stops, gain - for_mappings, prices);
   }
 

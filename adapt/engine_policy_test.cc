@@ -2,6 +2,7 @@
 #include "adapt/engine_policy.h"
 
 #include <catch2/catch.hpp>
+#include <utility>
 
 using namespace alibi;
 using namespace alibi::adapt;
@@ -98,6 +99,18 @@ TEST_CASE("cost model: who enters the kernel all the time does not") {
     }
   }
   CHECK(last > 10 * kTick);
+}
+
+// git, which did, lost a quarter of its time by running directly.
+TEST_CASE("cost model: who stops often seems to compute for longer than it does") {
+  for (const auto& [native, stays] : {std::pair<u64, bool>{24'000, false}, {40'000, true}}) {
+    Space space("cost-model");
+    space.Sample();
+    REQUIRE(space.Sample() == UserEngine::kDirect);
+    unsigned runs = 0;
+    while (space.Run(native) == UserEngine::kDirect && runs < 10'000) ++runs;
+    CHECK((runs == 10'000) == stays);
+  }
 }
 
 TEST_CASE("cost model: endless mappings are not an investment") {
