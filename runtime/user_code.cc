@@ -59,10 +59,9 @@ void EngineImpl::Sample() {
   mmu::View& view = mmu_.current_view();
   if (state_.cpl == 3 && view.user()) {
     sampled_ = &view;
-    // Of what runs directly more is known.
-    if (view.runs_directly()) return;
-    NoticeProgram(view);
-    TellEnginePolicy(view, {.kind = Kind::kSample, .cycles = cycles});
+    if (!view.runs_directly()) NoticeProgram(view);
+    // Of what runs directly more is known; of what does from now on, it will be.
+    if (!view.runs_directly()) TellEnginePolicy(view, {.kind = Kind::kSample, .cycles = cycles});
   } else if (sampled_ != nullptr && !sampled_->runs_directly()) {
     TellEnginePolicy(*sampled_, {.kind = Kind::kKernelSample, .cycles = cycles});
   }

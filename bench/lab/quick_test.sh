@@ -24,8 +24,16 @@ if grep -q '^backend = "\(tap\|socket\)"' "$experiment" &&
   exit 0
 fi
 
-status=0
-"$alibi" lab run --quick "$experiment" --out quick >out.txt 2>errors.txt || status=$?
+run_all() {
+  status=0
+  "$alibi" lab run --quick "$experiment" --out quick >out.txt 2>errors.txt || status=$?
+}
+run_all
+# Beside other tests a guest may be preempted while it calibrates its clock.
+if [[ $status == 83 ]] && grep -q 'refused, since its clock is off' errors.txt; then
+  rm -r quick
+  run_all
+fi
 if [[ $status == 66 ]] && grep -q '^alibi: no \(kernel\|Debian\|qemu\|linux.uml\)' errors.txt; then
   echo "SKIP: $(tail -n 1 errors.txt)"
   exit 0
