@@ -28,8 +28,8 @@ class Always final : public EnginePolicy {
   }
 };
 
-// Two accounts in cycles. What user code gains by running directly is some times the time that it
-// runs natively; what it loses are the stops. Stops for mappings, which it needs once, are paid
+// Two accounts in cycles. What user code gains by running directly is a multiple of the time that
+// it runs natively; what it loses are the stops. Stops for mappings, which it needs once, are paid
 // from a budget of their own, which begins with the time that the program has been seen computing
 // (as one buys what one has rented for long enough); all other stops come again and again, and must
 // be earned. Who does not earn them goes back to translation, for twice as long each time.
@@ -107,13 +107,13 @@ class CostModel final : public EnginePolicy {
   UserEngine OnRan(EngineRecord& record, const EngineEvent& what, const EnginePrices& prices) {
     const i64 stops = static_cast<i64>(what.stops * prices.stop);
     const i64 calls = static_cast<i64>(what.calls * prices.call);
-    const i64 for_mappings = static_cast<i64>(what.faults * prices.stop) + calls;
-    const i64 other_stops = stops - static_cast<i64>(what.faults * prices.stop);
+    const i64 faults = static_cast<i64>(what.faults * prices.stop);
+    const i64 other_stops = stops - faults;
     // A stop drives the program out of the host's caches: for as long again it seems to compute.
     const i64 refilling = other_stops;
     const i64 native = std::max<i64>(static_cast<i64>(what.cycles) - stops - calls - refilling, 0);
     const i64 gain = native * static_cast<i64>(kGainPerCycle);
-    return Settle(record, what.now, gain - other_stops, gain - for_mappings, prices);
+    return Settle(record, what.now, gain - other_stops, gain - faults - calls, prices);
   }
 
   // Enters into both accounts, and looks at them.

@@ -127,11 +127,10 @@ class CodeJudge::Scan {
   bool IsPadding(unsigned end) const;
   bool IsLikelyEntry(unsigned at) const;
   void AddKnownStarts(unsigned from, unsigned last, Reached* reached) const;
+  void NoteKnown();
 
   const CodeJudge& judge_;
   const Plan& plan_;
-  void NoteKnown();
-
   unsigned page_begin_, size_;
   std::span<const u16> starts_;
   std::bitset<kPageSize> within_known_;
