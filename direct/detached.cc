@@ -66,7 +66,7 @@ DirectExecution::Awaited DirectExecution::Poll(const Place* place, i64 timeout_n
     eventfd_t wakes;
     eventfd_read(wake_.get(), &wakes);
   }
-  return place != nullptr && polled[1].revents != 0 ? Awaited::kIt : Awaited::kOther;
+  return place != nullptr && Satellite::IsStop(polled[1].revents) ? Awaited::kIt : Awaited::kOther;
 }
 
 // The satellite has been launched. False: it is to be detached.

@@ -22,6 +22,7 @@
 #include "base/memory_file.h"
 #include "direct/cpu_time.h"
 #include "direct/descriptor_message.h"
+#include "direct/retried.h"
 #include "direct/satellite_start.h"
 #include "direct/stub_layout.h"
 #include "direct/stub_symbols.h"
@@ -193,7 +194,7 @@ bool Satellite::Listen() {
       }
       if (errno != EINTR && errno != ENOENT) return false;
     }
-    if (count == 1 && (ready.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return false;
+    if (count == 1 && (ready.revents & (POLLHUP | POLLNVAL)) != 0) return false;
     if (count < 0 && errno != EINTR) return false;
     if (!interrupted_.load(std::memory_order_relaxed)) continue;
     const u64 now = CpuTimeNs(pid_);
@@ -338,14 +339,16 @@ bool Satellite::Launch(bool run) {
   running_.store(true, std::memory_order_relaxed);
   seccomp_notif_resp answer{};
   answer.id = held_;
-  if (ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0) return true;
+  if (Retried([&] { return ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer); }) == 0) {
+    return true;
+  }
   Fail();
   return false;
 }
 
 bool Satellite::HasStopped() const {
   pollfd stopped{listener_.get(), POLLIN, 0};
-  return poll(&stopped, 1, 0) == 1;
+  return poll(&stopped, 1, 0) == 1 && IsStop(stopped.revents);
 }
 
 Satellite::Stop Satellite::Land() {

@@ -9,6 +9,7 @@
 #ifndef ALIBI_DIRECT_SATELLITE_H_
 #define ALIBI_DIRECT_SATELLITE_H_
 
+#include <poll.h>
 #include <sched.h>
 #include <sys/types.h>
 
@@ -90,10 +91,13 @@ class Satellite {
   // runs beside the caller. False: it is lost.
   bool LaunchHere(bool run);
   bool LaunchOn(const cpu_set_t& cpus);
-  // Waits for the stop. Not if it has come: then poll() says POLLIN of stop_fd().
+  // Waits for the stop. Not if it has come: then IsStop() of what poll() says about stop_fd().
   Stop Land();
   bool HasStopped() const;
   int stop_fd() const { return listener_.get(); }
+  // POLLERR is none: the kernel says it where a signal has come while poll() waited for the lock
+  // that a satellite takes when it stops.
+  static constexpr bool IsStop(int poll_events) { return (poll_events & ~POLLERR) != 0; }
   // Where it was launched; -1: on a set of CPUs.
   int cpu() const { return cpu_; }
   // A debugger has interrupted its stop, and has gone again. False: it is lost.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "direct/satellite.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -17,6 +18,17 @@
 
 using namespace alibi;
 using namespace alibi::direct;
+
+// The kernel's answers to so many poll()s are a listener's whose lock was taken when a signal came.
+static std::atomic<unsigned> poll_errors = 0;
+extern "C" int poll(pollfd* polled, nfds_t count, int timeout_ms) {
+  if (poll_errors != 0) {
+    --poll_errors;
+    polled->revents = POLLERR;
+    return 1;
+  }
+  return static_cast<int>(syscall(SYS_poll, polled, count, timeout_ms));
+}
 
 TEST_CASE("user code runs: registers, memory, bases") {
   Rig rig;
@@ -151,6 +163,23 @@ TEST_CASE("one that gets no time to stop in is waited for") {
   });
   CHECK(rig.Stopped(rig.Run({0xeb, 0xfe}), Satellite::StopSignal()));
   pauser.join();
+}
+
+TEST_CASE("a signal that comes while the kernel's lock is waited for is no stop, and no end") {
+  Rig rig;
+  for (unsigned errors = 0; errors < 3; ++errors) {
+    poll_errors = errors;
+    CHECK(rig.Stopped(rig.Run(kTrapHere), SIGTRAP));
+    CHECK(poll_errors == 0);
+  }
+  rig.memory[0] = 0xeb, rig.memory[1] = 0xfe;
+  rig.reg(kFrameRip) = kCode;
+  rig.satellite->SetAsStopped();
+  REQUIRE(rig.satellite->LaunchHere(/*run=*/true));
+  poll_errors = 1;
+  CHECK_FALSE(rig.satellite->HasStopped());
+  rig.satellite->Interrupt();
+  CHECK(rig.Stopped(rig.satellite->Land(), Satellite::StopSignal()));
 }
 
 TEST_CASE("clocks trap, and the vector state passes") {
