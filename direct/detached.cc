@@ -206,7 +206,7 @@ void DirectExecution::MakeRoomFor(unsigned others, u64 least_ns) {
 // Two on one CPU wait for each other for as long as Linux lets one of them run, and whoever stops
 // one waits with it. One that computes goes elsewhere, or stays there; one that stops often has the
 // thread's CPU, which others that compute must leave.
-bool DirectExecution::LaunchBeside(Place* place) {
+std::optional<Satellite::Stop> DirectExecution::LaunchBeside(Place* place) {
   bool here = TooManyHere(1) == 0;
   if (!here && !place->computes) {
     MakeRoomFor(1, kShareNs);
@@ -233,17 +233,17 @@ void DirectExecution::MoveAway(Place* place) {
   ++counters_.direct_moves;
   Satellite& satellite = *place->satellite;
   satellite.Interrupt();
-  const Satellite::Stop stop = satellite.Land();
-  const bool goes_on = stop == Satellite::Stop::kSignal &&
-                       static_cast<int>(satellite.frame().signal) == Satellite::StopSignal();
-  if (goes_on) {
+  std::optional<Satellite::Stop> stop = satellite.Land();
+  if (stop == Satellite::Stop::kSignal &&
+      static_cast<int>(satellite.frame().signal) == Satellite::StopSignal()) {
     place->holds_state = true;
     place->watched = false;
     satellite.SetAsStopped();
-    if (satellite.LaunchOn(Elsewhere())) return;
+    stop = satellite.LaunchOn(Elsewhere());
+    if (!stop) return;
   }
   place->pages->set_user(nullptr);
-  place->landed = goes_on ? Satellite::Stop::kLost : stop;
+  place->landed = stop;
 }
 
 }  // namespace alibi::direct

@@ -355,17 +355,13 @@ Exit DirectExecution::Go(Place* place, u64* in_satellite) {
     if (gate_ != nullptr) gate_->EnterGuest();
     // Whoever has requested it earlier has found nobody to interrupt.
     const bool go = __atomic_load_n(&state_.stop_requested, __ATOMIC_SEQ_CST) == 0;
-    Satellite::Stop stop = Satellite::Stop::kSignal;
-    bool detaches = false;
+    std::optional<Satellite::Stop> stop;
     if (go) {
       const u64 begin = __rdtsc();
-      if (!(alone ? satellite.LaunchHere(/*run=*/true) : LaunchBeside(place))) {
-        stop = Satellite::Stop::kLost;
-      } else if (alone || StopsHere(place)) {
+      stop = alone ? satellite.LaunchHere(/*run=*/true) : LaunchBeside(place);
+      if (!stop && (alone || StopsHere(place))) {
         stop = satellite.Land();
         if (!alone) NoteStop(place);
-      } else {
-        detaches = true;
       }
       *in_satellite += __rdtsc() - begin;
     }
@@ -373,11 +369,11 @@ Exit DirectExecution::Go(Place* place, u64* in_satellite) {
     running_.store(nullptr, std::memory_order_seq_cst);
     waits_.store(false, std::memory_order_seq_cst);
     if (!go) return Leave(place, Exit::kStopped);
-    if (detaches) {
+    if (!stop) {
       Detach(place);
       return Exit::kDetached;
     }
-    if (const auto exit = AfterStop(place, stop)) return *exit;
+    if (const auto exit = AfterStop(place, *stop)) return *exit;
     satellite.SetAsStopped();
   }
 }

@@ -205,7 +205,7 @@ class DirectExecution {
   unsigned TooManyHere(unsigned others) const;
   i64 PatienceWith(unsigned others) const;
   void MakeRoomFor(unsigned others, u64 least_ns);
-  bool LaunchBeside(Place* place);
+  std::optional<Satellite::Stop> LaunchBeside(Place* place);
   void NoteStop(Place* place);
 
   // --- mapping.cc ---

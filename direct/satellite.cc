@@ -300,7 +300,7 @@ void Satellite::OrderCpus(const cpu_set_t& cpus) {
   Order(SYS_sched_setaffinity, 0, sizeof(cpus), base_ + ORDERS_CPU_MASK);
 }
 
-bool Satellite::LaunchHere(bool run) {
+std::optional<Satellite::Stop> Satellite::LaunchHere(bool run) {
   if (const int cpu = sched_getcpu(); cpu >= 0 && cpu != cpu_ && cpu < CPU_SETSIZE) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -313,17 +313,18 @@ bool Satellite::LaunchHere(bool run) {
 
 // It goes there by a call of its own, for which it needs the CPU on which it is: the caller, who
 // may not want to leave it, waits.
-bool Satellite::LaunchOn(const cpu_set_t& cpus) {
+std::optional<Satellite::Stop> Satellite::LaunchOn(const cpu_set_t& cpus) {
   if (!CPU_EQUAL(&cpus, &cpus_)) {
     OrderCpus(cpus);
-    if (!Launch(/*run=*/false) || Land() != Stop::kSignal) return false;
+    if (const auto lost = Launch(/*run=*/false)) return lost;
+    if (const Stop stop = Land(); stop != Stop::kSignal) return stop;
   }
   cpu_ = -1;
   return Launch(/*run=*/true);
 }
 
-bool Satellite::Launch(bool run) {
-  if (frame_ == nullptr) return false;
+std::optional<Satellite::Stop> Satellite::Launch(bool run) {
+  if (frame_ == nullptr) return Stop::kLost;
   // Faults set it; with it a breakpoint at the next instruction would not stop.
   frame_->eflags &= ~kResumeFlag;
   frame_->stack_base = base_ + STUB_STACK;
@@ -340,10 +341,10 @@ bool Satellite::Launch(bool run) {
   seccomp_notif_resp answer{};
   answer.id = held_;
   if (Retried([&] { return ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer); }) == 0) {
-    return true;
+    return std::nullopt;
   }
   Fail();
-  return false;
+  return Stop::kLost;
 }
 
 bool Satellite::HasStopped() const {
@@ -357,7 +358,11 @@ Satellite::Stop Satellite::Land() {
     Fail();
     return Stop::kLost;
   }
-  return Word(NOTES_UNDONE) != 0 ? Stop::kOrders : Stop::kSignal;
+  if (Word(NOTES_UNDONE) == 0) return Stop::kSignal;
+  // Where it was to be launched stood last among the orders.
+  cpu_ = -1;
+  CPU_ZERO(&cpus_);
+  return Stop::kOrders;
 }
 
 void Satellite::Fail() {

@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 
 #include "base/file_descriptor.h"
 #include "base/result.h"
@@ -86,11 +87,15 @@ class Satellite {
   };
   // Carries out the orders and, with `run`, goes on as frame() says. With `run`, Interrupt() makes
   // it stop.
-  Stop Go(bool run) { return LaunchHere(run) ? Land() : Stop::kLost; }
+  Stop Go(bool run) {
+    const std::optional<Stop> stop = LaunchHere(run);
+    return stop ? *stop : Land();
+  }
   // The same in two halves. On the CPU where the caller is the hand-over is cheap; elsewhere it
-  // runs beside the caller. False: it is lost.
-  bool LaunchHere(bool run);
-  bool LaunchOn(const cpu_set_t& cpus);
+  // runs beside the caller. Nothing: it is under way. Otherwise it is not, and Land() must not be
+  // called: how it has stopped instead.
+  std::optional<Stop> LaunchHere(bool run);
+  std::optional<Stop> LaunchOn(const cpu_set_t& cpus);
   // Waits for the stop. Not if it has come: then IsStop() of what poll() says about stop_fd().
   Stop Land();
   bool HasStopped() const;
@@ -121,7 +126,7 @@ class Satellite {
   bool Listen();
   bool FindFrame();
   void OrderCpus(const cpu_set_t& cpus);
-  bool Launch(bool run);
+  std::optional<Stop> Launch(bool run);
   void Kill();
   void Fail();
 

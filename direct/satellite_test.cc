@@ -175,7 +175,7 @@ TEST_CASE("a signal that comes while the kernel's lock is waited for is no stop,
   rig.memory[0] = 0xeb, rig.memory[1] = 0xfe;
   rig.reg(kFrameRip) = kCode;
   rig.satellite->SetAsStopped();
-  REQUIRE(rig.satellite->LaunchHere(/*run=*/true));
+  REQUIRE_FALSE(rig.satellite->LaunchHere(/*run=*/true));
   poll_errors = 1;
   CHECK_FALSE(rig.satellite->HasStopped());
   rig.satellite->Interrupt();
@@ -252,6 +252,14 @@ TEST_CASE("an order that the kernel refuses ends the orders, and user code does 
   CHECK(rig.memory[kPageSize] == 5);
   rig.reg(kFrameRdi) = 0x710000;
   REQUIRE(rig.Stopped(rig.Run(store), SIGSEGV));
+  CHECK(rig.frame().cr2 == 0x710000);
+  // Nor where it was to go to another CPU.
+  cpu_set_t all;
+  REQUIRE(sched_getaffinity(0, sizeof(all), &all) == 0);
+  rig.satellite->OrderMap(LinearAddr(0x700001), kPageSize, 0, true, false);
+  CHECK(rig.satellite->LaunchOn(all) == Satellite::Stop::kOrders);
+  REQUIRE_FALSE(rig.satellite->LaunchOn(all));
+  CHECK(rig.Stopped(rig.satellite->Land(), SIGSEGV));
   CHECK(rig.frame().cr2 == 0x710000);
 }
 
