@@ -107,6 +107,8 @@ def directly():
     err = guest("directly: ", "--vcpu-threads", "one", "--engine", "direct", "--stats")
     beside = re.search(r"(\d+)  times that user code was left running beside", err)
     report("directly: beside each other", None if beside and int(beside[1]) > 0 else "never")
+    lost = re.search(r"(\d+)  satellites lost", err)
+    report("directly: no satellite is lost", lost and lost[0])
 
 
 def beside():
