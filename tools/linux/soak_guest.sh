@@ -17,11 +17,10 @@ uptime_now() { cut -d ' ' -f 1 /proc/uptime; }
 
 # The kernel's messages of level "warning" and worse; the number in front is facility * 8 + level. tcc
 # marks no stack as not executable, which a 32-bit kernel mentions once; so it does that real-time
-# programs had to leave time to others, as stress-ng's with mutexes have to, and that time has passed
-# in an interrupt of the timer's: a busy host has given the CPU to others.
+# programs had to leave time to others, as stress-ng's with mutexes have to.
 warnings() {
   dmesg -r -s 1048576 | awk -F '[<>]' '
-    /started with executable stack|sched: RT throttling activated|hrtimer: interrupt took/ { next }
+    /started with executable stack|sched: RT throttling activated/ { next }
     /^<[0-9]+>/ && $2 % 8 <= 4 { sub(/^<[0-9]+>/, ""); print }'
 }
 
