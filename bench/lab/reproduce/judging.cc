@@ -46,6 +46,11 @@ const std::vector<Chapter>& Chapters() {
        "parts of native speed:\nthose of engine auto, which runs user code directly as the paper's "
        "VMM does.",
        MacroClaims()},
+      {"macro32", "Whole programs of 32 bits",
+       "The same programs as Debian builds them for 32-bit CPUs, on its 32-bit kernel; natively, "
+       "in "
+       "a chroot on\nthis host's.",
+       Macro32Claims()},
       {"hosted-io", "Hosted I/O",
        "Sugerman, Venkitachalam and Lim, *Virtualizing I/O Devices on VMware Workstation's Hosted "
        "Virtual\nMachine Monitor* (USENIX 2001). The paper's times are turned into cycles of its "

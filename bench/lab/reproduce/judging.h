@@ -20,6 +20,7 @@ Judgement Cost(double here, double paper, std::string text);
 // Of each paper, in the order of its .inc file.
 std::vector<Claim> TranslationClaims();  // Adams and Agesen
 std::vector<Claim> MacroClaims();        // Adams and Agesen, whole programs
+std::vector<Claim> Macro32Claims();      // those of them that 32-bit guests run as well
 std::vector<Claim> HostedIoClaims();     // Sugerman, Venkitachalam and Lim
 std::vector<Claim> VmiClaims();          // Amsden and others
 std::vector<Claim> TypeIiClaims();       // King, Dunlap and Chen

@@ -119,6 +119,16 @@ std::vector<Claim> MacroClaims() {
   return {
 #define ALIBI_CLAIM(id, section, claim, paper, command) \
   {#id, section, claim, paper, command, Judge##id},
+#define ALIBI_PROGRAM_CLAIM(id, section, claim, paper) \
+  ALIBI_CLAIM(id, section, claim, paper, "alibi lab run bench/lab/experiments/macro.toml")
+#include "bench/lab/reproduce/macro.inc"
+  };
+}
+
+std::vector<Claim> Macro32Claims() {
+  return {
+#define ALIBI_PROGRAM_CLAIM(id, section, claim, paper) \
+  {#id "32", section, claim, paper, "alibi lab run bench/lab/experiments/macro32.toml", Judge##id},
 #include "bench/lab/reproduce/macro.inc"
   };
 }

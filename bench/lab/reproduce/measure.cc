@@ -13,6 +13,7 @@
 #include "bench/child_process.h"
 #include "bench/host_info.h"
 #include "bench/lab/reproduce/overhead.h"
+#include "bench/linux/engines.h"
 #include "bench/linux/guest_files.h"
 #include "bench/linux/linux_runner.h"
 #include "bench/runner.h"
@@ -222,24 +223,29 @@ class Measurer {
         {kNative, ""},
         [this](const std::string& words) { return NativeLinuxCommand(files_, words); },
         false};
-    const LinuxMachine alibi = {{kAlibi, options_.policy}, [this](const std::string& words) {
-                                  return AlibiLinuxCommand(files_, options_.alibi, words);
-                                }};
+    const auto engine = [this](const char* name, bool first) {
+      LinuxGuestOptions guest;
+      guest.engine = name;
+      return LinuxMachine{SystemOfEngine(name, options_.policy, first),
+                          [this, guest](const std::string& words) {
+                            return AlibiLinuxCommand(files_, options_.alibi, words, guest);
+                          }};
+    };
+    const LinuxMachine alibi = engine(kTranslateEngine, true), directs = engine(kAutoEngine, false);
     LinuxRunOptions run;
     run.runs = options_.quick ? 1 : 3;
     run.quick = options_.quick;
     run.names = kWorkloads;
     run.progress = options_.progress;
-    const LinuxMeasurements measured = RunLinux({native, alibi}, run);
+    const LinuxMeasurements measured = RunLinux({native, alibi, directs}, run);
     for (const auto& [system, what] : measured.results.Misses()) Fail(system.Name() + ": " + what);
     for (const std::string& name : kWorkloads) {
       for (const auto& [system, label] :
-           {std::pair{native.system, "native"}, std::pair{alibi.system, "alibi"}}) {
+           {std::pair{native.system, "native"}, std::pair{alibi.system, "alibi"},
+            std::pair{directs.system, "auto"}}) {
         if (measured.results.Samples(name, system).empty()) continue;
-        const double seconds = measured.results.Of(name, system).median;
-        figures_.Set(
-            name == "boot" ? "boot.shell_seconds" : fmt::format("linux.{}.{}", name, label),
-            seconds);
+        figures_.Set(fmt::format("linux.{}.{}", name, label),
+                     measured.results.Of(name, system).median);
       }
     }
     // The same short run with traces that stay, and with traces that the first store ends.
@@ -288,9 +294,9 @@ Result<Figures> Measure(const std::string& chapter, const MeasureOptions& option
     Result<Figures> (*measure)(const MeasureOptions&);
   };
   static constexpr Row kRows[] = {
-      {"translation", MeasureTranslation}, {"macro", MeasureMacro},
-      {"hosted-io", MeasureHostedIo},      {"vmi", MeasureVmi},
-      {"type-ii", MeasureTypeIi},          {"type-ii-cures", MeasureTypeIiCures}};
+      {"translation", MeasureTranslation},  {"macro", MeasureMacro}, {"macro32", MeasureMacro32},
+      {"hosted-io", MeasureHostedIo},       {"vmi", MeasureVmi},     {"type-ii", MeasureTypeIi},
+      {"type-ii-cures", MeasureTypeIiCures}};
   double load = 0;
   const bool knows_load = getloadavg(&load, 1) == 1;
   const ordered_json host = DescribeHost("");

@@ -30,6 +30,7 @@ Result<Figures> Measure(const std::string& chapter, const MeasureOptions& option
 
 Result<Figures> MeasureTranslation(const MeasureOptions& options);
 Result<Figures> MeasureMacro(const MeasureOptions& options);
+Result<Figures> MeasureMacro32(const MeasureOptions& options);
 Result<Figures> MeasureHostedIo(const MeasureOptions& options);
 Result<Figures> MeasureTypeIi(const MeasureOptions& options);
 Result<Figures> MeasureTypeIiCures(const MeasureOptions& options);

@@ -92,6 +92,12 @@ TEST_CASE("Verdicts follow the figures") {
   CHECK(verdict("Compute") == Verdict::kDoesNotHold);
   figures.Set("compute.mean", 1.04);
   CHECK(verdict("Compute") == Verdict::kHolds);
+  for (const auto& [system, seconds] : {std::pair{"native", 0.1}, {"alibi", 0.4}, {"auto", 0.12}}) {
+    figures.Set(std::string("linux.lua.") + system, seconds);
+  }
+  CHECK(verdict("UserDirect") == Verdict::kDoesNotHold);
+  figures.Set("linux.lua.auto", 0.104);
+  CHECK(verdict("UserDirect") == Verdict::kHolds);
   CHECK(verdict("ThreeWays") == Verdict::kHolds);
   figures.Set("nano.ptemod_unchanged.alibi", 10);
   CHECK(verdict("ThreeWays") == Verdict::kDoesNotHold);
@@ -149,6 +155,18 @@ TEST_CASE(
   macro.Set("programs.hardware.forkwait-40000",
             1.1 * macro.values.at("programs.native.forkwait-40000"));
   CHECK(judge("HardwareVmm").verdict == Verdict::kDoesNotHold);
+}
+
+TEST_CASE("Claims about programs are judged of 32-bit guests, too, by those guests' figures") {
+  Figures macro32 = Read("TWO_HOSTS").hosts.at("AMD").at("macro32");
+  const auto judge = [&](const char* id) { return Judge(ClaimOf(id), macro32); };
+  CHECK(judge("Forkwait4000032").verdict == Verdict::kBetter);
+  macro32.Set("programs.auto.forkwait-40000",
+              7 * macro32.values.at("programs.native.forkwait-40000"));
+  CHECK(judge("Forkwait4000032").verdict == Verdict::kDoesNotHold);
+  CHECK(judge("LargeCompile32").verdict == Verdict::kDoesNotHold);
+  CHECK(judge("SpecJbb32").why == "not measured: programs.native.java");
+  CHECK(ClaimOf("SpecJbb32").claim == ClaimOf("SpecJbb").claim);
 }
 
 TEST_CASE("Verdicts about cures follow the figures") {

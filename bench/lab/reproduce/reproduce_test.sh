@@ -53,7 +53,7 @@ run 64 --repeats 0 --only vmi --out page
 
 # --- What is wrong is said on one line ---
 run 64 --only vmi,nope --out page
-grep -q "there is no chapter 'nope', but translation, macro, hosted-io, vmi, type-ii, type-ii-cures" errors.txt || fail "$(cat errors.txt)"
+grep -q "there is no chapter 'nope', but translation, macro, macro32, hosted-io, vmi, type-ii, type-ii-cures" errors.txt || fail "$(cat errors.txt)"
 run 64 --only vmi --from page/reproduction.json
 echo '{"format": "alibi-reproduction", "version": 3}' >page/reproduction.json
 run 66 --quick --only vmi --out page
