@@ -12,6 +12,7 @@ clock kept time, memory did not grow, and the disk image is clean.
 """
 
 import argparse
+import collections
 import fcntl
 import hashlib
 import http.server
@@ -123,26 +124,80 @@ def descendants(pid):
     return [child for top in children for child in [top, *descendants(top)]]
 
 
+def machine_of(pid):
+    """The folder in /proc of the machine that the process `pid` started; None: there is none now."""
+    for child in descendants(pid):
+        folder = pathlib.Path(f"/proc/{child}")
+        try:
+            if b"\0run\0" in (folder / "cmdline").read_bytes():
+                return folder
+        except OSError:
+            pass
+    return None
+
+
 def resident_mb(pid):
     """The memory of the machine that the process `pid` started, in MB."""
-    for child in descendants(pid):
+    machine = machine_of(pid)
+    try:
+        found = machine and re.search(r"VmRSS:\s+(\d+)", (machine / "status").read_text())
+    except OSError:
+        return 0
+    return int(found.group(1)) // 1024 if found else 0
+
+
+class Waits(threading.Thread):
+    """For how long the machine's threads have waited for one of the host's CPUs, looked at again and
+    again."""
+
+    PERIOD = 0.05  # seconds
+    KEPT = 6000
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid = pid
+        self.seen = collections.deque(maxlen=self.KEPT)  # time, nanoseconds of all threads up to then
+
+    @staticmethod
+    def of_thread(task):
+        """By the kernel's sched-stats.rst: CPU time, time in the run queue, turns."""
         try:
-            if b"\0run\0" not in pathlib.Path(f"/proc/{child}/cmdline").read_bytes():
-                continue
-            status = pathlib.Path(f"/proc/{child}/status").read_text()
-        except OSError:
-            continue
-        found = re.search(r"VmRSS:\s+(\d+)", status)
-        if found:
-            return int(found.group(1)) // 1024
-    return 0
+            return int((task / "schedstat").read_text().split()[1])
+        except (OSError, IndexError):
+            return 0
+
+    def run(self):
+        known = {}  # by thread; those that have ended keep theirs
+        machine = None
+        while True:
+            time.sleep(self.PERIOD)
+            machine = machine or machine_of(self.pid)
+            try:
+                tasks = list((machine / "task").iterdir()) if machine else []
+            except OSError:
+                return
+            known.update({task.name: self.of_thread(task) for task in tasks})
+            self.seen.append((time.monotonic(), sum(known.values())))
+
+    def between(self, begin, end):
+        """In nanoseconds."""
+        seen = list(self.seen)
+        before = [waited for at, waited in seen if at <= begin]
+        after = [waited for at, waited in seen if at <= end]
+        return after[-1] - before[-1] if before else 0
 
 
 class Watch:
     """What the guest's lines say, beside the host's view of it."""
 
+    # What the clock of the kernel's messages may be off from that of its programs, and our looks late.
+    LATE_ERROR = 0.2
+
     def __init__(self, pid):
         self.pid = pid
+        self.waits = Waits(pid)
+        self.waits.start()
+        self.late = []  # when by the guest's clock, and nanoseconds
         self.problems = []
         self.done = False
         self.memory = []
@@ -157,6 +212,8 @@ class Watch:
                 self.problems.append(text)
         elif text.startswith("clock "):
             self.tick(text)
+        elif text.startswith("late "):
+            self.late.append((float(text.split()[1]), int(text.split()[2])))
         else:
             print(text, flush=True)
             self.done = self.done or text.startswith("done ")
@@ -173,6 +230,19 @@ class Watch:
         self.round = "end"  # unless there is another one
         if abs(self.clock_error) > 1 + CLOCK_ERROR * passed:
             self.problems.append(f"the guest's clock is off by {self.clock_error:.2f} s")
+        for at, took in self.late:
+            end = host - guest + at
+            self.judge_late(took, self.waits.between(end - took / 1e9 - self.LATE_ERROR,
+                                                     end + self.LATE_ERROR))
+        self.late = []
+
+    def judge_late(self, took, waited):
+        """A timer interrupt of the guest's took so long: it is the host's doing if that kept the
+        machine's threads waiting for as long."""
+        text = f"a timer interrupt took {took / 1e6:.1f} ms; threads waited for {waited / 1e6:.1f} ms"
+        print(text, flush=True)
+        if waited < took:
+            self.problems.append(text)
 
     def judge_memory(self):
         """Caches fill up for a while; then use must stay where it is."""

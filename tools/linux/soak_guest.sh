@@ -3,9 +3,10 @@
 # The guest's part of soak.py: rounds of work, every result checked; a line per round.
 #   usage: soak_guest.sh SECONDS http://ADDRESS:PORT MODULE...
 # The modules lie in /root, in loading order; `loop` is among them.
-# Lines on stdout: "warnings TEXT" (what the kernel complained about), "round N ok|FAILED ...", and at
-# the end "done N rounds, N failures, N warnings". Exit status 0: no failure, and no warning but those
-# of the boot.
+# Lines on stdout: "warnings TEXT" (what the kernel complained about), "late SECONDS NANOSECONDS" (when
+# by the kernel's clock a timer interrupt took so long: soak.py knows what the host did then), "round N
+# ok|FAILED ...", and at the end "done N rounds, N failures, N warnings". Exit status 0: no failure, and
+# no warning but those of the boot.
 seconds=$1 server=$2
 shift 2
 modules=$*
@@ -20,8 +21,13 @@ uptime_now() { cut -d ' ' -f 1 /proc/uptime; }
 # programs had to leave time to others, as stress-ng's with mutexes have to.
 warnings() {
   dmesg -r -s 1048576 | awk -F '[<>]' '
-    /started with executable stack|sched: RT throttling activated/ { next }
+    /started with executable stack|sched: RT throttling activated|hrtimer: interrupt took/ { next }
     /^<[0-9]+>/ && $2 % 8 <= 4 { sub(/^<[0-9]+>/, ""); print }'
+}
+
+# The kernel says so once.
+late() {
+  dmesg -s 1048576 | sed -n 's/^\[ *\([0-9.]*\)\] hrtimer: interrupt took \([0-9]*\) ns$/late \1 \2/p'
 }
 
 # A program of 200 functions whose result awk computes as well; compiled and linked by tcc against the
@@ -231,6 +237,7 @@ warnings > /tmp/warnings.boot
 sed 's/^/warnings of the boot: /' /tmp/warnings.boot
 : > /tmp/warnings.new
 cp /tmp/warnings.boot /tmp/warnings.seen
+late > /tmp/late
 begin=$(cut -d . -f 1 /proc/uptime)
 echo "clock $(uptime_now)"
 # One round at least: the clock may turn to the next second at once.
@@ -254,6 +261,7 @@ while [ $round = 0 ] || [ $(($(cut -d . -f 1 /proc/uptime) - begin)) -lt "$secon
   awk 'FILENAME ~ /seen$/ { seen[$0] = 1; next } !($0 in seen) { print "warnings " $0 }' \
     /tmp/warnings.seen /tmp/warnings.now | tee -a /tmp/warnings.new
   cp /tmp/warnings.now /tmp/warnings.seen
+  [ -s /tmp/late ] || late | tee /tmp/late
   if [ -z "$failed" ]; then verdict=ok; else verdict=FAILED; fi
   echo "round $round $verdict$result"
   echo "clock $(uptime_now) available $(awk '/^MemAvailable/ { print $2 }' /proc/meminfo) processes $(ls -d /proc/[0-9]* | wc -l) load $(cut -d ' ' -f 1 /proc/loadavg)"
