@@ -278,10 +278,12 @@ Exit DirectExecution::Run(Report* report) {
     place->pages->ChangedAll();
   }
   if (remaps_) place->pages->ChangedAll();
-  if (MapAhead(place, LinearAddr(state_.rip)) == Mapped::kRefused) {
+  const Mapped ahead = MapAhead(place, LinearAddr(state_.rip));
+  if (ahead == Mapped::kRefused) {
     ++counters_.direct_refusals;
     return Exit::kRefused;
   }
+  if (ahead == Mapped::kFault) return Fault();
   ++counters_.direct_entries;
   place->has_run = true;
   place->holds_state = false;
@@ -414,6 +416,7 @@ std::optional<Exit> DirectExecution::AfterStop(Place* place, Satellite::Stop sto
       return Leave(place, Exit::kCode);
     }
     place->fault = address;
+    if (mapped == Mapped::kFault) return Leave(place, Fault());
   }
   SaveUserState(*place->satellite, &state_, &mmu_);
   return Classify(place);
@@ -460,7 +463,10 @@ Exit DirectExecution::Classify(Place* place) {
       break;
     case SIGFPE:
       // Executed again it might fault on its operand first.
-      if (frame.vector == vcpu::kX87Error && (state_.cr0 & vcpu::kCr0Ne)) return Exit::kX87Error;
+      if (frame.vector == vcpu::kX87Error && (state_.cr0 & vcpu::kCr0Ne)) {
+        guest_fault_ = vcpu::GuestFault::Simple(vcpu::kX87Error);
+        return Fault();
+      }
       break;
     case SIGSYS:
       if (wide && frame.signal_address >> 12 == kVsyscallPage >> 12) {

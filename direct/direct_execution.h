@@ -35,6 +35,7 @@
 #include "direct/satellite.h"
 #include "mmu/followed_pages.h"
 #include "mmu/mmu.h"
+#include "vcpu/fault.h"
 #include "vcpu/guest_gate.h"
 #include "vcpu/state.h"
 
@@ -50,7 +51,7 @@ enum class Exit : u8 {
   kCode,         // in front of code that must be translated
   kRefused,      // the same, and it has not run at all
   kTrap,         // behind an instruction that was single-stepped: #DB
-  kX87Error,     // in front of an instruction that met an earlier one's exception, by CR0.NE: #MF
+  kFault,        // in front of an instruction that raises guest_fault()
   kLost,         // the satellite has died, and with it what it has done to the registers
   kDetached,     // it does go on, and the state is where it does
 };
@@ -139,6 +140,9 @@ class DirectExecution {
   // A page under kDirectTrace was written to. For general registers only.
   void CodeWritten(u64 arena_offset) { code_pages_.Written(arena_offset); }
 
+  // Of the last exit, if it was kFault.
+  const vcpu::GuestFault& guest_fault() const { return guest_fault_; }
+
   const adapt::EnginePrices& prices() const { return prices_; }
   const Counters& counters() const { return counters_; }
 
@@ -211,15 +215,16 @@ class DirectExecution {
   // --- mapping.cc ---
   enum class Mapped : u8 {
     kYes,
-    kNo,      // the guest's page tables do not allow it, or it is mapped
-    kRefused  // it is code that must be translated
+    kNo,       // it is mapped, or no memory
+    kRefused,  // it is code that must be translated
+    kFault     // the guest's page tables do not allow it: guest_fault_
   };
   u64 ArenaOffsetOf(const mmu::View& view, u64 index, u8* rights) const;
   bool CanMap(const Place& place, LinearAddr address) const;
   void FlushChanged(Place* place);
   unsigned OrderPages(Place* place, u64 first, u64 count, unsigned calls);
   void OrderPage(Place* place, u64 index, u64 offset, u8 rights);
-  bool MapData(Place* place, LinearAddr address, bool write);
+  Mapped MapData(Place* place, LinearAddr address, bool write);
   bool FitsBehind(Place* place, LinearAddr address, PhysAddr page);
   bool FitsAhead(Place* place, LinearAddr address, PhysAddr page);
   bool Guard(Place* place, LinearAddr address, PhysAddr page);
@@ -227,6 +232,10 @@ class DirectExecution {
   void MapCodeAround(Place* place, LinearAddr address);
   Mapped Map(Place* place, LinearAddr address, u64 error_code);
   Mapped MapAhead(Place* place, LinearAddr rip);
+  Exit Fault() {
+    ++counters_.direct_guest_faults;
+    return Exit::kFault;
+  }
   Exit Classify(Place* place);
 
   mmu::Mmu& mmu_;
@@ -257,6 +266,7 @@ class DirectExecution {
   bool remaps_;
   bool real_time_ = false;  // the policy of the thread that made it
   std::optional<Status> begun_;
+  vcpu::GuestFault guest_fault_;
   adapt::EnginePrices prices_;
 };
 

@@ -90,26 +90,27 @@ unsigned DirectExecution::OrderPages(Place* place, u64 first, u64 count, unsigne
   return calls;
 }
 
-bool DirectExecution::MapData(Place* place, LinearAddr address, bool write) {
+DirectExecution::Mapped DirectExecution::MapData(Place* place, LinearAddr address, bool write) {
   const u64 index = EntryIndex(address);
   FollowedPages& pages = *place->pages;
   const u8 wanted = write ? FollowedPages::kRead | FollowedPages::kWrite : FollowedPages::kRead;
   u8 rights;
   u64 offset = ArenaOffsetOf(*place->view, index, &rights);
   if ((rights & wanted) != wanted) {
-    vcpu::GuestFault fault;
-    if (mmu_.ResolveAccess(address, 1, write, &fault) != mmu::Resolution::kFilled) return false;
+    const mmu::Resolution resolution = mmu_.ResolveAccess(address, 1, write, &guest_fault_);
+    if (resolution == mmu::Resolution::kGuestFault) return Mapped::kFault;
+    if (resolution != mmu::Resolution::kFilled) return Mapped::kNo;
     offset = ArenaOffsetOf(*place->view, index, &rights);
   }
-  if (offset == mmu::GuestMemory::kNotRam || (rights & wanted) != wanted) return false;
+  if (offset == mmu::GuestMemory::kNotRam || (rights & wanted) != wanted) return Mapped::kNo;
   FlushChanged(place);
   const u8 has = pages.RightsOf(index);
   // As it should be, and it traps all the same.
-  if ((has & wanted) == wanted) return false;
+  if ((has & wanted) == wanted) return Mapped::kNo;
   if (has != 0) {
     // Can be read, and is to be written.
     OrderPage(place, index, offset, rights);
-    return true;
+    return Mapped::kYes;
   }
   // What lies around may cost as much as the fault that it may save; what is behind comes first.
   const u64 around = index & ~(kAround - 1);
@@ -117,7 +118,7 @@ bool DirectExecution::MapData(Place* place, LinearAddr address, bool write) {
   const unsigned left = OrderPages(place, index, around + kAround - index, most);
   OrderPages(place, around, index - around, left);
   if (pages.RightsOf(index) == 0) OrderPage(place, index, offset, rights);
-  return true;
+  return Mapped::kYes;
 }
 
 // One page, as it is now: even if too much is mapped already.
@@ -175,10 +176,9 @@ DirectExecution::Mapped DirectExecution::MapCode(Place* place, LinearAddr addres
   FollowedPages& pages = *place->pages;
   const u64 index = EntryIndex(address);
   PhysAddr page;
-  vcpu::GuestFault fault;
   // Before the page is found that is going to be traced.
   mmu_.TakeMachine();
-  if (!mmu_.Fetch(address, &page, &fault)) return Mapped::kNo;
+  if (!mmu_.Fetch(address, &page, &guest_fault_)) return Mapped::kFault;
   const u64 offset = mmu_.memory().ArenaOffset(page.PageBase());
   if (offset == mmu::GuestMemory::kNotRam) return Mapped::kRefused;
   Guards& guards = place->guards;
@@ -254,7 +254,7 @@ DirectExecution::Mapped DirectExecution::Map(Place* place, LinearAddr address, u
     if (mapped == Mapped::kYes) MapCodeAround(place, address);
     return mapped;
   }
-  return MapData(place, address, error_code & vcpu::kPfWrite) ? Mapped::kYes : Mapped::kNo;
+  return MapData(place, address, error_code & vcpu::kPfWrite);
 }
 
 // What is about to be used, before it faults: the code at `rip`, and what the guest's kernel has

@@ -150,8 +150,8 @@ void EngineImpl::EndDirectRun(direct::Exit exit, const direct::Report& report, u
       DeliverDebug(
           {.dr6 = vcpu::kDr6Bs, .between_iterations = (state_.system_flags & vcpu::kRf) != 0});
       break;
-    case direct::Exit::kX87Error:
-      Deliver(vcpu::GuestFault::Simple(vcpu::kX87Error));
+    case direct::Exit::kFault:
+      Deliver(direct_->guest_fault());
       break;
     case direct::Exit::kLost:
       // What it has done to its registers is lost. Its program cannot go on, its kernel can.

@@ -275,6 +275,54 @@ TEST_CASE("What the oracle found in direct execution", "[oracle]") {
   for (const Case& c : kFinds) Check(c);
 }
 
+void At(CpuState& s, u64 address) { s.gpr[vcpu::kRsi] = address; }
+constexpr u64 kAbsentPage = kDataBase + 4 * kPageSize, kReadOnlyPage = kDataBase + 2 * kPageSize;
+
+const Case kPageFaults[] = {
+    {"a load from an absent page",
+     Way::kDirect,
+     {{0x48, 0x8b, 0x06}},
+     [](CpuState& s) { At(s, kAbsentPage + 0x123); }},
+    {"a store to a page that only reads, behind a load from it",
+     Way::kDirect,
+     {{0x48, 0x8b, 0x06}, {0x48, 0x89, 0x06}},
+     [](CpuState& s) { At(s, kReadOnlyPage + 8); }},
+    {"a load, an addition and a store there",
+     Way::kDirect,
+     {{0x48, 0x01, 0x06}},
+     [](CpuState& s) { At(s, kReadOnlyPage + 8); }},
+    {"a load that ends in an absent page",
+     Way::kDirect,
+     {{0x48, 0x8b, 0x06}},
+     [](CpuState& s) { At(s, kAbsentPage - 3); }},
+    {"a string that comes to an absent page",
+     Way::kDirect,
+     {{0xb9, 0x00, 0x10, 0x00, 0x00}, {0xf3, 0xac}},  // mov ecx, 1000h; rep lodsb
+     [](CpuState& s) { At(s, kAbsentPage - 0x21); }},
+    {"a jump to an absent page",
+     Way::kDirect,
+     {{0xff, 0xe6}},
+     [](CpuState& s) { At(s, kAbsentPage + 5); }},
+    {"a jump to a page that has no code",
+     Way::kDirect,
+     {{0xff, 0xe6}},
+     [](CpuState& s) { At(s, kDataBase + 5); }},
+};
+
+// The translator executed the instruction once more to find that out.
+TEST_CASE("Page faults go to the guest's kernel at once", "[oracle]") {
+  if (!Works()) return;
+  for (const Case& c : kPageFaults) {
+    Check(c);
+    GuestMachine machine(Kind::kDirect);
+    auto guest = std::make_unique<Outcome>();
+    machine.Run(Make(c), {.new_code = true}, guest.get());
+    CHECK(guest->vector == vcpu::kPageFault);
+    CHECK(machine.engine().direct()->counters().direct_guest_faults == 1);
+    CHECK(machine.engine().direct()->counters().direct_instructions == 0);
+  }
+}
+
 // RDPID stands behind the sequence's end: the page is refused, until a breakpoint stands there.
 TEST_CASE("A page with one instruction that must be translated runs directly in the end",
           "[oracle]") {

@@ -264,7 +264,7 @@ class GuestMachine::Impl {
   Way WaySince(const direct::Counters& before) {
     const direct::Counters now = DirectCounters();
     if (now.direct_entries == before.direct_entries) return Way::kTranslated;
-    // The last instruction is the translator's, which delivers the exception.
+    // The last instruction may be the translator's, which delivers the exception.
     const bool all = now.direct_instructions - before.direct_instructions <= 1 &&
                      now.direct_system_calls == before.direct_system_calls &&
                      now.direct_refusals == before.direct_refusals;
