@@ -15,17 +15,27 @@ const CodeLengths& CodeVotes::LengthsOf(unsigned code_bits) {
   return code_bits == 64 ? of_64 : of_32;
 }
 
-bool CodeVotes::Begins(unsigned last, u32 starts_below) const {
-  u64 in_favour = 0, against = 0;
+CodeVotes::Result CodeVotes::ResultOf(unsigned last, u32 starts_below) const {
+  Result result;
   const unsigned first = last >= kLongest ? last - kLongest + 1 : 0;
   for (unsigned at = first; at <= last && at < size_; ++at) {
     if (starts_below >> (last - at) & 1) {
-      in_favour += votes_[at];
+      result.in_favour += votes_[at];
     } else if (at + length_[at] > last) {
-      against += votes_[at];
+      result.against += votes_[at];
     }
   }
-  return in_favour * kAgainst >= against * kInFavour;
+  return result;
+}
+
+bool CodeVotes::Begins(unsigned last, u32 starts_below) const {
+  const Result result = ResultOf(last, starts_below);
+  return result.in_favour * kAgainst >= result.against * kInFavour;
+}
+
+bool CodeVotes::IsOutvoted(unsigned last, u32 starts_below) const {
+  const Result result = ResultOf(last, starts_below);
+  return result.in_favour * kOutvoted < result.against;
 }
 
 }  // namespace alibi::direct
