@@ -414,8 +414,9 @@ void CodeJudge::JudgeByArrival(const CodePage& page, Finds* finds) const {
   Scan scan(*this, PlansFor(page.code_bits).by_arrival, page);
   std::optional<CodeVotes> votes;  // of few pages
   const auto is_outvoted = [&](unsigned last, u32 starts_below) {
+    if (!Scan::HasRunUp(last, starts_below)) return false;
     if (!votes) votes.emplace(scan.Votes(CodeVotes::Zeros::kPaddingToo));
-    return Scan::HasRunUp(last, starts_below) && votes->IsOutvoted(last, starts_below);
+    return votes->IsOutvoted(last, starts_below);
   };
   scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
     return scan.Arrives(opcode, starts_below) && !is_outvoted(opcode, starts_below) &&

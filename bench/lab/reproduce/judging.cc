@@ -47,9 +47,8 @@ const std::vector<Chapter>& Chapters() {
        "VMM does.",
        MacroClaims()},
       {"macro32", "Whole programs of 32 bits",
-       "The same programs as Debian builds them for 32-bit CPUs, on its 32-bit kernel; natively, "
-       "in "
-       "a chroot on\nthis host's.",
+       "The same programs as Debian builds them for 32-bit CPUs, on its 32-bit kernel;\n"
+       "natively, in a chroot on this host's.",
        Macro32Claims()},
       {"hosted-io", "Hosted I/O",
        "Sugerman, Venkitachalam and Lim, *Virtualizing I/O Devices on VMware Workstation's Hosted "
