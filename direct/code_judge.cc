@@ -113,12 +113,7 @@ class CodeJudge::Scan {
   bool CanBreak(unsigned at) const;
   // Does it lie within an instruction that is known?
   bool IsWithinKnown(unsigned at) const { return within_known_[at - page_begin_]; }
-  // Zeros are padding where sequences that arrive are asked about.
-  CodeVotes Votes(CodeVotes::Zeros zeros) const;
-  // Is all that Arrives() goes by known? Within kRunUp bytes of the first byte known it is not.
-  static bool HasRunUp(unsigned last, u32 starts_below) {
-    return First(last, starts_below) >= kRunUp;
-  }
+  CodeVotes Votes() const;
 
   unsigned page_begin() const { return page_begin_; }
 
@@ -126,9 +121,6 @@ class CodeJudge::Scan {
   static constexpr unsigned kSlack = 32;  // for loads of 16 bytes, and CodeLength()
   static constexpr unsigned kZeros = 8;   // that are padding
 
-  static unsigned First(unsigned last, u32 starts_below) {
-    return last + 1 - static_cast<unsigned>(std::bit_width(starts_below));
-  }
   template <class Found>
   bool LookAt(unsigned opcode, const Rows& rows, Found found);
   bool IsPage(unsigned at) const { return at >= page_begin_ && at < page_begin_ + kPageSize; }
@@ -242,8 +234,8 @@ void CodeJudge::Scan::AddKnownStarts(unsigned from, unsigned last, Reached* reac
 }
 
 bool CodeJudge::Scan::Arrives(unsigned last, u32 starts_below) const {
-  if (!HasRunUp(last, starts_below)) return true;
-  const unsigned first = First(last, starts_below);
+  const unsigned first = last + 1 - static_cast<unsigned>(std::bit_width(starts_below));
+  if (first < kRunUp) return true;
   const unsigned run_up = first - kRunUp;  // the last that is any beginning
   const unsigned begin = run_up >= kSpread ? run_up - kSpread + 1 : 0;
   Reached reached(begin);
@@ -287,8 +279,8 @@ void HostVisiblePlaces::Add(u16 at) {
 }
 
 // Behind data nobody votes for the first instructions of a function.
-CodeVotes CodeJudge::Scan::Votes(CodeVotes::Zeros zeros) const {
-  return CodeVotes(buffer_, size_, code_.code_bits, zeros, [&](unsigned at) {
+CodeVotes CodeJudge::Scan::Votes() const {
+  return CodeVotes(buffer_, size_, code_.code_bits, [&](unsigned at) {
     if (!IsPage(at)) return false;
     const u16 offset = static_cast<u16>(at - page_begin_);
     return (offset % 16 == 0 && IsPadding(at)) ||
@@ -412,21 +404,14 @@ std::optional<WhyNot> CodeJudge::Judge(const CodePage& page) const {
 
 void CodeJudge::JudgeByArrival(const CodePage& page, Finds* finds) const {
   Scan scan(*this, PlansFor(page.code_bits).by_arrival, page);
-  std::optional<CodeVotes> votes;  // of few pages
-  const auto is_outvoted = [&](unsigned last, u32 starts_below) {
-    if (!Scan::HasRunUp(last, starts_below)) return false;
-    if (!votes) votes.emplace(scan.Votes(CodeVotes::Zeros::kPaddingToo));
-    return votes->IsOutvoted(last, starts_below);
-  };
   scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
-    return scan.Arrives(opcode, starts_below) && !is_outvoted(opcode, starts_below) &&
-           finds->Add(scan, opcode, starts_below, row, cut);
+    return scan.Arrives(opcode, starts_below) && finds->Add(scan, opcode, starts_below, row, cut);
   });
 }
 
 void CodeJudge::JudgeByVote(const CodePage& page, Finds* finds) const {
   Scan scan(*this, PlansFor(page.code_bits).by_vote, page);
-  const CodeVotes votes = scan.Votes(CodeVotes::Zeros::kInstructions);
+  const CodeVotes votes = scan.Votes();
   scan.ForEachHit([&](unsigned opcode, u32 starts_below, const HostVisibleRow& row, bool cut) {
     return votes.Begins(opcode, starts_below) && finds->Add(scan, opcode, starts_below, row, cut);
   });

@@ -10,17 +10,12 @@
 //   behind a return, INT3, NOP or eight zeros: as functions begin;
 // they skip zeros, too, because linkers pad with them, and end at bytes that are no instruction.
 // What lies within an instruction that the caller knows of is none: five calls of one function had
-// the bytes of SLDT in their displacements, and kept a hot page of GCC from running. And one
-// sequence that has not yet fallen into step with the program may arrive by chance: if all
-// sequences together vote three to one for an instruction that goes on over it (code_votes.h), it
-// is none. In Debian's programs that leaves those pages that have an instruction of the table, and
-// nearly no others; one in 100 was lost in Python, one in 20 to 300 in 32-bit code.
+// the bytes of SLDT in their displacements, and kept a hot page of GCC from running.
 //
-// What is found: an instruction of the table
+// What is guaranteed: an instruction of the table is found
 // - behind kRunUp + 15 bytes of whole instructions, whatever these are: returns and jumps with code
-//   behind them, padding of NOPs, INT3 or zeros; but for the votes, by which no instruction of
-//   compiled code is lost, and one in 200 directly behind random data,
-// - in a function that is aligned to 16 and stands behind padding,
+//   behind them, padding of NOPs, INT3 or zeros,
+// - in a function that is aligned to 16 and stands behind padding or a return,
 // - on the way from a known start, if that is less than kRunUp bytes before it,
 // - within kRunUp bytes of the first byte known (the page's own, if `before` is empty): there every
 //   offset is a beginning.

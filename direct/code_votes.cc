@@ -15,27 +15,17 @@ const CodeLengths& CodeVotes::LengthsOf(unsigned code_bits) {
   return code_bits == 64 ? of_64 : of_32;
 }
 
-CodeVotes::Result CodeVotes::ResultOf(unsigned last, u32 starts_below) const {
-  Result result;
+bool CodeVotes::Begins(unsigned last, u32 starts_below) const {
+  u64 in_favour = 0, against = 0;
   const unsigned first = last >= kLongest ? last - kLongest + 1 : 0;
   for (unsigned at = first; at <= last && at < size_; ++at) {
     if (starts_below >> (last - at) & 1) {
-      result.in_favour += votes_[at];
+      in_favour += votes_[at];
     } else if (at + length_[at] > last) {
-      result.against += votes_[at];
+      against += votes_[at];
     }
   }
-  return result;
-}
-
-bool CodeVotes::Begins(unsigned last, u32 starts_below) const {
-  const Result result = ResultOf(last, starts_below);
-  return result.in_favour * kAgainst >= result.against * kInFavour;
-}
-
-bool CodeVotes::IsOutvoted(unsigned last, u32 starts_below) const {
-  const Result result = ResultOf(last, starts_below);
-  return result.in_favour * kOutvoted < result.against;
+  return in_favour * kAgainst >= against * kInFavour;
 }
 
 }  // namespace alibi::direct

@@ -6,13 +6,11 @@
 // few instructions, so that the program's beginnings have nearly all votes, and other bytes few.
 // Old votes fade: behind data it takes some instructions until the program's beginnings have most.
 //
-// Alone, for instructions whose bytes are so common within others that a single sequence which
-// arrives, as code_judge.h has it for the rest, says nothing; for the rest, to tell a sequence that
-// arrives against all others.
+// For instructions whose bytes are so common within others that a single sequence which arrives,
+// as code_judge.h has it for the rest, says nothing.
 #ifndef ALIBI_DIRECT_CODE_VOTES_H_
 #define ALIBI_DIRECT_CODE_VOTES_H_
 
-#include <algorithm>
 #include <array>
 
 #include "base/types.h"
@@ -25,20 +23,15 @@ class CodeVotes {
   // Bytes of the largest piece of code.
   static constexpr unsigned kMostBytes = 4096 + 512;
 
-  // A zero may be padding: code begins behind any number of them. Where data may be zeros mostly,
-  // that would give all data votes.
-  enum class Zeros : u8 { kInstructions, kPaddingToo };
-
   // `bytes`: kCodeLengthReads more than `size` can be read. code_bits: 32 or 64. The beginnings
   // known have as many votes as can be.
   template <class IsKnown>
-  CodeVotes(const u8* bytes, unsigned size, unsigned code_bits, Zeros zeros, IsKnown is_known) {
+  CodeVotes(const u8* bytes, unsigned size, unsigned code_bits, IsKnown is_known) {
     Reset(size);
     const CodeLengths& lengths = LengthsOf(code_bits);
     for (unsigned at = 0; at < size; ++at) {
-      if (is_known(at)) votes_[at] = std::max(votes_[at], kMost);
+      if (is_known(at)) votes_[at] += kMost;
       Count(at, lengths.At(bytes + at));
-      if (zeros == Zeros::kPaddingToo && bytes[at] == 0) Pass(at, 1);
     }
   }
 
@@ -47,12 +40,9 @@ class CodeVotes {
   // instructions of Debian's programs, each has nine tenths of the votes, or one in 10,000 half of
   // them; bytes within others have two fifths once in 300 pages.
   bool Begins(unsigned last, u32 starts_below) const;
-  // Do more than three to one vote against that? With padding no instruction of compiled code is
-  // outvoted so (real_code_test looks at 200,000), and nearly all bytes within others are.
-  bool IsOutvoted(unsigned last, u32 starts_below) const;
 
  private:
-  static constexpr u32 kAgainst = 3, kInFavour = 2, kOutvoted = 3;
+  static constexpr u32 kAgainst = 3, kInFavour = 2;
   static constexpr u32 kVote = 16, kFade = 64, kMost = 8 * kVote * kFade;
 
   static constexpr unsigned kLongest = 15;
@@ -61,15 +51,8 @@ class CodeVotes {
   void Reset(unsigned size);
   void Count(unsigned at, unsigned length) {
     length_[at] = static_cast<u8>(length <= kLongest ? length : 0);
-    if (length_[at] != 0) Pass(at, length);
+    if (length_[at] != 0) votes_[at + length] += kVote + votes_[at] - votes_[at] / kFade;
   }
-  void Pass(unsigned at, unsigned bytes) {
-    votes_[at + bytes] += kVote + votes_[at] - votes_[at] / kFade;
-  }
-  struct Result {
-    u64 in_favour = 0, against = 0;
-  };
-  Result ResultOf(unsigned last, u32 starts_below) const;
 
   unsigned size_ = 0;
   std::array<u8, kMostBytes> length_;  // of the instruction there; 0: none
