@@ -481,7 +481,7 @@ void TestTimer() {
   for (u32 i = 0; i < 2000; i++) {
     const u64 real = Counter(0), available = Counter(1), stolen = Counter(2), end = Counter(0);
     clocks.Case(real >= last[0] && available >= last[1] && stolen >= last[2] &&
-                available + stolen >= real && available + last[2] <= end);
+                available + stolen >= real && available + stolen <= end);
     last[0] = real, last[1] = available, last[2] = stolen;
   }
   for (const u64 which : {u64{3}, kUpperHalf, kUpperHalf | 1, ~u64{0}}) {
