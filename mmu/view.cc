@@ -86,6 +86,7 @@ Status View::Reserve(unsigned id, HostAddr guard, const void* const default_jump
 void View::set_default_jump_targets(const void* const targets[2]) {
   for (unsigned kind = 0; kind < 2; ++kind) default_jump_[kind] = HostAddr(targets[kind]);
   for (u64& dirty : jump_dirty_) dirty = ~u64{0};
+  jumps_set_ = kFewJumps + 1;
   SetBit(conflicts_dirty_, 0);
   ResetAllJumps();
 }
@@ -232,8 +233,8 @@ void View::ResetJumpBlocks(u64 first_slot, u64 count) {
     u64& dirty = jump_dirty_[block / 64];
     const u64 bit = u64{1} << (block % 64);
     if (!(dirty & bit)) continue;
-    RawFill(reinterpret_cast<u64*>(jump_table_ + block * kJumpBlock), DefaultOfBlock(block).value,
-            kJumpBlock);
+    RawFill(reinterpret_cast<u64*>(jump_table_ + block * kJumpBlock),
+            DefaultJumpOf(block * kJumpBlock).value, kJumpBlock);
     dirty &= ~bit;
   }
 }
@@ -265,7 +266,13 @@ void View::ResetJumpPage(u64 index) {
 }
 
 void View::ResetAllJumps() {
-  ResetJumpBlocks(0, kJumpTableEntries);
+  if (jumps_set_ <= kFewJumps) {
+    for (u64 i = 0; i < jumps_set_; ++i) jump_table_[jump_log_[i]] = DefaultJumpOf(jump_log_[i]);
+    for (u64& dirty : jump_dirty_) dirty = 0;
+  } else {
+    ResetJumpBlocks(0, kJumpTableEntries);
+  }
+  jumps_set_ = 0;
   for (u64 i = 0; i < std::size(conflicts_dirty_); ++i) {
     while (conflicts_dirty_[i] != 0) ResetConflicts(i * 64 + std::countr_zero(conflicts_dirty_[i]));
   }

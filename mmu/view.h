@@ -259,6 +259,8 @@ class View {
     const u64 slot = JumpIndex(pc, kind);
     jump_table_[slot] = host;
     SetBit(jump_dirty_, slot / kJumpBlock);
+    if (jumps_set_ < kFewJumps) jump_log_[jumps_set_] = static_cast<u16>(slot);
+    ++jumps_set_;
   }
   HostAddr Jump(LinearAddr pc, JumpKind kind) const { return jump_table_[JumpIndex(pc, kind)]; }
   // Unless there is another one.
@@ -347,9 +349,10 @@ class View {
   // What is reset at a time of the jump table: 2 KB.
   static constexpr u64 kJumpBlock = 256;
   static constexpr u64 kJumpBlocks = kJumpTableEntries / kJumpBlock;
-  HostAddr DefaultOfBlock(u64 block) const {
-    return default_jump_[block >= kComputedJumps / kJumpBlock ? 1 : 0];
-  }
+  static_assert(kJumpTableEntries <= 1 << 16, "jump_log_");
+  // Kernels that switch the FPU off and on again reset all of it each time, with little in it.
+  static constexpr u64 kFewJumps = 32;
+  HostAddr DefaultJumpOf(u64 slot) const { return default_jump_[slot >= kComputedJumps ? 1 : 0]; }
   void ResetJumpBlocks(u64 first_slot, u64 count);
   void ResetConflicts(u64 part);
   static void SetBit(u64* bits, u64 at) { bits[at / 64] |= u64{1} << (at % 64); }
@@ -412,6 +415,8 @@ class View {
   u32 generation_ = 0;
   bool holds_ = false, holds_local_ = false;  // see NoteDerived
   u64 jump_dirty_[kJumpBlocks / 64] = {};     // blocks that may hold something
+  u64 jumps_set_ = 0;                         // since all were reset; the first of them:
+  u16 jump_log_[kFewJumps];
   u64 conflicts_dirty_[ConflictEntry::kPages / 64] = {};
   unsigned id_ = 0;
   WriteTarget targets_[kWriteTargets];

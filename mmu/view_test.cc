@@ -184,6 +184,22 @@ TEST_CASE("a jump page: its entries and those of the 15 bytes before, wrapping r
   }
 }
 
+TEST_CASE("all jumps are reset, few of them and many, and behind pages", "[view]") {
+  M m;
+  View& view = m.mmu->current_view();
+  std::mt19937_64 random(7);
+  for (const unsigned count : {0u, 1u, 31u, 32u, 33u, 500u, 2u}) {
+    INFO(count);
+    for (unsigned i = 0; i < count; ++i) {
+      const LinearAddr pc(random() % (64 * kPageSize));
+      view.SetJump(pc, kJumpKinds[random() % 2], HostAddr(&m));
+      if (random() % 4 == 0) view.ResetJumpPage(EntryIndex(pc));
+    }
+    view.ResetAllJumps();
+    for (int i = 0; i < kJumpTableEntries; ++i) REQUIRE(Jumps(view)[i] == Default());
+  }
+}
+
 TEST_CASE("a jump page of a kernel: an instruction that crosses into it", "[view]") {
   M m;
   View& view = m.mmu->current_view();
