@@ -51,7 +51,6 @@ bool ToSreg(const Facts& f) { return IsSreg(RegOf(f.operands[0])); }
 bool ToSs(const Facts& f) { return RegOf(f.operands[0]) == ZYDIS_REGISTER_SS; }
 bool In64(const Facts& f) { return f.zydis.machine_mode == ZYDIS_MACHINE_MODE_LONG_64; }
 bool Not64(const Facts& f) { return !In64(f); }
-bool ToSregIn64(const Facts& f) { return ToSreg(f) && In64(f); }
 bool FromSreg(const Facts& f) { return IsSreg(RegOf(f.operands[1])); }
 bool FromSregToRegister(const Facts& f) {
   return FromSreg(f) && f.operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER;

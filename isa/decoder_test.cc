@@ -299,7 +299,8 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            Row{"89 d8", 64, kMov, kIdent},
            {"8e d0", 64, kWriteSreg, kTerminator},  // MOV ss
            {"8e d8", 64, kWriteSreg, kSimulate},
-           {"8e d8", 32, kWriteSreg, kTerminator},
+           {"8e d8", 32, kWriteSreg, kSimulate},
+           {"8e d0", 32, kWriteSreg, kTerminator},
            {"8c d8", 64, kReadSreg, kInTc},
            {"8c 1b", 64, kReadSreg, kSimulate},
            {"44 0f 22 c0", 64, kMovCr8, kInTc},  // MOV cr8
@@ -314,8 +315,9 @@ TEST_CASE("Treatment depends on the operands where it must", "[decoder]") {
            {"0f a3 1b", 64, kBtMemory, kInTc},  // BT [rbx], ebx
            {"0f ba 23 05", 64, kNone, kIdent},  // BT [rbx], 5
            {"50", 64, kPush, kStack},
-           {"0f a0", 64, kPushSreg, kSimulate},
-           {"0f a1", 64, kPopSreg, kTerminator},
+           {"0f a0", 64, kPushSreg, kStack},
+           {"0f a1", 64, kPopSreg, kSimulate},
+           {"17", 32, kPopSreg, kTerminator},  // POP ss
            {"68 00 00 00 00", 64, kPush, kStack},
            {"c9", 64, kLeave, kStack},
            {"eb 00", 64, kJmp, kControl},

@@ -69,6 +69,7 @@ enum OpTrait : u32 {
   // but may be #UD first: their functions look.
   kPrivileged = 1 << 19,
   kPrivilegedByUmip = 1 << 20,  // the same while CR4.UMIP is set
+  kLoadsSegment = 1 << 21,      // outside 64-bit code segments may be flat no longer, or again
 };
 
 struct OpInfo {

@@ -32,18 +32,23 @@ CodeMode EngineImpl::CurrentMode() {
     const vcpu::Segment& code = state_.segment[vcpu::kCs];
     mode.code_base = static_cast<u32>(code.base);
     mode.code_limit = code.limit;
-    const auto flat = [&](vcpu::SegmentIndex index, bool write) {
-      return state_.segment[index].base == 0 &&
-             state_.segment_fast_limit[write][index] == i64{1} << 32;
-    };
-    mode.flat = mode.code_bits == 32 && flat(vcpu::kCs, false) && flat(vcpu::kDs, true) &&
-                flat(vcpu::kEs, true) && flat(vcpu::kSs, true) && state_.segment[vcpu::kSs].Big() &&
-                !vcpu::RealOrVirtual8086(state_);
+    mode.flat = mode.code_bits == 32 && SegmentsAreFlat();
     mode.wide_stack = state_.segment[vcpu::kSs].Big();
   }
   mode.careful = state_.ChecksAlignment() || (in_single_ && Watches());
   mode.unit_rules = translator::UnitRules(state_);
   return mode;
+}
+
+// Those of 32-bit code. FS and GS have their checks in either case.
+bool EngineImpl::SegmentsAreFlat() const {
+  const auto flat = [&](vcpu::SegmentIndex index, bool write) {
+    return state_.segment[index].base == 0 && state_.segment_fast_limit[write][index] == i64{1}
+                                                                                             << 32;
+  };
+  return flat(vcpu::kCs, false) && flat(vcpu::kDs, true) && flat(vcpu::kEs, true) &&
+         flat(vcpu::kSs, true) && state_.segment[vcpu::kSs].Big() &&
+         !vcpu::RealOrVirtual8086(state_);
 }
 
 bool EngineImpl::NoticeMode(const CodeMode& mode) {
@@ -176,11 +181,24 @@ bool EngineImpl::ModeHasChanged(const CodeMode& before) {
   return !(now == before);
 }
 
+bool EngineImpl::FlatnessHasChanged(const CodeMode& before, unsigned loaded) {
+  vcpu::UpdateFastLimit(state_, loaded);
+  return before.code_bits == 32 && loaded < vcpu::kFs && SegmentsAreFlat() != before.flat;
+}
+
+// Whoever has changed the mode of 64-bit code has looked at it.
+bool EngineImpl::HasJumpTable() {
+  if (state_.CodeBits() == 64) return IsCanonical(state_.rip);
+  const CodeMode mode = CurrentMode();
+  NoticeMode(mode);
+  return mode.UsesJumpTable();
+}
+
 Next EngineImpl::DispatchThroughTable(const Pending& how) {
   SyncGs();
   // RF lasts up to a breakpoint that is the next instruction.
-  if (MustLeave() || in_single_ || how.simulate || state_.CodeBits() != 64 ||
-      !IsCanonical(state_.rip) || points_.IsBreakpoint(LinearAddr(state_.rip))) {
+  if (MustLeave() || in_single_ || how.simulate || points_.IsBreakpoint(LinearPc()) ||
+      !HasJumpTable()) {
     return Dispatch(LinearPc(), how);
   }
   ForgetResumeFlag();

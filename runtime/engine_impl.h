@@ -232,9 +232,12 @@ class EngineImpl final : public TranslatingEngine,
   translator::CodeMode CurrentMode();
   // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
   bool NoticeMode(const translator::CodeMode& mode);
-  bool MayChangeMode(const isa::Instr& instr) const;
+  bool HasChangedMode(const isa::Instr& instr, const translator::CodeMode& before);
   void SettleLegacyState();
   bool ModeHasChanged(const translator::CodeMode& before);
+  // Behind a load of ES, DS, FS or GS, which changes nothing else of the mode.
+  bool FlatnessHasChanged(const translator::CodeMode& before, unsigned loaded);
+  bool SegmentsAreFlat() const;
   LinearAddr LinearPc() const { return state_.LinearPc(); }
   // Goes on at `pc`. Where the run loop must act (translate, stop, single-step), it does so
   // knowing `how` the guest comes there.
@@ -242,6 +245,7 @@ class EngineImpl final : public TranslatingEngine,
   // The same at the state's PC, but by way of the jump table where there is one: for computed
   // targets that have mostly been seen before.
   Next DispatchThroughTable(const Pending& how = {});
+  bool HasJumpTable();
   void Deliver(const vcpu::GuestFault& fault);
   Next DeliverAndDispatch(const vcpu::GuestFault& fault);
   // A fault of the site's instruction.

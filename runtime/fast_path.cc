@@ -33,17 +33,19 @@ constexpr u32 kSystemKinds = KindBit(RecordKind::kMsr) | KindBit(RecordKind::kCo
 
 }  // namespace
 
-bool EngineImpl::MayChangeMode(const Instr& instr) const {
+// Behind a simulated instruction: neither its unit nor a jump table knows where it goes on. What
+// ends a unit of other code than 64-bit is looked at when it is dispatched.
+bool EngineImpl::HasChangedMode(const Instr& instr, const translator::CodeMode& before) {
   const isa::OpInfo& op = InfoOf(instr.op);
-  if (instr.code_bits != 64) {
-    return instr.treatment == isa::Treatment::kTerminator ||
-           op.Has(isa::kLoadsFlags | isa::kSystemCall);
+  if (instr.code_bits == 64) {
+    const bool may = op.Has(isa::kLoadsFlags)
+                         ? state_.AlignmentArmed() != ((mode_key_ & kAlignmentKey) != 0)
+                         : op.Has(isa::kChangesMode);
+    return may && NoticeMode(CurrentMode());
   }
-  // The rest is dispatched with a look at its mode.
-  if (op.Has(isa::kLoadsFlags)) {
-    return state_.AlignmentArmed() != ((mode_key_ & kAlignmentKey) != 0);
-  }
-  return op.Has(isa::kChangesMode);
+  if (isa::EndsTranslationUnit(instr.treatment, op)) return state_.CodeBits() == 64;
+  if (op.Has(isa::kLoadsSegment)) return FlatnessHasChanged(before, instr.system_reg);
+  return op.Has(isa::kLoadsFlags) && ModeHasChanged(before);
 }
 
 Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
@@ -67,10 +69,7 @@ Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
   }
   if (events_.Wants(kSystemKinds)) events_.SystemInstruction(instr);
   if (may_trap && TrapsBehind(*site)) return Dispatch(LinearPc());
-  if (MayChangeMode(instr) &&
-      (instr.code_bits != 64 ? ModeHasChanged(site->ccf->mode) : NoticeMode(CurrentMode()))) {
-    return Dispatch(LinearPc());
-  }
+  if (HasChangedMode(instr, site->ccf->mode)) return Dispatch(LinearPc());
   return Continue(site, instr.next_pc());
 }
 

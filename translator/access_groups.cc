@@ -160,7 +160,8 @@ class Planner {
     if (instr.op == isa::Op::kLeave && instr.operand_bits == mode_.code_bits) {
       return {vcpu::kRbp, 0, mode_.code_bits / 8, 0, false};
     }
-    const bool push = instr.op == isa::Op::kPush || instr.op == isa::Op::kCall;
+    const bool push =
+        instr.op == isa::Op::kPush || instr.op == isa::Op::kPushSreg || instr.op == isa::Op::kCall;
     const bool pop = instr.op == isa::Op::kPop || instr.op == isa::Op::kRet;
     if (!(push || pop) || instr.mem.present || instr.operand_bits != mode_.code_bits) return kNone;
     // POP rsp reads its own base.

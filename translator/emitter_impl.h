@@ -112,6 +112,7 @@ class Emitter::Impl {
   static x86::Mem HostOperand(const Ea& ea, unsigned size);
   bool EmitPush(const isa::Instr& instr);
   bool EmitPushMemory(const isa::Instr& instr);
+  bool EmitPushSelector(const isa::Instr& instr);
   bool EmitPop(const isa::Instr& instr);
   bool EmitLeave(const isa::Instr& instr);
   void AdjustRsp(i32 delta);
@@ -179,6 +180,11 @@ class Emitter::Impl {
   static x86::Mem GsAbs(i32 displacement, unsigned size);
   static x86::Mem State(std::size_t offset, unsigned size = 8) {
     return GsAbs(kVcpuOffset + static_cast<i32>(offset), size);
+  }
+  static x86::Mem Selector(unsigned segment) {
+    return State(offsetof(vcpu::VcpuState, segment) + sizeof(vcpu::Segment) * segment +
+                     offsetof(vcpu::Segment, selector),
+                 2);
   }
   static x86::Mem SegmentBase(unsigned segment) {
     return State(offsetof(vcpu::VcpuState, segment) + sizeof(vcpu::Segment) * segment +

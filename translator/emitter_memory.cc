@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "translator/emitter_impl.h"
+#include "vcpu/cpu_differences.h"
 
 namespace alibi::translator {
 
@@ -504,6 +505,24 @@ bool Emitter::Impl::EmitPush(const isa::Instr& instr) {
   } else {
     a().mov(HostOperand(ea, size), size == 4 ? x86::Gp(Gp64(value).r32()) : Gp64(value).r16());
   }
+  AdjustRsp(-static_cast<i32>(size));
+  return true;
+}
+
+// Of a selector's 32 bits the CPUs of one vendor write the lower half (vcpu/cpu_differences.inc),
+// whose alignment is then what counts.
+bool Emitter::Impl::EmitPushSelector(const isa::Instr& instr) {
+  if (!request_->mode.flat || request_->mode.careful) return false;
+  const unsigned size = instr.operand_bits / 8;
+  Ea ea = StackEa(vcpu::kRsp, -static_cast<i32>(size), size, true);
+  SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
+  a().movzx(x86::r11d, Selector(instr.system_reg));
+  MarkFaultPoint(site, groups_[index_].follower);
+  const bool half = size == 4 && vcpu::HostHasIntelsWay(vcpu::HostDifference::kPushOfSelector);
+  const unsigned written = half ? 2 : size;
+  a().mov(HostOperand(ea, written), written == 8   ? x86::Gp(x86::r11)
+                                    : written == 4 ? x86::Gp(x86::r11d)
+                                                   : x86::Gp(x86::r11w));
   AdjustRsp(-static_cast<i32>(size));
   return true;
 }

@@ -380,10 +380,7 @@ bool Emitter::Impl::EmitRdtsc(const isa::Instr& instr) {
 
 bool Emitter::Impl::EmitReadSelector(const isa::Instr& instr) {
   const isa::GprUse& dest = instr.gprs[0];
-  a().movzx(x86::r10d,
-            State(offsetof(VcpuState, segment) + sizeof(vcpu::Segment) * instr.system_reg +
-                      offsetof(vcpu::Segment, selector),
-                  2));
+  a().movzx(x86::r10d, Selector(instr.system_reg));
   if (dest.bits != 16) {
     StoreGpr(dest.reg, x86::r10);
   } else if (IsStolen(dest.reg)) {

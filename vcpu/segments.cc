@@ -231,17 +231,19 @@ DescriptorQuery AdjustRpl(u16 destination, u16 source) {
   return {.ok = ok, .value = ok ? (destination & 0xfffcu) | (source & 3u) : destination};
 }
 
-void UpdateFastLimits(VcpuState& state) {
+void UpdateFastLimit(VcpuState& state, unsigned index) {
   const bool typed = !RealOrVirtual8086(state);
-  for (unsigned index = 0; index < 6; ++index) {
-    const Segment& segment = state.segment[index];
-    const bool code = segment.Type() & 8, type_bit = segment.Type() & 2;
-    const bool expand_down = !code && (segment.Type() & 4);
-    const bool usable = !expand_down && (!typed || segment.Present());
-    const i64 room = usable ? i64{segment.limit} + 1 : 0;
-    state.segment_fast_limit[0][index] = !typed || !code || type_bit ? room : 0;
-    state.segment_fast_limit[1][index] = !typed || (!code && type_bit) ? room : 0;
-  }
+  const Segment& segment = state.segment[index];
+  const bool code = segment.Type() & 8, type_bit = segment.Type() & 2;
+  const bool expand_down = !code && (segment.Type() & 4);
+  const bool usable = !expand_down && (!typed || segment.Present());
+  const i64 room = usable ? i64{segment.limit} + 1 : 0;
+  state.segment_fast_limit[0][index] = !typed || !code || type_bit ? room : 0;
+  state.segment_fast_limit[1][index] = !typed || (!code && type_bit) ? room : 0;
+}
+
+void UpdateFastLimits(VcpuState& state) {
+  for (unsigned index = 0; index < 6; ++index) UpdateFastLimit(state, index);
 }
 
 Outcome SwapGs(VcpuState& state) {

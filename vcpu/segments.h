@@ -42,6 +42,8 @@ DescriptorQuery AdjustRpl(u16 destination, u16 source);
 
 // Computes VcpuState::segment_fast_limit from the segments, for code that is not 64-bit.
 void UpdateFastLimits(VcpuState& state);
+// Of one: its register was loaded.
+void UpdateFastLimit(VcpuState& state, unsigned index);
 
 Outcome SwapGs(VcpuState& state);
 // RDFSBASE and relatives; index is kFs or kGs, bits 32 or 64.

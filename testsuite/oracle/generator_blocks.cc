@@ -42,6 +42,7 @@ bool Comparable(const isa::Instr& instr) {
       return instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect;
     case Treatment::kInTc:
       switch (instr.op) {
+        case Op::kReadSreg:
         case Op::kCld:
         case Op::kStd:
         case Op::kMovs:
@@ -64,9 +65,10 @@ bool Comparable(const isa::Instr& instr) {
              instr.op == Op::kCallFar || instr.op == Op::kRetFar;
     case Treatment::kSimulate:
       switch (instr.op) {
+        case Op::kPopSreg:
+          return instr.code_bits != 64;
         case Op::kReadSreg:
         case Op::kWriteSreg:
-        case Op::kPushSreg:
         case Op::kLar:
         case Op::kVerr:
         case Op::kVerw:
