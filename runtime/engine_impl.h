@@ -245,6 +245,7 @@ class EngineImpl final : public TranslatingEngine,
   // The same at the state's PC, but by way of the jump table where there is one: for computed
   // targets that have mostly been seen before.
   Next DispatchThroughTable(const Pending& how = {});
+  // Is there one for code at the state's PC? Outside 64-bit code it looks at the mode first.
   bool HasJumpTable();
   void Deliver(const vcpu::GuestFault& fault);
   Next DeliverAndDispatch(const vcpu::GuestFault& fault);

@@ -63,6 +63,7 @@ Status EngineImpl::OpenStore() {
   const translator::EmitRequest request = CommonRequest();
   add(request.one_vcpu);
   add(request.sysret_loads_ss);
+  add(request.pushes_half_selectors);
   add(request.cmps_destination_first);
   for (const HostAddr stub : stubs_.callout) add(stub - stubs_.miss);
   add(stubs_.entry_miss.lookup - stubs_.miss);

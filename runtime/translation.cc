@@ -208,6 +208,7 @@ translator::EmitRequest EngineImpl::CommonRequest() const {
   request.one_vcpu = options_.vcpus == 1 && options_.gate == nullptr;
   request.sysret_loads_ss =
       vcpu::HasIntelsWay(vcpu::GuestDifference::kSysretStackSegment, options_.cpuid->vendor());
+  request.pushes_half_selectors = vcpu::HostHasIntelsWay(vcpu::HostDifference::kPushOfSelector);
   for (const bool repe_cmpsb : {false, true}) {
     request.cmps_destination_first[repe_cmpsb] = vcpu::HostComparesDestinationFirst(repe_cmpsb);
   }

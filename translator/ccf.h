@@ -312,6 +312,7 @@ struct EmitRequest {
   vcpu::PortIo* ports = nullptr;           // for latched ports; may be null
   bool one_vcpu = true;                    // PAUSE waits for no other
   bool sysret_loads_ss = true;             // Intel; AMD changes the selector alone
+  bool pushes_half_selectors = false;      // Intel: of the 32 bits that PUSH makes room for
   // Its fault is reported if both operands have one; and of REPE CMPSB?
   std::array<bool, 2> cmps_destination_first{};
   u32 slot_seed = 0;   // first inline TLB entry to hand out

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "translator/emitter_impl.h"
-#include "vcpu/cpu_differences.h"
 
 namespace alibi::translator {
 
@@ -509,8 +508,7 @@ bool Emitter::Impl::EmitPush(const isa::Instr& instr) {
   return true;
 }
 
-// Of a selector's 32 bits the CPUs of one vendor write the lower half (vcpu/cpu_differences.inc),
-// whose alignment is then what counts.
+// Where half of it is written, it is the alignment of that half that counts.
 bool Emitter::Impl::EmitPushSelector(const isa::Instr& instr) {
   if (!request_->mode.flat || request_->mode.careful) return false;
   const unsigned size = instr.operand_bits / 8;
@@ -518,8 +516,7 @@ bool Emitter::Impl::EmitPushSelector(const isa::Instr& instr) {
   SiteDesc* site = EmitLookup(ea, size, true, AccessShape::kPush);
   a().movzx(x86::r11d, Selector(instr.system_reg));
   MarkFaultPoint(site, groups_[index_].follower);
-  const bool half = size == 4 && vcpu::HostHasIntelsWay(vcpu::HostDifference::kPushOfSelector);
-  const unsigned written = half ? 2 : size;
+  const unsigned written = size == 4 && request_->pushes_half_selectors ? 2 : size;
   a().mov(HostOperand(ea, written), written == 8   ? x86::Gp(x86::r11)
                                     : written == 4 ? x86::Gp(x86::r11d)
                                                    : x86::Gp(x86::r11w));

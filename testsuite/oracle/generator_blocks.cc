@@ -42,7 +42,8 @@ bool Comparable(const isa::Instr& instr) {
       return instr.op == Op::kRet || instr.op == Op::kJmpIndirect || instr.op == Op::kCallIndirect;
     case Treatment::kInTc:
       switch (instr.op) {
-        case Op::kReadSreg:
+        case Op::kReadSreg:  // the host's are not the guest's in 64-bit code
+          return instr.code_bits != 64;
         case Op::kCld:
         case Op::kStd:
         case Op::kMovs:
@@ -65,10 +66,9 @@ bool Comparable(const isa::Instr& instr) {
              instr.op == Op::kCallFar || instr.op == Op::kRetFar;
     case Treatment::kSimulate:
       switch (instr.op) {
-        case Op::kPopSreg:
-          return instr.code_bits != 64;
         case Op::kReadSreg:
         case Op::kWriteSreg:
+        case Op::kPopSreg:
         case Op::kLar:
         case Op::kVerr:
         case Op::kVerw:
