@@ -22,16 +22,27 @@ enum {
   kSysReboot = 88,
   kSysMmap = 90,
   kSysMunmap = 91,
+  kSysModifyLdt = 123,
+  kSysMremap = 163,
 };
 enum {
   kAuxEnd = 0,
   kAuxSysinfo = 32
 };  // the auxiliary vector's: where the vsyscall page is entered
-enum { kSamples = 5, kPages = 1024, kPageSize = 4096 };
+enum { kSamples = 5, kPages = 1024, kMovedPages = 64, kPageSize = 4096 };
 
 static int Call(int number, long a, long b, long c) {
   int result;
   __asm__ volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c) : "memory");
+  return result;
+}
+
+static int Call5(int number, long a, long b, long c, long d, long e) {
+  int result;
+  __asm__ volatile("int $0x80"
+                   : "=a"(result)
+                   : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e)
+                   : "memory");
   return result;
 }
 
@@ -147,21 +158,60 @@ static int RunSwitch(u32 n) {
   return wrong || Wait(child);
 }
 
-// An area of kPages is mapped, each of its pages written to once, and it is given up; an operation
-// is a page.
-static int RunPageFault(u32 n) {
+// An area whose pages have been written to once each. 0: there is none.
+static u32 MapPages(u32 pages) {
   const struct {
     u32 address, bytes, access, flags;
     int file;
     u32 offset;
-  } area = {0, kPages * kPageSize, 3, 0x22, -1, 0};  // for reads and writes, private, of no file
+  } area = {0, pages * kPageSize, 3, 0x22, -1, 0};  // for reads and writes, private, of no file
+  const u32 at = (u32)Call(kSysMmap, (long)&area, 0, 0);
+  if (at > 0xfffff000) return 0;
+  for (u32 i = 0; i < pages; i++) *(volatile char*)(at + i * kPageSize) = 1;
+  return at;
+}
+
+// An area of kPages is mapped, written to, and given up; an operation is a page.
+static int RunPageFault(u32 n) {
   for (u32 done = 0; done < n; done += kPages) {
-    const u32 at = (u32)Call(kSysMmap, (long)&area, 0, 0);
-    if (at > 0xfffff000) return 1;
-    for (u32 i = 0; i < kPages; i++) *(volatile char*)(at + i * kPageSize) = 1;
-    if (Call(kSysMunmap, (long)at, (long)area.bytes, 0) != 0) return 1;
+    const u32 at = MapPages(kPages);
+    if (at == 0 || Call(kSysMunmap, (long)at, kPages * kPageSize, 0) != 0) return 1;
   }
   return 0;
+}
+
+// An area of kMovedPages goes to and fro between two places.
+static int RunMremap(u32 n) {
+  enum { kMayMoveTo = 3, kBytes = kMovedPages * kPageSize };
+  u32 at = MapPages(kMovedPages), other = MapPages(kMovedPages);
+  if (at == 0 || other == 0) return 1;
+  for (u32 i = 0; i < n; i++) {
+    if ((u32)Call5(kSysMremap, (long)at, kBytes, kBytes, kMayMoveTo, (long)other) != other) return 1;
+    const u32 left = at;
+    at = other, other = left;
+    if (*(volatile char*)(at + i % kMovedPages * kPageSize) != 1) return 1;
+  }
+  return Call(kSysMunmap, (long)at, kBytes, 0) != 0;
+}
+
+// A segment of the LDT is made, loaded and read through.
+static int RunLdt(u32 n) {
+  enum { kWrite = 1, kBig = 1, kUseable = 1 << 6 };
+  static u32 word;
+  u32 segment[4] = {0, (u32)&word, sizeof(word) - 1, kBig | kUseable};  // number, base, limit
+  int wrong = 0;
+  for (u32 i = 0; i < n && !wrong; i++) {
+    segment[0] = i % 32;
+    word = i;
+    wrong = Call(kSysModifyLdt, kWrite, (long)segment, sizeof(segment)) != 0;
+    u32 read = ~i;
+    __asm__ volatile("movl %1, %%gs; movl %%gs:0, %0; movl %2, %%gs"
+                     : "=&r"(read)
+                     : "r"(segment[0] << 3 | 7), "r"(0)
+                     : "memory");
+    wrong |= read != i;
+  }
+  return wrong;
 }
 
 struct Benchmark {
@@ -174,6 +224,7 @@ static const struct Benchmark kBenchmarks[] = {
     {"syscall", RunSyscall, 100000, 10000},        {"vsyscall", RunVsyscall, 100000, 10000},
     {"pgfault", RunPageFault, 8 * kPages, kPages}, {"ctxswitch", RunSwitch, 10000, 1000},
     {"forkwait", RunForkWait, 1000, 100},          {"forkexec", RunForkExec, 500, 50},
+    {"mremap", RunMremap, 2000, 200},              {"ldt", RunLdt, 10000, 1000},
 };
 
 static void Begin(const char* name) {
