@@ -440,7 +440,7 @@ bool Flow::TransferLea(const HostInstr& h, State* s) {
   if (h.z.mnemonic != ZYDIS_MNEMONIC_LEA) return false;
   const Operand &to = h.operands[0], &op = h.operands[1];
   const bool scratch = Gpr(to) == vcpu::kR10 || Gpr(to) == vcpu::kR11;
-  if (scratch && op.mem.base != ZYDIS_REGISTER_NONE) {
+  if (scratch && to.size == 64 && op.mem.base != ZYDIS_REGISTER_NONE) {
     Exact(GprOf(op.mem.base), s);
     if (op.mem.index != ZYDIS_REGISTER_NONE) Exact(GprOf(op.mem.index), s);
   }

@@ -237,6 +237,23 @@ TEST_CASE("Every instruction of a look-up matters", "[verifier]") {
   CHECK(f.FirstWithout(cold + 4, 10) != "");
 }
 
+// alibi fuzz --seed 3200: the address of another access was taken for the group's base anew.
+TEST_CASE("An address of 32 bits off a group's moved base, between its accesses", "[verifier]") {
+  Fragment f(32);
+  // pop eax; an access to [esp + esi * 4 + 256]; pop edx
+  f.FaultsHere(f.Lookup(x86::rsp, 0, 8, false));
+  f.a.mov(x86::eax, x86::ptr(x86::rsp, x86::r10));
+  f.a.lea(x86::esp, x86::ptr(x86::rsp, 4));
+  f.Next();
+  f.a.lea(x86::r11d, x86::ptr(x86::rsp, x86::rsi, 2, 256));
+  f.Next();
+  f.FaultsHere(f.Site(), true);
+  f.a.mov(x86::edx, x86::ptr(x86::rsp, x86::r10));
+  f.a.lea(x86::esp, x86::ptr(x86::rsp, 4));
+  f.End();
+  CHECK(f.First() == "");
+}
+
 // One condition away from an escape: the room of CS was checked with r10, where the displacement
 // waited for the group's next access.
 TEST_CASE("A segment check between two accesses of a group", "[verifier]") {
