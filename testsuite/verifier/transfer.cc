@@ -659,12 +659,11 @@ void Flow::TransferGeneric(const HostInstr& h, State* s) {
   }
   for (const Operand& op : h.all()) {
     if (!Writes(op)) continue;
-    Value value = Fresh();
+    Value value = Fresh(Gpr(op) >= 0 && op.size <= 32);
     if (secret) value.is = Is::kSecret;
     if (IsMemory(op)) {
       Store(h, op, value, s);
     } else if (Gpr(op) >= 0) {
-      value.narrow = op.size <= 32;
       Set(op, value, s);
     }
   }

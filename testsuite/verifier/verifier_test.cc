@@ -254,6 +254,26 @@ TEST_CASE("An address of 32 bits off a group's moved base, between its accesses"
   CHECK(f.First() == "");
 }
 
+// --seed 3300: a base of 32 bits is back where it began.
+TEST_CASE("Stack accesses around a stack pointer that SHLD has made", "[verifier]") {
+  Fragment f(32);
+  // shld esp, eax, 3; push esp; pop ebx; push esi
+  f.a.shld(x86::esp, x86::eax, 3);
+  f.Next();
+  f.FaultsHere(f.Lookup(x86::rsp, -8, 8, true));
+  f.a.mov(x86::ptr(x86::rsp, x86::r10, 0, -4), x86::esp);
+  f.a.lea(x86::esp, x86::ptr(x86::rsp, -4));
+  f.Next();
+  f.FaultsHere(f.Site(), true);
+  f.a.mov(x86::ebx, x86::ptr(x86::rsp, x86::r10));
+  f.a.lea(x86::esp, x86::ptr(x86::rsp, 4));
+  f.Next();
+  f.FaultsHere(f.Site(), true);
+  f.a.mov(x86::ptr(x86::rsp, x86::r10, 0, -4), x86::esi);
+  f.End();
+  CHECK(f.First() == "");
+}
+
 // One condition away from an escape: the room of CS was checked with r10, where the displacement
 // waited for the group's next access.
 TEST_CASE("A segment check between two accesses of a group", "[verifier]") {
