@@ -42,9 +42,9 @@ CodeMode EngineImpl::CurrentMode() {
 
 // Those of 32-bit code. FS and GS have their checks in either case.
 bool EngineImpl::SegmentsAreFlat() const {
+  constexpr i64 kWhole = i64{1} << 32;
   const auto flat = [&](vcpu::SegmentIndex index, bool write) {
-    return state_.segment[index].base == 0 && state_.segment_fast_limit[write][index] == i64{1}
-                                                                                             << 32;
+    return state_.segment[index].base == 0 && state_.segment_fast_limit[write][index] == kWhole;
   };
   return flat(vcpu::kCs, false) && flat(vcpu::kDs, true) && flat(vcpu::kEs, true) &&
          flat(vcpu::kSs, true) && state_.segment[vcpu::kSs].Big() &&

@@ -186,7 +186,8 @@ static int RunMremap(u32 n) {
   u32 at = MapPages(kMovedPages), other = MapPages(kMovedPages);
   if (at == 0 || other == 0) return 1;
   for (u32 i = 0; i < n; i++) {
-    if ((u32)Call5(kSysMremap, (long)at, kBytes, kBytes, kMayMoveTo, (long)other) != other) return 1;
+    if ((u32)Call5(kSysMremap, (long)at, kBytes, kBytes, kMayMoveTo, (long)other) != other)
+      return 1;
     const u32 left = at;
     at = other, other = left;
     if (*(volatile char*)(at + i % kMovedPages * kPageSize) != 1) return 1;
@@ -221,10 +222,14 @@ struct Benchmark {
   u32 quick_operations;
 };
 static const struct Benchmark kBenchmarks[] = {
-    {"syscall", RunSyscall, 100000, 10000},        {"vsyscall", RunVsyscall, 100000, 10000},
-    {"pgfault", RunPageFault, 8 * kPages, kPages}, {"ctxswitch", RunSwitch, 10000, 1000},
-    {"forkwait", RunForkWait, 1000, 100},          {"forkexec", RunForkExec, 500, 50},
-    {"mremap", RunMremap, 2000, 200},              {"ldt", RunLdt, 10000, 1000},
+    {"syscall", RunSyscall, 100000, 10000},
+    {"vsyscall", RunVsyscall, 100000, 10000},
+    {"pgfault", RunPageFault, 8 * kPages, kPages},
+    {"ctxswitch", RunSwitch, 10000, 1000},
+    {"forkwait", RunForkWait, 1000, 100},
+    {"forkexec", RunForkExec, 500, 50},
+    {"mremap", RunMremap, 2000, 200},
+    {"ldt", RunLdt, 10000, 1000},
 };
 
 static void Begin(const char* name) {
