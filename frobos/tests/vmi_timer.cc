@@ -213,7 +213,7 @@ void TestStolenTime() {
   if (Option("busy") == nullptr) return;
   const Outcome o = CheckVmi("GetCycleFrequency", kVmiGetCycleFrequency);
   const u64 second = u64{o.frame.edx} << 32 | o.frame.eax;
-  const u64 real = Counter(0), available = Counter(1), stolen = Counter(2);
+  const u64 real = Counter(0), available = Counter(1), stolen = Counter(2), begun = Counter(0);
   Group sums("real time is available and stolen time, at any moment");
   u64 now, now_available, now_stolen, end;
   do {
@@ -228,6 +228,7 @@ void TestStolenTime() {
         static_cast<u32>(lost >> 20) * 100 / static_cast<u32>(second >> 20));
   Check(lost >= passed >> 2, "what the host took is stolen");
   Check(worked >= passed >> 4, "... and the rest is available");
+  Check(worked + lost <= passed && worked + lost >= now - begun, "... and that is all");
 }
 
 }  // namespace alibi::frobos
