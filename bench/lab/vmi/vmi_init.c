@@ -31,12 +31,6 @@ enum {
 };  // the auxiliary vector's: where the vsyscall page is entered
 enum { kSamples = 5, kPages = 1024, kMovedPages = 64, kPageSize = 4096 };
 
-static int Call(int number, long a, long b, long c) {
-  int result;
-  __asm__ volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c) : "memory");
-  return result;
-}
-
 static int Call5(int number, long a, long b, long c, long d, long e) {
   int result;
   __asm__ volatile("int $0x80"
@@ -45,6 +39,7 @@ static int Call5(int number, long a, long b, long c, long d, long e) {
                    : "memory");
   return result;
 }
+static int Call(int number, long a, long b, long c) { return Call5(number, a, b, c, 0, 0); }
 
 static u32 vsyscall;  // 0: the kernel has none
 static int own_number;
