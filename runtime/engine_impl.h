@@ -232,7 +232,7 @@ class EngineImpl final : public TranslatingEngine,
   translator::CodeMode CurrentMode();
   // Views do not tell all modes apart, and jump tables must not mix them: true if they were reset.
   bool NoticeMode(const translator::CodeMode& mode);
-  bool HasChangedMode(const isa::Instr& instr, const translator::CodeMode& before);
+  bool LeavesMode(const isa::Instr& instr, const translator::CodeMode& before);
   void SettleLegacyState();
   bool ModeHasChanged(const translator::CodeMode& before);
   // Behind a load of ES, DS, FS or GS, which changes nothing else of the mode.

@@ -35,7 +35,7 @@ constexpr u32 kSystemKinds = KindBit(RecordKind::kMsr) | KindBit(RecordKind::kCo
 
 // Behind a simulated instruction: neither its unit nor a jump table knows where it goes on. What
 // ends a unit of other code than 64-bit is looked at when it is dispatched.
-bool EngineImpl::HasChangedMode(const Instr& instr, const translator::CodeMode& before) {
+bool EngineImpl::LeavesMode(const Instr& instr, const translator::CodeMode& before) {
   const isa::OpInfo& op = InfoOf(instr.op);
   if (instr.code_bits == 64) {
     const bool may = op.Has(isa::kLoadsFlags)
@@ -69,7 +69,7 @@ Next EngineImpl::OnSimulate(SiteDesc* site, u64) {
   }
   if (events_.Wants(kSystemKinds)) events_.SystemInstruction(instr);
   if (may_trap && TrapsBehind(*site)) return Dispatch(LinearPc());
-  if (HasChangedMode(instr, site->ccf->mode)) return Dispatch(LinearPc());
+  if (LeavesMode(instr, site->ccf->mode)) return Dispatch(LinearPc());
   return Continue(site, instr.next_pc());
 }
 
